@@ -1,0 +1,76 @@
+"""attnlab_deps(): every external repository that attnlab needs.
+
+In the WORKSPACE of a project that uses attnlab:
+
+    local_repository(name = "attnlab", path = "...")  # or http_archive, git_repository
+    load("@attnlab//third_party:deps.bzl", "attnlab_deps")
+    attnlab_deps()
+
+Each repository is defined only where the workspace has none of that name yet, so one that is
+defined before the call wins. Nothing is downloaded: the libraries are those of this machine.
+"""
+
+load("//third_party:in_tree_repository.bzl", "in_tree_repository")
+load("//third_party:system.bzl", "system_library")
+load("//third_party/absl:system_absl.bzl", "system_absl")
+load("//third_party/bazel_skylib:system_skylib.bzl", "system_skylib")
+
+def _maybe(rule, name, **kwargs):
+    if not native.existing_rule(name):
+        rule(name = name, **kwargs)
+
+def attnlab_deps():
+    """Defines the external repositories that the workspace does not have yet."""
+
+    # What Bazel 4 would otherwise download for its own use.
+    for name in ["remote_coverage_tools", "rules_cc", "rules_java"]:
+        _maybe(in_tree_repository, name, directory = name)
+    _maybe(system_skylib, "bazel_skylib")
+
+    _maybe(system_absl, "com_google_absl")
+    _maybe(
+        system_library,
+        "com_google_googletest",
+        build_file = "//third_party/googletest:googletest.BUILD",
+        headers = [
+            "gmock",
+            "gtest",
+        ],
+        libraries = [
+            "gmock",
+            "gmock_main",
+            "gtest",
+        ],
+        package = "libgtest-dev libgmock-dev",
+    )
+    _maybe(
+        system_library,
+        "com_github_google_benchmark",
+        build_file = "//third_party/benchmark:benchmark.BUILD",
+        headers = ["benchmark"],
+        libraries = [
+            "benchmark",
+            "benchmark_main",
+        ],
+        package = "libbenchmark-dev",
+    )
+    _maybe(
+        system_library,
+        "com_google_highway",
+        build_file = "//third_party/highway:highway.BUILD",
+        headers = ["hwy"],
+        libraries = [
+            "hwy",
+            "hwy_contrib",
+            "hwy_test",
+        ],
+        package = "libhwy-dev",
+        shared_defines = ["HWY_SHARED_DEFINE"],
+    )
+    _maybe(
+        system_library,
+        "nlohmann_json",
+        build_file = "//third_party/nlohmann_json:nlohmann_json.BUILD",
+        headers = ["nlohmann"],
+        package = "nlohmann-json3-dev",
+    )
