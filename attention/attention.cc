@@ -1,0 +1,104 @@
+#include "attention/attention.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "attention/cuda_backend.h"
+#include "attention/memory.h"
+
+namespace attnlab {
+namespace {
+
+constexpr int64_t kWorkspaceAlignment = 256;
+
+absl::Status Supports(const Kernel& kernel, const AttentionProblem& problem,
+                      const DeviceInfo& device, const LaunchConfig& config) {
+  if (kernel.traits().device != device.device.kind) {
+    return absl::UnimplementedError(absl::StrCat(
+        "runs on ", kernel.traits().device == DeviceKind::kCpu ? "the CPU" : "CUDA devices",
+        ", not on ", ToString(device.device)));
+  }
+  return kernel.Supports(problem, device, config);
+}
+
+absl::Status Prefixed(absl::string_view prefix, const absl::Status& status) {
+  return absl::Status(status.code(), absl::StrCat(prefix, ": ", status.message()));
+}
+
+absl::StatusOr<const Kernel*> Choose(const AttentionProblem& problem, const DeviceInfo& device,
+                                     const LaunchConfig& config) {
+  const Kernel* best = nullptr;
+  std::string reasons;
+  for (const Kernel* kernel : Registry::Global().All()) {
+    const absl::Status s = Supports(*kernel, problem, device, config);
+    if (!s.ok()) {
+      absl::StrAppend(&reasons, "\n  ", kernel->traits().name, ": ", s.message());
+    } else if (best == nullptr || kernel->traits().preference > best->traits().preference) {
+      best = kernel;
+    }
+  }
+  if (best != nullptr) return best;
+  return absl::UnimplementedError(absl::StrCat("no kernel of this program does ",
+                                               problem.ToString(), " on ", ToString(device.device),
+                                               reasons.empty() ? "; it links none" : ":", reasons));
+}
+
+}  // namespace
+
+absl::StatusOr<Plan> MakePlan(const AttentionProblem& problem, Device device,
+                              absl::string_view kernel, const LaunchConfig& config) {
+  if (absl::Status s = problem.Validate(); !s.ok()) return s;
+  if (absl::Status s = Registry::Global().Check(); !s.ok()) return s;
+  absl::StatusOr<DeviceInfo> info = InfoOf(device);
+  if (!info.ok()) return info.status();
+  absl::StatusOr<const Kernel*> chosen =
+      kernel.empty() ? Choose(problem, *info, config) : Registry::Global().Find(kernel);
+  if (!chosen.ok()) return chosen.status();
+  if (absl::Status s = Supports(**chosen, problem, *info, config); !s.ok()) {
+    return Prefixed((*chosen)->traits().name, s);
+  }
+  absl::StatusOr<int64_t> bytes = (*chosen)->WorkspaceBytes(problem, *info, config);
+  if (!bytes.ok()) return Prefixed((*chosen)->traits().name, bytes.status());
+  return Plan{problem, *std::move(info), config, *chosen, *bytes};
+}
+
+absl::Status Forward(const Plan& plan, const AttentionTensors& tensors, Workspace workspace,
+                     void* stream) {
+  if (plan.kernel == nullptr) {
+    return absl::InvalidArgumentError("plan: has no kernel; MakePlan() makes plans");
+  }
+  if (absl::Status s = ValidateTensors(plan.problem, tensors); !s.ok()) return s;
+  if (tensors.q.device != plan.device.device) {
+    return absl::InvalidArgumentError(absl::StrCat("q: on ", ToString(tensors.q.device),
+                                                   ", but the plan is for ",
+                                                   ToString(plan.device.device)));
+  }
+  if (plan.workspace_bytes > 0) {
+    if (workspace.data == nullptr || workspace.bytes < plan.workspace_bytes) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("workspace: ", workspace.data == nullptr ? 0 : workspace.bytes,
+                       " bytes where ", plan.workspace_bytes, " are needed"));
+    }
+    if (reinterpret_cast<uintptr_t>(workspace.data) % kWorkspaceAlignment != 0) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("workspace: address ", reinterpret_cast<uintptr_t>(workspace.data),
+                       " is not a multiple of ", kWorkspaceAlignment));
+    }
+  }
+  return plan.kernel->Forward(plan.problem, tensors, {plan.device, plan.config, workspace, stream});
+}
+
+absl::Status ForwardOnce(const AttentionProblem& problem, const AttentionTensors& tensors,
+                         absl::string_view kernel, const LaunchConfig& config) {
+  absl::StatusOr<Plan> plan = MakePlan(problem, tensors.q.device, kernel, config);
+  if (!plan.ok()) return plan.status();
+  absl::StatusOr<Buffer> scratch = Buffer::Allocate(tensors.q.device, plan->workspace_bytes);
+  if (!scratch.ok()) return scratch.status();
+  absl::Status done = Forward(*plan, tensors, {scratch->data(), scratch->bytes()});
+  if (done.ok() && tensors.q.device.kind == DeviceKind::kCuda) {
+    done = cuda_backend::Synchronize(tensors.q.device.ordinal);
+  }
+  return done;
+}
+
+}  // namespace attnlab

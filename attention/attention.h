@@ -1,0 +1,59 @@
+// Attention, in one call: validate, choose a kernel, run.
+//
+//   AttentionProblem problem = …;
+//   AttentionTensors tensors = …;
+//   absl::StatusOr<Plan> plan = MakePlan(problem, Device::Cpu());        // which kernel, how much
+//   scratch absl::StatusOr<Buffer> scratch = Buffer::Allocate(Device::Cpu(),
+//   plan->workspace_bytes); absl::Status done = Forward(*plan, tensors, {scratch->data(),
+//   scratch->bytes()});
+//
+// A program has the kernels that it links: depend on //attention:kernels for all of them, or on
+// single families such as //attention/cpu.
+#ifndef ATTENTION_ATTENTION_H_
+#define ATTENTION_ATTENTION_H_
+
+#include <cstdint>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "attention/kernel.h"
+#include "attention/launch_config.h"
+#include "attention/machine.h"
+#include "attention/problem.h"
+#include "attention/registry.h"
+#include "attention/tensors.h"
+
+namespace attnlab {
+
+// A valid problem, the kernel that will do it, and what that needs. A value; make it once and
+// use it for any number of calls.
+struct Plan {
+  AttentionProblem problem;
+  DeviceInfo device;
+  LaunchConfig config;
+  const Kernel* kernel = nullptr;
+  int64_t workspace_bytes = 0;
+};
+
+// Plans the problem on the device, by the kernel of that name, or if it is empty by the linked
+// one with the highest preference that supports it. Errors: those of
+// AttentionProblem::Validate(), InfoOf(), Registry::Find(), Kernel::Supports(); Unimplemented
+// when no linked kernel supports the problem, with each one's reason.
+absl::StatusOr<Plan> MakePlan(const AttentionProblem& problem, Device device,
+                              absl::string_view kernel = "", const LaunchConfig& config = {});
+
+// Runs the plan. `stream` is a cudaStream_t, unused on the CPU; on a GPU the call returns before
+// the work is done. InvalidArgument for tensors that do not fit the problem, a workspace that is
+// null or too small or not aligned to 256 bytes, or a plan without a kernel.
+absl::Status Forward(const Plan& plan, const AttentionTensors& tensors, Workspace workspace = {},
+                     void* stream = nullptr);
+
+// Plans, allocates the workspace, runs, and waits until it is done: for scripts and first steps.
+absl::Status ForwardOnce(const AttentionProblem& problem, const AttentionTensors& tensors,
+                         absl::string_view kernel = "", const LaunchConfig& config = {});
+
+}  // namespace attnlab
+
+#endif  // ATTENTION_ATTENTION_H_

@@ -1,0 +1,174 @@
+// The CUDA runtime behind cuda_backend.h.
+#include "attention/cuda_backend.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "cuda_runtime_api.h"
+
+namespace attnlab::cuda_backend {
+namespace {
+
+absl::Status ToStatus(cudaError_t error, absl::string_view what) {
+  if (error == cudaSuccess) return absl::OkStatus();
+  const std::string message = absl::StrCat(what, ": ", cudaGetErrorString(error));
+  switch (error) {
+    case cudaErrorMemoryAllocation:
+      cudaGetLastError();  // not sticky: the next call must not report it again
+      return absl::ResourceExhaustedError(message);
+    case cudaErrorNoDevice:
+    case cudaErrorInsufficientDriver:
+      cudaGetLastError();
+      return absl::UnavailableError(message);
+    default:
+      return absl::InternalError(message);
+  }
+}
+
+// Makes a device current, and the caller's one again when done.
+class ScopedDevice {
+ public:
+  explicit ScopedDevice(int ordinal) {
+    status_ = ToStatus(cudaGetDevice(&previous_), "cudaGetDevice");
+    if (!status_.ok()) return;
+    status_ = ToStatus(cudaSetDevice(ordinal), absl::StrCat("cuda:", ordinal));
+    if (!status_.ok()) previous_ = -1;
+  }
+  ~ScopedDevice() {
+    if (previous_ >= 0) cudaSetDevice(previous_);
+  }
+  const absl::Status& status() const { return status_; }
+
+ private:
+  int previous_ = -1;
+  absl::Status status_;
+};
+
+absl::StatusOr<DeviceInfo> Describe(int ordinal) {
+  cudaDeviceProp properties;
+  if (absl::Status s =
+          ToStatus(cudaGetDeviceProperties(&properties, ordinal), absl::StrCat("cuda:", ordinal));
+      !s.ok()) {
+    return s;
+  }
+  DeviceInfo info;
+  info.device = Device::Cuda(ordinal);
+  info.name = properties.name;
+  info.memory_bytes = static_cast<int64_t>(properties.totalGlobalMem);
+  info.last_level_cache_bytes = properties.l2CacheSize;
+  info.compute_capability = properties.major * 10 + properties.minor;
+  info.multiprocessors = properties.multiProcessorCount;
+  info.shared_memory_per_block = static_cast<int64_t>(properties.sharedMemPerBlockOptin);
+  info.registers_per_multiprocessor = properties.regsPerMultiprocessor;
+  return info;
+}
+
+}  // namespace
+
+absl::StatusOr<std::vector<DeviceInfo>> Devices() {
+  int count = 0;
+  if (absl::Status s = ToStatus(cudaGetDeviceCount(&count), "looking for GPUs"); !s.ok()) return s;
+  std::vector<DeviceInfo> devices;
+  for (int i = 0; i < count; ++i) {
+    absl::StatusOr<DeviceInfo> info = Describe(i);
+    if (!info.ok()) return info.status();
+    devices.push_back(*std::move(info));
+  }
+  return devices;
+}
+
+absl::StatusOr<void*> Allocate(int ordinal, int64_t bytes) {
+  ScopedDevice device(ordinal);
+  if (!device.status().ok()) return device.status();
+  void* data = nullptr;
+  absl::Status s = ToStatus(cudaMalloc(&data, static_cast<size_t>(bytes)),
+                            absl::StrCat("allocating ", bytes, " bytes on cuda:", ordinal));
+  if (!s.ok()) return s;
+  return data;
+}
+
+absl::Status Free(int ordinal, void* data) {
+  ScopedDevice device(ordinal);
+  if (!device.status().ok()) return device.status();
+  return ToStatus(cudaFree(data), "cudaFree");
+}
+
+absl::Status CopyToDevice(int ordinal, void* to, const void* from, int64_t bytes) {
+  ScopedDevice device(ordinal);
+  if (!device.status().ok()) return device.status();
+  return ToStatus(cudaMemcpy(to, from, static_cast<size_t>(bytes), cudaMemcpyHostToDevice),
+                  "copying to the GPU");
+}
+
+absl::Status CopyToHost(int ordinal, void* to, const void* from, int64_t bytes) {
+  ScopedDevice device(ordinal);
+  if (!device.status().ok()) return device.status();
+  return ToStatus(cudaMemcpy(to, from, static_cast<size_t>(bytes), cudaMemcpyDeviceToHost),
+                  "copying from the GPU");
+}
+
+absl::Status Fill(int ordinal, void* data, uint8_t value, int64_t bytes) {
+  ScopedDevice device(ordinal);
+  if (!device.status().ok()) return device.status();
+  absl::Status s =
+      ToStatus(cudaMemset(data, value, static_cast<size_t>(bytes)), "filling GPU memory");
+  if (!s.ok()) return s;
+  return ToStatus(cudaDeviceSynchronize(), "filling GPU memory");
+}
+
+absl::Status Synchronize(int ordinal) {
+  ScopedDevice device(ordinal);
+  if (!device.status().ok()) return device.status();
+  return ToStatus(cudaDeviceSynchronize(), absl::StrCat("waiting for cuda:", ordinal));
+}
+
+absl::StatusOr<Timer> Timer::Create(int ordinal) {
+  ScopedDevice device(ordinal);
+  if (!device.status().ok()) return device.status();
+  Timer timer;
+  timer.ordinal_ = ordinal;
+  for (void** event : {&timer.start_, &timer.stop_}) {
+    if (absl::Status s =
+            ToStatus(cudaEventCreate(reinterpret_cast<cudaEvent_t*>(event)), "cudaEventCreate");
+        !s.ok()) {
+      return s;
+    }
+  }
+  return timer;
+}
+
+Timer::Timer(Timer&& other) noexcept
+    : ordinal_(other.ordinal_),
+      start_(std::exchange(other.start_, nullptr)),
+      stop_(std::exchange(other.stop_, nullptr)) {}
+
+Timer::~Timer() {
+  if (start_ != nullptr) cudaEventDestroy(static_cast<cudaEvent_t>(start_));
+  if (stop_ != nullptr) cudaEventDestroy(static_cast<cudaEvent_t>(stop_));
+}
+
+absl::Status Timer::Start(void* stream) {
+  ScopedDevice device(ordinal_);
+  if (!device.status().ok()) return device.status();
+  return ToStatus(
+      cudaEventRecord(static_cast<cudaEvent_t>(start_), static_cast<cudaStream_t>(stream)),
+      "cudaEventRecord");
+}
+
+absl::StatusOr<double> Timer::StopSeconds(void* stream) {
+  ScopedDevice device(ordinal_);
+  if (!device.status().ok()) return device.status();
+  const auto stop = static_cast<cudaEvent_t>(stop_);
+  absl::Status s =
+      ToStatus(cudaEventRecord(stop, static_cast<cudaStream_t>(stream)), "cudaEventRecord");
+  if (s.ok()) s = ToStatus(cudaEventSynchronize(stop), "timed work on the GPU");
+  float milliseconds = 0;
+  if (s.ok()) {
+    s = ToStatus(cudaEventElapsedTime(&milliseconds, static_cast<cudaEvent_t>(start_), stop),
+                 "cudaEventElapsedTime");
+  }
+  if (!s.ok()) return s;
+  return milliseconds * 1e-3;
+}
+
+}  // namespace attnlab::cuda_backend

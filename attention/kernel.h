@@ -1,0 +1,87 @@
+// What a kernel is.
+//
+// A kernel family implements Kernel and registers it (registry.h). Tests, benchmarks, the
+// command and the profiler walk the registry and know no kernel by name: a new kernel is one
+// directory, and one line in //attention:kernels.
+//
+// The contract of Forward, which the conformance suite holds every kernel to:
+//   - On a GPU it is asynchronous on the caller's stream, allocates nothing, waits for nothing,
+//     and can be captured in a CUDA graph. On the CPU it is done on return.
+//   - Scratch comes from the caller; its content before the call does not matter.
+//   - The same call gives the same bits every time.
+//   - It writes O and LSE of the rows in use and nothing else, workspace aside.
+#ifndef ATTENTION_KERNEL_H_
+#define ATTENTION_KERNEL_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "attention/launch_config.h"
+#include "attention/machine.h"
+#include "attention/problem.h"
+#include "attention/tensors.h"
+
+namespace attnlab {
+
+// Fixed facts about a kernel, for lists and tables.
+struct KernelTraits {
+  std::string name;     // lower case, the registry's key: "cpu", "fa2"
+  std::string summary;  // one line
+  DeviceKind device = DeviceKind::kCpu;
+  std::vector<int> compute_capabilities;  // built for these; empty on the CPU
+  std::vector<std::string> config_keys;   // what it reads of a LaunchConfig, "tile_q: rows of …"
+  // Among the kernels that support a problem, the one with the highest preference is the
+  // default. 0: for checking, never chosen while another will do.
+  int preference = 0;
+};
+
+// Scratch memory, on the device of the tensors, aligned to 256 bytes.
+struct Workspace {
+  void* data = nullptr;
+  int64_t bytes = 0;
+};
+
+// How and where to run.
+struct Launch {
+  DeviceInfo device;
+  LaunchConfig config;     // empty: the kernel's own choice
+  Workspace workspace;     // at least WorkspaceBytes()
+  void* stream = nullptr;  // cudaStream_t; unused on the CPU
+};
+
+class Kernel {
+ public:
+  virtual ~Kernel() = default;
+
+  virtual const KernelTraits& traits() const = 0;
+
+  // OK, or why this kernel cannot do this problem there with this configuration: Unimplemented
+  // for what it does not do, InvalidArgument for a configuration that makes no sense,
+  // ResourceExhausted for one that does not fit, with how much it needs and how much there is.
+  // The problem is valid.
+  virtual absl::Status Supports(const AttentionProblem& problem, const DeviceInfo& device,
+                                const LaunchConfig& config) const = 0;
+
+  // Scratch bytes of a call; depends on these arguments alone. Errors as Supports().
+  virtual absl::StatusOr<int64_t> WorkspaceBytes(const AttentionProblem& problem,
+                                                 const DeviceInfo& device,
+                                                 const LaunchConfig& config) const = 0;
+
+  // Attention. The caller has validated problem, tensors, support and workspace: Forward() in
+  // attention.h does so.
+  virtual absl::Status Forward(const AttentionProblem& problem, const AttentionTensors& tensors,
+                               const Launch& launch) const = 0;
+
+  // The family's own model of the work that a call does and the bytes that it moves between the
+  // device and its main memory, with all sequences at their maximal lengths.
+  virtual absl::StatusOr<Traffic> ExpectedTraffic(const AttentionProblem& problem,
+                                                  const DeviceInfo& device,
+                                                  const LaunchConfig& config) const = 0;
+};
+
+}  // namespace attnlab
+
+#endif  // ATTENTION_KERNEL_H_

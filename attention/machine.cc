@@ -1,0 +1,85 @@
+#include "attention/machine.h"
+
+#include <sched.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <fstream>
+#include <thread>
+
+#include "absl/status/status.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
+#include "attention/cuda_backend.h"
+
+namespace attnlab {
+namespace {
+
+std::string CpuName() {
+  std::ifstream cpuinfo("/proc/cpuinfo");
+  for (std::string line; std::getline(cpuinfo, line);) {
+    if (line.rfind("model name", 0) != 0) continue;
+    const size_t colon = line.find(": ");
+    if (colon != std::string::npos) return line.substr(colon + 2);
+  }
+  return "CPU";
+}
+
+int UsableThreads() {
+  cpu_set_t set;
+  if (sched_getaffinity(0, sizeof(set), &set) == 0) return std::max(1, CPU_COUNT(&set));
+  return std::max(1u, std::thread::hardware_concurrency());
+}
+
+}  // namespace
+
+std::string ToString(const Device& device) {
+  return device.kind == DeviceKind::kCpu ? "cpu" : absl::StrCat("cuda:", device.ordinal);
+}
+
+absl::StatusOr<Device> ParseDevice(absl::string_view text) {
+  if (text == "cpu") return Device::Cpu();
+  if (text == "cuda") return Device::Cuda(0);
+  absl::string_view number = text;
+  int ordinal = 0;
+  if (absl::ConsumePrefix(&number, "cuda:") && absl::SimpleAtoi(number, &ordinal) &&
+      absl::StrCat(ordinal) == number && ordinal >= 0) {
+    return Device::Cuda(ordinal);
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat("device: \"", text, "\" is not one of cpu, cuda, cuda:N"));
+}
+
+DeviceInfo CpuInfo() {
+  static const DeviceInfo* const kInfo = [] {
+    auto* info = new DeviceInfo;
+    info->device = Device::Cpu();
+    info->name = CpuName();
+    info->threads = UsableThreads();
+    info->memory_bytes = static_cast<int64_t>(sysconf(_SC_PHYS_PAGES)) * sysconf(_SC_PAGE_SIZE);
+    // 0 where the C library does not know it.
+    info->last_level_cache_bytes =
+        std::max({sysconf(_SC_LEVEL3_CACHE_SIZE), sysconf(_SC_LEVEL2_CACHE_SIZE), 0L});
+    return info;
+  }();
+  return *kInfo;
+}
+
+absl::StatusOr<std::vector<DeviceInfo>> CudaInfo() { return cuda_backend::Devices(); }
+
+absl::StatusOr<DeviceInfo> InfoOf(const Device& device) {
+  if (device.kind == DeviceKind::kCpu) return CpuInfo();
+  absl::StatusOr<std::vector<DeviceInfo>> gpus = CudaInfo();
+  if (!gpus.ok()) {
+    return absl::NotFoundError(
+        absl::StrCat("device: ", ToString(device), ": ", gpus.status().message()));
+  }
+  if (device.ordinal < 0 || device.ordinal >= static_cast<int64_t>(gpus->size())) {
+    return absl::NotFoundError(absl::StrCat("device: there is no ", ToString(device),
+                                            "; this machine has ", gpus->size(), " GPU(s)"));
+  }
+  return (*gpus)[device.ordinal];
+}
+
+}  // namespace attnlab

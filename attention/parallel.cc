@@ -1,0 +1,15 @@
+#include "attention/parallel.h"
+
+#include <omp.h>
+
+#include <algorithm>
+
+namespace attnlab {
+
+void ParallelFor(int64_t count, int threads, absl::FunctionRef<void(int64_t, int)> fn) {
+  const int workers = static_cast<int>(std::clamp<int64_t>(count, 1, std::max(threads, 1)));
+#pragma omp parallel for num_threads(workers) schedule(dynamic, 1)
+  for (int64_t i = 0; i < count; ++i) fn(i, omp_get_thread_num());
+}
+
+}  // namespace attnlab

@@ -1,0 +1,280 @@
+#include "attention/problem.h"
+
+#include <cmath>
+#include <vector>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+
+namespace attnlab {
+namespace {
+
+absl::Status Invalid(absl::string_view field, absl::string_view value, absl::string_view limit) {
+  return absl::InvalidArgumentError(absl::StrCat(field, ": ", value, " ", limit));
+}
+
+absl::Status CheckRange(absl::string_view field, int64_t value, int64_t low, int64_t high) {
+  if (value >= low && value <= high) return absl::OkStatus();
+  return Invalid(field, absl::StrCat(value), absl::StrCat("is not in ", low, "..", high));
+}
+
+absl::Status ParseInteger(absl::string_view key, absl::string_view text, int64_t* value) {
+  // SimpleAtoi takes surrounding blanks and a plus sign, which a canonical form should not.
+  const bool clean = text.find_first_not_of("-0123456789") == absl::string_view::npos;
+  if (clean && absl::SimpleAtoi(text, value)) return absl::OkStatus();
+  return Invalid(key, absl::StrCat("\"", text, "\""), "is not a 64-bit integer");
+}
+
+absl::Status ParseReal(absl::string_view key, absl::string_view text, float* value) {
+  const bool clean = text.find_first_of(" \t\r\n\v\f") == absl::string_view::npos;
+  if (clean && absl::SimpleAtof(text, value)) return absl::OkStatus();
+  return Invalid(key, absl::StrCat("\"", text, "\""), "is not a number");
+}
+
+absl::Status ParseMask(absl::string_view text, Mask* mask) {
+  if (text == "none") {
+    *mask = Mask::None();
+    return absl::OkStatus();
+  }
+  if (text == "causal") {
+    *mask = Mask::Causal();
+    return absl::OkStatus();
+  }
+  const std::vector<absl::string_view> parts = absl::StrSplit(text, ':');
+  if (parts.size() == 3 && parts[0] == "window") {
+    *mask = Mask::SlidingWindow(0, 0);
+    absl::Status s = ParseInteger("mask", parts[1], &mask->left);
+    if (s.ok()) s = ParseInteger("mask", parts[2], &mask->right);
+    return s;
+  }
+  return Invalid("mask", absl::StrCat("\"", text, "\""),
+                 "is not one of none, causal, window:LEFT:RIGHT");
+}
+
+std::string MaskLine(const Mask& mask) {
+  switch (mask.kind) {
+    case Mask::Kind::kNone:
+      return "none";
+    case Mask::Kind::kCausal:
+      return "causal";
+    case Mask::Kind::kSlidingWindow:
+      return absl::StrCat("window:", mask.left, ":", mask.right);
+  }
+  return "unknown";
+}
+
+absl::string_view LengthsName(Lengths lens) {
+  switch (lens) {
+    case Lengths::kFixed:
+      return "fixed";
+    case Lengths::kPacked:
+      return "packed";
+    case Lengths::kPadded:
+      return "padded";
+  }
+  return "unknown";
+}
+
+absl::Status ParseLengths(absl::string_view text, Lengths* lens) {
+  for (Lengths candidate : {Lengths::kFixed, Lengths::kPacked, Lengths::kPadded}) {
+    if (text == LengthsName(candidate)) {
+      *lens = candidate;
+      return absl::OkStatus();
+    }
+  }
+  return Invalid("lens", absl::StrCat("\"", text, "\""), "is not one of fixed, packed, padded");
+}
+
+// The shortest decimal that parses back to the same float.
+std::string Shortest(float value) {
+  for (int digits = 1; digits < 9; ++digits) {
+    std::string text = absl::StrFormat("%.*g", digits, value);
+    float back = 0;
+    if (absl::SimpleAtof(text, &back) && back == value) return text;
+  }
+  return absl::StrFormat("%.9g", value);
+}
+
+// Rejects a tensor above 2^60 bytes, so that sums over the tensors of a problem fit in an int64.
+absl::Status CheckBytes(absl::string_view tensor, std::initializer_list<int64_t> extents,
+                        int64_t element) {
+  int64_t bytes = element;
+  for (int64_t extent : extents) {
+    if (__builtin_mul_overflow(bytes, extent, &bytes) || bytes > int64_t{1} << 60) {
+      return absl::OutOfRangeError(absl::StrCat(tensor, ": [", absl::StrJoin(extents, ", "),
+                                                "] elements of ", element,
+                                                " bytes exceed 2^60 bytes"));
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<AttentionProblem> AttentionProblem::Parse(absl::string_view line) {
+  static constexpr absl::string_view kKeys[] = {"b",       "hq",   "hkv",   "sq",   "skv",
+                                                "d",       "dv",   "dtype", "mask", "scale",
+                                                "softcap", "lens", "page"};
+  AttentionProblem p;
+  std::vector<absl::string_view> seen;
+  const auto has = [&seen](absl::string_view key) {
+    for (absl::string_view s : seen) {
+      if (s == key) return true;
+    }
+    return false;
+  };
+  for (absl::string_view item : absl::StrSplit(line, ',')) {
+    const size_t equals = item.find('=');
+    const absl::string_view key = item.substr(0, equals);
+    if (key.empty()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("problem: empty key in \"", item, "\"; the form is key=value,key=value"));
+    }
+    if (equals == absl::string_view::npos || equals + 1 == item.size()) {
+      return absl::InvalidArgumentError(absl::StrCat(key, ": has no value"));
+    }
+    if (has(key)) return absl::InvalidArgumentError(absl::StrCat(key, ": is given twice"));
+    seen.push_back(key);
+    const absl::string_view value = item.substr(equals + 1);
+    absl::Status s;
+    if (key == "b") {
+      s = ParseInteger(key, value, &p.b);
+    } else if (key == "hq") {
+      s = ParseInteger(key, value, &p.hq);
+    } else if (key == "hkv") {
+      s = ParseInteger(key, value, &p.hkv);
+    } else if (key == "sq") {
+      s = ParseInteger(key, value, &p.sq);
+    } else if (key == "skv") {
+      s = ParseInteger(key, value, &p.skv);
+    } else if (key == "d") {
+      s = ParseInteger(key, value, &p.d);
+    } else if (key == "dv") {
+      s = ParseInteger(key, value, &p.dv);
+    } else if (key == "dtype") {
+      absl::StatusOr<DType> dtype = ParseDType(value);
+      s = dtype.status();
+      if (s.ok()) p.dtype = *dtype;
+    } else if (key == "mask") {
+      s = ParseMask(value, &p.mask);
+    } else if (key == "scale") {
+      p.scale = 0.0f;
+      s = ParseReal(key, value, &*p.scale);
+    } else if (key == "softcap") {
+      s = ParseReal(key, value, &p.softcap);
+      // 0 means "no cap" in the struct; in the line, leaving the key out does.
+      if (s.ok() && p.softcap == 0) s = Invalid(key, value, "is not above 0");
+    } else if (key == "lens") {
+      s = ParseLengths(value, &p.lens);
+    } else if (key == "page") {
+      s = ParseInteger(key, value, &p.page);
+      if (s.ok() && p.page == 0) s = Invalid(key, value, "is not a power of two");
+    } else {
+      s = absl::InvalidArgumentError(absl::StrCat("problem: unknown key \"", key, "\"; known are ",
+                                                  absl::StrJoin(kKeys, ", ")));
+    }
+    if (!s.ok()) return s;
+  }
+  for (absl::string_view required : {"hq", "sq", "d"}) {
+    if (!has(required)) {
+      return absl::InvalidArgumentError(absl::StrCat(required, ": is required and missing"));
+    }
+  }
+  if (!has("hkv")) p.hkv = p.hq;
+  if (!has("skv")) p.skv = p.sq;
+  if (!has("dv")) p.dv = p.d;
+  if (absl::Status s = p.Validate(); !s.ok()) return s;
+  return p;
+}
+
+std::string AttentionProblem::ToString() const {
+  std::string line =
+      absl::StrCat("b=", b, ",hq=", hq, ",hkv=", hkv, ",sq=", sq, ",skv=", skv, ",d=", d);
+  if (dv != d) absl::StrAppend(&line, ",dv=", dv);
+  absl::StrAppend(&line, ",dtype=", Name(dtype), ",mask=", MaskLine(mask));
+  if (scale.has_value()) absl::StrAppend(&line, ",scale=", Shortest(*scale));
+  if (softcap != 0) absl::StrAppend(&line, ",softcap=", Shortest(softcap));
+  if (lens != Lengths::kFixed) absl::StrAppend(&line, ",lens=", LengthsName(lens));
+  if (page != 0) absl::StrAppend(&line, ",page=", page);
+  return line;
+}
+
+absl::Status AttentionProblem::Validate() const {
+  const struct {
+    absl::string_view name;
+    int64_t value, low, high;
+  } kRanges[] = {
+      {"b", b, 1, kMaxExtent},    {"hq", hq, 1, kMaxExtent},   {"hkv", hkv, 1, kMaxExtent},
+      {"sq", sq, 0, kMaxExtent},  {"skv", skv, 0, kMaxExtent}, {"d", d, 1, kMaxHeadDim},
+      {"dv", dv, 1, kMaxHeadDim},
+  };
+  for (const auto& range : kRanges) {
+    if (absl::Status s = CheckRange(range.name, range.value, range.low, range.high); !s.ok()) {
+      return s;
+    }
+  }
+  if (hq % hkv != 0)
+    return Invalid("hkv", absl::StrCat(hkv), absl::StrCat("does not divide hq = ", hq));
+  if (mask.kind == Mask::Kind::kSlidingWindow) {
+    for (int64_t side : {mask.left, mask.right}) {
+      if (absl::Status s = CheckRange("mask: window", side, 0, kMaxExtent); !s.ok()) return s;
+    }
+  } else if (mask.left != 0 || mask.right != 0) {
+    return absl::InvalidArgumentError("mask: left and right belong to a sliding window alone");
+  }
+  if (scale.has_value() && !(std::isfinite(*scale) && *scale >= 0)) {
+    return Invalid("scale", absl::StrCat(*scale), "is not finite and at least 0");
+  }
+  if (!(std::isfinite(softcap) && softcap >= 0)) {
+    return Invalid("softcap", absl::StrCat(softcap), "is not finite and above 0 (0: no cap)");
+  }
+  if (page < 0 || (page & (page - 1)) != 0 || page > kMaxExtent) {
+    return Invalid("page", absl::StrCat(page), "is not a power of two (0: not paged)");
+  }
+  const int64_t element = SizeOf(dtype);
+  const struct {
+    absl::string_view name;
+    int64_t heads, length, dim, element;
+  } kTensors[] = {{"q", hq, sq, d, element},
+                  {"k", hkv, skv, d, element},
+                  {"v", hkv, skv, dv, element},
+                  {"o", hq, sq, dv, element},
+                  {"lse", hq, sq, 1, 4}};
+  for (const auto& t : kTensors) {
+    if (absl::Status s = CheckBytes(t.name, {b, t.length, t.heads, t.dim}, t.element); !s.ok()) {
+      return s;
+    }
+  }
+  return absl::OkStatus();
+}
+
+float AttentionProblem::Scale() const {
+  return scale.has_value() ? *scale : static_cast<float>(1.0 / std::sqrt(static_cast<double>(d)));
+}
+
+Traffic CompulsoryTraffic(const AttentionProblem& p, bool with_lse,
+                          absl::Span<const int32_t> q_lens, absl::Span<const int32_t> kv_lens) {
+  const int64_t element = SizeOf(p.dtype);
+  const bool varies = !q_lens.empty() || !kv_lens.empty();
+  Traffic total;
+  // Without lengths, all sequences are alike: count one and multiply.
+  const int64_t sequences = varies ? p.b : 1;
+  const int64_t alike = varies ? 1 : p.b;
+  for (int64_t i = 0; i < sequences; ++i) {
+    const int64_t q_len = q_lens.empty() ? p.sq : q_lens[i];
+    const int64_t kv_len = kv_lens.empty() ? p.skv : kv_lens[i];
+    const KvRange seen = VisibleKvOfRows(p.mask, 0, q_len, q_len, kv_len);
+    total.flops += 2.0 * static_cast<double>(alike * p.hq) * static_cast<double>(p.d + p.dv) *
+                   static_cast<double>(VisiblePairs(p.mask, q_len, kv_len));
+    total.bytes_read +=
+        alike * element * (p.hq * q_len * p.d + p.hkv * (seen.end - seen.begin) * (p.d + p.dv));
+    total.bytes_written +=
+        alike * p.hq * q_len * (p.dv * element + (with_lse ? int64_t{4} : int64_t{0}));
+  }
+  return total;
+}
+
+}  // namespace attnlab

@@ -1,0 +1,229 @@
+#include "attention/tensors.h"
+
+#include <algorithm>
+#include <array>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+
+namespace attnlab {
+namespace {
+
+absl::Status Invalid(absl::string_view field, absl::string_view message) {
+  return absl::InvalidArgumentError(absl::StrCat(field, ": ", message));
+}
+
+std::string Join(const std::array<int64_t, 4>& a) {
+  return absl::StrCat("[", absl::StrJoin(a, ", "), "]");
+}
+
+// Elements may lie in any order in memory, but no two at one address.
+absl::Status CheckDistinct(absl::string_view name, const TensorView& view) {
+  struct Axis {
+    int64_t stride, extent;
+  };
+  std::array<Axis, 4> axes;
+  for (int i = 0; i < 4; ++i) axes[i] = {view.strides[i], view.shape[i]};
+  std::sort(axes.begin(), axes.end(),
+            [](const Axis& a, const Axis& b) { return a.stride < b.stride; });
+  int64_t reach = 0;  // the largest offset so far
+  for (const Axis& axis : axes) {
+    if (axis.extent <= 1) continue;
+    if (axis.stride <= reach) {
+      return Invalid(name, absl::StrCat("strides ", Join(view.strides), " with shape ",
+                                        Join(view.shape), " make elements overlap"));
+    }
+    reach += axis.stride * (axis.extent - 1);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckReach(absl::string_view name, const ConstTensorView& view) {
+  int64_t reach = 0;
+  for (int i = 0; i < 4; ++i) {
+    int64_t step = 0;
+    if (view.strides[i] < 0) {
+      return Invalid(name, absl::StrCat("strides ", Join(view.strides), " have a negative one"));
+    }
+    if (__builtin_mul_overflow(view.strides[i], std::max<int64_t>(view.shape[i] - 1, 0), &step) ||
+        __builtin_add_overflow(reach, step, &reach) ||
+        reach > (int64_t{1} << 60) / SizeOf(view.dtype)) {
+      return absl::OutOfRangeError(absl::StrCat(name, ": strides ", Join(view.strides),
+                                                " with shape ", Join(view.shape),
+                                                " reach beyond 2^60 bytes"));
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckView(absl::string_view name, const ConstTensorView& view,
+                       const std::array<int64_t, 4>& shape, DType dtype, Device device) {
+  if (view.dtype != dtype) {
+    return Invalid(name,
+                   absl::StrCat("dtype ", Name(view.dtype), " where ", Name(dtype), " is wanted"));
+  }
+  if (view.shape != shape) {
+    return Invalid(name, absl::StrCat("shape ", Join(view.shape), " where ", Join(shape),
+                                      " (batch, sequence, head, dim) is wanted"));
+  }
+  if (view.device != device) {
+    return Invalid(name,
+                   absl::StrCat("on ", ToString(view.device), " where q is on ", ToString(device)));
+  }
+  if (view.NumElements() == 0) return absl::OkStatus();
+  if (view.data == nullptr) return Invalid(name, "the data pointer is null");
+  if (reinterpret_cast<uintptr_t>(view.data) % SizeOf(dtype) != 0) {
+    return Invalid(name, absl::StrCat("address ", reinterpret_cast<uintptr_t>(view.data),
+                                      " is not a multiple of the element size ", SizeOf(dtype)));
+  }
+  if (view.shape[3] > 1 && view.strides[3] != 1) {
+    return Invalid(name, absl::StrCat("stride ", view.strides[3], " of the dim axis is not 1"));
+  }
+  return CheckReach(name, view);
+}
+
+// Checks `view` in place, and that it has `count` entries.
+absl::Status CheckLengths(absl::string_view name, const LengthsView& view, int64_t count) {
+  if (view.data == nullptr) return Invalid(name, "the data pointer is null");
+  if (view.count != count) {
+    return Invalid(name, absl::StrCat(view.count, " entries where ", count, " are wanted"));
+  }
+  if (reinterpret_cast<uintptr_t>(view.data) % alignof(int32_t) != 0) {
+    return Invalid(name, "the address is not a multiple of 4");
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckAbsent(absl::string_view name, const LengthsView& view, Lengths lens) {
+  if (view.data == nullptr) return absl::OkStatus();
+  return Invalid(name, lens == Lengths::kPacked ? "is given, but with lens=packed cu_seqlens count"
+                       : lens == Lengths::kPadded
+                           ? "is given, but with lens=padded q_len and kv_len count"
+                           : "is given, but with lens=fixed all sequences have one length");
+}
+
+absl::Status CheckOffsetsOnHost(absl::string_view name, const LengthsView& view, int64_t longest,
+                                int64_t tokens) {
+  if (view.data[0] != 0)
+    return Invalid(name, absl::StrCat("begins with ", view.data[0], ", not 0"));
+  for (int64_t i = 1; i < view.count; ++i) {
+    const int64_t length = int64_t{view.data[i]} - view.data[i - 1];
+    if (length < 0 || length > longest) {
+      return Invalid(name, absl::StrCat("sequence ", i - 1, " has length ", length,
+                                        ", which is not in 0..", longest));
+    }
+  }
+  if (view.data[view.count - 1] > tokens) {
+    return Invalid(name, absl::StrCat("ends with ", view.data[view.count - 1], ", beyond the ",
+                                      tokens, " tokens of the tensor"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckLengthsOnHost(absl::string_view name, const LengthsView& view, int64_t longest) {
+  for (int64_t i = 0; i < view.count; ++i) {
+    if (view.data[i] < 0 || view.data[i] > longest) {
+      return Invalid(
+          name, absl::StrCat("entry ", i, " is ", view.data[i], ", which is not in 0..", longest));
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ValidateLengths(const AttentionProblem& p, const AttentionTensors& t) {
+  const bool on_host = t.q.device.kind == DeviceKind::kCpu;
+  const struct {
+    absl::string_view name;
+    const LengthsView& view;
+    int64_t longest, tokens;
+  } kOffsets[] = {{"cu_seqlens_q", t.cu_seqlens_q, p.sq, t.q.shape[1]},
+                  {"cu_seqlens_kv", t.cu_seqlens_kv, p.skv, t.k.shape[1]}};
+  for (const auto& c : kOffsets) {
+    absl::Status s = p.lens != Lengths::kPacked ? CheckAbsent(c.name, c.view, p.lens)
+                                                : CheckLengths(c.name, c.view, p.b + 1);
+    if (s.ok() && p.lens == Lengths::kPacked && on_host) {
+      s = CheckOffsetsOnHost(c.name, c.view, c.longest, c.tokens);
+    }
+    if (!s.ok()) return s;
+  }
+  const struct {
+    absl::string_view name;
+    const LengthsView& view;
+    int64_t longest;
+  } kLengths[] = {{"q_len", t.q_len, p.sq}, {"kv_len", t.kv_len, p.skv}};
+  for (const auto& c : kLengths) {
+    if (p.lens != Lengths::kPadded) {
+      if (absl::Status s = CheckAbsent(c.name, c.view, p.lens); !s.ok()) return s;
+    } else if (c.view.data != nullptr) {
+      absl::Status s = CheckLengths(c.name, c.view, p.b);
+      if (s.ok() && on_host) s = CheckLengthsOnHost(c.name, c.view, c.longest);
+      if (!s.ok()) return s;
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::Status ValidateTensors(const AttentionProblem& p, const AttentionTensors& t) {
+  const bool packed = p.lens == Lengths::kPacked;
+  const int64_t batch = packed ? 1 : p.b;
+  // Packed tokens can be any number: the offsets say which belong to whom.
+  const int64_t q_rows = packed ? t.q.shape[1] : p.sq;
+  const int64_t kv_rows = packed ? t.k.shape[1] : p.skv;
+  if (packed) {
+    for (int64_t rows : {q_rows, kv_rows}) {
+      if (rows < 0 || rows > AttentionProblem::kMaxExtent) {
+        return Invalid(rows == q_rows ? "q" : "k",
+                       absl::StrCat(rows, " tokens are not in 0..", AttentionProblem::kMaxExtent));
+      }
+    }
+  }
+  const Device device = t.q.device;
+  const bool with_lse = t.lse.data != nullptr;
+  const struct {
+    absl::string_view name;
+    ConstTensorView view;
+    std::array<int64_t, 4> shape;
+    DType dtype;
+    bool wanted;
+  } kViews[] = {
+      {"q", t.q, {batch, q_rows, p.hq, p.d}, p.dtype, true},
+      {"k", t.k, {batch, kv_rows, p.hkv, p.d}, p.dtype, true},
+      {"v", t.v, {batch, kv_rows, p.hkv, p.dv}, p.dtype, true},
+      {"o", t.o, {batch, q_rows, p.hq, p.dv}, p.dtype, true},
+      {"lse", t.lse, {batch, q_rows, p.hq, 1}, DType::kFloat32, with_lse},
+  };
+  for (const auto& c : kViews) {
+    if (!c.wanted) continue;
+    if (absl::Status s = CheckView(c.name, c.view, c.shape, c.dtype, device); !s.ok()) return s;
+  }
+  if (absl::Status s = CheckDistinct("o", t.o); !s.ok()) return s;
+  if (with_lse) {
+    if (absl::Status s = CheckDistinct("lse", t.lse); !s.ok()) return s;
+  }
+  for (const void* input : {t.q.data, t.k.data, t.v.data}) {
+    if (input == nullptr) continue;
+    if (t.o.data == input) return Invalid("o", "shares its address with an input");
+    if (t.lse.data == input) return Invalid("lse", "shares its address with an input");
+  }
+  return ValidateLengths(p, t);
+}
+
+Sequence SequenceOf(const AttentionProblem& p, const AttentionTensors& t, int64_t i) {
+  switch (p.lens) {
+    case Lengths::kPacked: {
+      const int32_t* q = t.cu_seqlens_q.data;
+      const int32_t* kv = t.cu_seqlens_kv.data;
+      return {0, q[i], int64_t{q[i + 1]} - q[i], 0, kv[i], int64_t{kv[i + 1]} - kv[i]};
+    }
+    case Lengths::kPadded:
+      return {i, 0, t.q_len.data == nullptr ? p.sq : t.q_len.data[i],
+              i, 0, t.kv_len.data == nullptr ? p.skv : t.kv_len.data[i]};
+    case Lengths::kFixed:
+      break;
+  }
+  return {i, 0, p.sq, i, 0, p.skv};
+}
+
+}  // namespace attnlab

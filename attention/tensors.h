@@ -1,0 +1,55 @@
+// Where the data of an attention problem lies, and the check that it fits the problem.
+#ifndef ATTENTION_TENSORS_H_
+#define ATTENTION_TENSORS_H_
+
+#include "absl/status/status.h"
+#include "attention/problem.h"
+#include "attention/tensor.h"
+
+namespace attnlab {
+
+// The arguments of a forward pass. All on one device; which device, the views say.
+//
+//   lens =    fixed, padded            packed
+//   q         [b, sq, hq, d]           [1, tokens_q, hq, d]
+//   k         [b, skv, hkv, d]         [1, tokens_kv, hkv, d]
+//   v         [b, skv, hkv, dv]        [1, tokens_kv, hkv, dv]
+//   o         [b, sq, hq, dv]          [1, tokens_q, hq, dv]
+//   lse       [b, sq, hq, 1], fp32     [1, tokens_q, hq, 1], fp32
+//
+// `lse` is optional: a null data pointer means that it is not wanted. O and LSE of rows that no
+// sequence uses (beyond q_len[b], or beyond cu_seqlens_q[b]) are not written. K and V beyond
+// kv_len[b] are not read, or at least have no influence, whatever their bits.
+struct AttentionTensors {
+  ConstTensorView q, k, v;
+  TensorView o;
+  TensorView lse;
+
+  // lens = packed: b + 1 offsets in tokens, the first 0, none below the one before it;
+  // sequence i has the tokens [cu_seqlens[i], cu_seqlens[i + 1]), at most sq (skv) of them.
+  LengthsView cu_seqlens_q, cu_seqlens_kv;
+
+  // lens = padded: b lengths, 0 to sq and 0 to skv. Either may be null: all of sq, all of skv.
+  LengthsView q_len, kv_len;
+};
+
+// InvalidArgument that names tensor, value and limit where the tensors do not fit the problem:
+// shapes, dtypes, devices, null pointers, a pointer not aligned to its element, a dim axis that
+// is not contiguous, negative strides, outputs whose elements overlap or that share an address
+// with an input, lengths missing or out of place. OutOfRange for strides that reach beyond 2^60
+// bytes.
+//
+// Lengths on the host are read and checked, too. On a device they cannot be without waiting for
+// it: kernels there clamp what they read to the tensors, and write nothing out of bounds.
+absl::Status ValidateTensors(const AttentionProblem& problem, const AttentionTensors& tensors);
+
+// The tokens of sequence `i`, for code on the host. Takes lengths that ValidateTensors passed.
+struct Sequence {
+  int64_t q_batch, q_begin, q_len;     // indices into Q, O and LSE
+  int64_t kv_batch, kv_begin, kv_len;  // indices into K and V
+};
+Sequence SequenceOf(const AttentionProblem& problem, const AttentionTensors& tensors, int64_t i);
+
+}  // namespace attnlab
+
+#endif  // ATTENTION_TENSORS_H_
