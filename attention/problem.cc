@@ -88,9 +88,9 @@ absl::Status ParseLengths(absl::string_view text, Lengths* lens) {
   return Invalid("lens", absl::StrCat("\"", text, "\""), "is not one of fixed, packed, padded");
 }
 
-// The shortest decimal that parses back to the same float.
+// The first of %.6g, %.7g, … that parses back to the same float; 9 digits always do.
 std::string Shortest(float value) {
-  for (int digits = 1; digits < 9; ++digits) {
+  for (int digits = 6; digits < 9; ++digits) {
     std::string text = absl::StrFormat("%.*g", digits, value);
     float back = 0;
     if (absl::SimpleAtof(text, &back) && back == value) return text;

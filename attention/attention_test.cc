@@ -1,0 +1,157 @@
+#include "attention/attention.h"
+
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace attnlab {
+namespace {
+
+using ::testing::HasSubstr;
+
+// A kernel that writes its mark into O[0] and says what it was told to support.
+class FakeKernel : public Kernel {
+ public:
+  FakeKernel(std::string name, int preference, int64_t max_head_dim, int64_t workspace, float mark)
+      : max_head_dim_(max_head_dim), workspace_(workspace), mark_(mark) {
+    traits_.name = std::move(name);
+    traits_.preference = preference;
+  }
+
+  const KernelTraits& traits() const override { return traits_; }
+  absl::Status Supports(const AttentionProblem& p, const DeviceInfo&,
+                        const LaunchConfig& config) const override {
+    if (absl::Status s = config.CheckKeys({"tile"}); !s.ok()) return s;
+    if (p.d <= max_head_dim_) return absl::OkStatus();
+    return absl::UnimplementedError("d: too large for a fake");
+  }
+  absl::StatusOr<int64_t> WorkspaceBytes(const AttentionProblem&, const DeviceInfo&,
+                                         const LaunchConfig&) const override {
+    return workspace_;
+  }
+  absl::Status Forward(const AttentionProblem&, const AttentionTensors& t,
+                       const Launch& launch) const override {
+    if (workspace_ > 0) static_cast<char*>(launch.workspace.data)[workspace_ - 1] = 1;
+    static_cast<float*>(t.o.data)[0] = mark_;
+    return absl::OkStatus();
+  }
+  absl::StatusOr<Traffic> ExpectedTraffic(const AttentionProblem& p, const DeviceInfo&,
+                                          const LaunchConfig&) const override {
+    return CompulsoryTraffic(p);
+  }
+
+ private:
+  KernelTraits traits_;
+  int64_t max_head_dim_, workspace_;
+  float mark_;
+};
+
+class Slow : public FakeKernel {
+ public:
+  Slow() : FakeKernel("slow", 0, 512, 0, 1) {}
+};
+class Fast : public FakeKernel {
+ public:
+  Fast() : FakeKernel("fast", 10, 64, 1000, 2) {}
+};
+ATTNLAB_REGISTER_KERNEL(Slow);
+ATTNLAB_REGISTER_KERNEL(Fast);
+
+class ForwardTest : public ::testing::Test {
+ protected:
+  ForwardTest() : in_(64), out_(64) {
+    problem_.sq = problem_.skv = 1;
+    problem_.dtype = DType::kFloat32;
+    tensors_.q = BshdView(in_.data(), DType::kFloat32, Device::Cpu(), 1, 1, 1, 64);
+    tensors_.k = tensors_.v = tensors_.q;
+    tensors_.o = BshdView(out_.data(), DType::kFloat32, Device::Cpu(), 1, 1, 1, 64);
+  }
+
+  AttentionProblem problem_;
+  std::vector<float> in_, out_;
+  AttentionTensors tensors_;
+};
+
+TEST_F(ForwardTest, TakesTheSupportedKernelOfHighestPreference) {
+  EXPECT_TRUE(ForwardOnce(problem_, tensors_).ok());
+  EXPECT_EQ(out_[0], 2);
+  problem_.d = problem_.dv = 65;
+  absl::StatusOr<Plan> plan = MakePlan(problem_, Device::Cpu());
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  EXPECT_EQ(plan->kernel->traits().name, "slow");
+}
+
+TEST_F(ForwardTest, TakesTheNamedKernel) {
+  EXPECT_TRUE(ForwardOnce(problem_, tensors_, "slow").ok());
+  EXPECT_EQ(out_[0], 1);
+  const absl::Status unknown = ForwardOnce(problem_, tensors_, "faster");
+  EXPECT_EQ(unknown.code(), absl::StatusCode::kNotFound);
+  EXPECT_EQ(unknown.message(),
+            "kernel: \"faster\" is not linked into this program; it has fast, slow");
+  problem_.d = problem_.dv = 65;
+  EXPECT_EQ(MakePlan(problem_, Device::Cpu(), "fast").status().message(),
+            "fast: d: too large for a fake");
+}
+
+TEST_F(ForwardTest, SaysWhyNoKernelWillDo) {
+  LaunchConfig config;
+  config.Set("colour", "red");
+  const absl::Status s = MakePlan(problem_, Device::Cpu(), "", config).status();
+  EXPECT_EQ(s.code(), absl::StatusCode::kUnimplemented);
+  EXPECT_THAT(std::string(s.message()), HasSubstr("no kernel of this program does b=1,hq=1"));
+  EXPECT_THAT(std::string(s.message()), HasSubstr("\n  fast: config: unknown key \"colour\""));
+  EXPECT_THAT(std::string(s.message()), HasSubstr("\n  slow: "));
+}
+
+TEST_F(ForwardTest, RejectsBadArguments) {
+  absl::StatusOr<Plan> plan = MakePlan(problem_, Device::Cpu(), "fast");
+  ASSERT_TRUE(plan.ok());
+  EXPECT_EQ(plan->workspace_bytes, 1000);
+  alignas(256) char scratch[1024 + 256];
+  EXPECT_TRUE(Forward(*plan, tensors_, {scratch, 1000}).ok());
+  EXPECT_EQ(Forward(*plan, tensors_).message(), "workspace: 0 bytes where 1000 are needed");
+  EXPECT_EQ(Forward(*plan, tensors_, {scratch, 999}).message(),
+            "workspace: 999 bytes where 1000 are needed");
+  EXPECT_THAT(std::string(Forward(*plan, tensors_, {scratch + 16, 1000}).message()),
+              HasSubstr("is not a multiple of 256"));
+  EXPECT_EQ(Forward(Plan{}, tensors_).message(), "plan: has no kernel; MakePlan() makes plans");
+  tensors_.o.data = nullptr;
+  EXPECT_EQ(Forward(*plan, tensors_, {scratch, 1000}).message(), "o: the data pointer is null");
+  problem_.b = 0;
+  EXPECT_EQ(MakePlan(problem_, Device::Cpu()).status().message(), "b: 0 is not in 1..2147483647");
+}
+
+TEST_F(ForwardTest, RejectsTensorsOfAnotherDevice) {
+  absl::StatusOr<Plan> plan = MakePlan(problem_, Device::Cpu(), "slow");
+  ASSERT_TRUE(plan.ok());
+  for (ConstTensorView* view : {&tensors_.q, &tensors_.k, &tensors_.v}) {
+    view->device = Device::Cuda(0);
+  }
+  tensors_.o.device = Device::Cuda(0);
+  EXPECT_EQ(Forward(*plan, tensors_).message(), "q: on cuda:0, but the plan is for cpu");
+}
+
+TEST(RegistryTest, ListsInAlphabeticalOrder) {
+  const std::vector<const Kernel*> all = Registry::Global().All();
+  ASSERT_EQ(all.size(), 2);
+  EXPECT_EQ(all[0]->traits().name, "fast");
+  EXPECT_EQ(all[1]->traits().name, "slow");
+  EXPECT_TRUE(Registry::Global().Check().ok());
+}
+
+TEST(RegistryTest, ReportsRepeatedNames) {
+  Registry registry;
+  EXPECT_TRUE(registry.Register(std::make_unique<Slow>()).ok());
+  EXPECT_TRUE(registry.Find("slow").ok());
+  EXPECT_EQ(registry.Register(std::make_unique<Slow>()).code(), absl::StatusCode::kAlreadyExists);
+  EXPECT_EQ(registry.Find("slow").status().code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_EQ(registry.Check().message(), "kernel: two kernels of this program are named \"slow\"");
+  EXPECT_EQ(registry.Find("other").status().code(), absl::StatusCode::kNotFound);
+}
+
+}  // namespace
+}  // namespace attnlab

@@ -1,0 +1,204 @@
+#include "attention/tensors.h"
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace attnlab {
+namespace {
+
+using ::testing::HasSubstr;
+
+// b=2 hq=4 hkv=2 sq=3 skv=5 d=8 dv=6 in fp32, with room to spare.
+class TensorsTest : public ::testing::Test {
+ protected:
+  TensorsTest()
+      : q_(4096),
+        k_(4096),
+        v_(4096),
+        o_(4096),
+        lse_(4096),
+        offsets_{0, 1, 3},
+        kv_offsets_{0, 5, 5},
+        q_len_{0, 3},
+        kv_len_{5, 2} {
+    problem_.b = 2;
+    problem_.hq = 4;
+    problem_.hkv = 2;
+    problem_.sq = 3;
+    problem_.skv = 5;
+    problem_.d = 8;
+    problem_.dv = 6;
+    problem_.dtype = DType::kFloat32;
+  }
+
+  AttentionTensors Fixed() {
+    AttentionTensors t;
+    const Device cpu = Device::Cpu();
+    t.q = BshdView(q_.data(), DType::kFloat32, cpu, 2, 3, 4, 8);
+    t.k = BshdView(k_.data(), DType::kFloat32, cpu, 2, 5, 2, 8);
+    t.v = BhsdView(v_.data(), DType::kFloat32, cpu, 2, 5, 2, 6);
+    t.o = BhsdView(o_.data(), DType::kFloat32, cpu, 2, 3, 4, 6);
+    t.lse = LseView(lse_.data(), cpu, 2, 3, 4);
+    return t;
+  }
+
+  AttentionTensors Packed() {
+    problem_.lens = Lengths::kPacked;
+    AttentionTensors t;
+    const Device cpu = Device::Cpu();
+    t.q = BshdView(q_.data(), DType::kFloat32, cpu, 1, 3, 4, 8);
+    t.k = BshdView(k_.data(), DType::kFloat32, cpu, 1, 5, 2, 8);
+    t.v = BshdView(v_.data(), DType::kFloat32, cpu, 1, 5, 2, 6);
+    t.o = BshdView(o_.data(), DType::kFloat32, cpu, 1, 3, 4, 6);
+    t.cu_seqlens_q = {offsets_.data(), 3};
+    t.cu_seqlens_kv = {kv_offsets_.data(), 3};
+    return t;
+  }
+
+  AttentionTensors Padded() {
+    AttentionTensors t = Fixed();
+    problem_.lens = Lengths::kPadded;
+    t.q_len = {q_len_.data(), 2};
+    t.kv_len = {kv_len_.data(), 2};
+    return t;
+  }
+
+  void ExpectRejected(const AttentionTensors& t, const std::string& message) {
+    const absl::Status s = ValidateTensors(problem_, t);
+    EXPECT_FALSE(s.ok()) << message;
+    EXPECT_THAT(std::string(s.message()), HasSubstr(message));
+  }
+
+  AttentionProblem problem_;
+  std::vector<float> q_, k_, v_, o_, lse_;
+  std::vector<int32_t> offsets_, kv_offsets_, q_len_, kv_len_;
+};
+
+TEST_F(TensorsTest, AcceptsWhatFits) {
+  EXPECT_TRUE(ValidateTensors(problem_, Fixed()).ok()) << ValidateTensors(problem_, Fixed());
+  AttentionTensors no_lse = Fixed();
+  no_lse.lse = TensorView();
+  EXPECT_TRUE(ValidateTensors(problem_, no_lse).ok());
+  EXPECT_TRUE(ValidateTensors(problem_, Packed()).ok());
+  EXPECT_TRUE(ValidateTensors(problem_, Padded()).ok());
+}
+
+TEST_F(TensorsTest, AcceptsPackedQkvAndBroadcastInputs) {
+  problem_.hkv = 4;
+  problem_.skv = 3;
+  problem_.dv = 8;
+  AttentionTensors t = Fixed();
+  const QkvViews in = PackedQkvViews(q_.data(), DType::kFloat32, Device::Cpu(), 2, 3, 4, 8);
+  t.q = in.q;
+  t.k = in.k;
+  t.v = in.v;
+  t.o = BshdView(o_.data(), DType::kFloat32, Device::Cpu(), 2, 3, 4, 8);
+  EXPECT_TRUE(ValidateTensors(problem_, t).ok()) << ValidateTensors(problem_, t);
+  t.k.strides[0] = 0;  // one K for the whole batch
+  EXPECT_TRUE(ValidateTensors(problem_, t).ok());
+}
+
+TEST_F(TensorsTest, AcceptsEmptyTensorsWithoutData) {
+  problem_.sq = 0;
+  AttentionTensors t = Fixed();
+  t.q = BshdView(static_cast<const void*>(nullptr), DType::kFloat32, Device::Cpu(), 2, 0, 4, 8);
+  t.o = BshdView(static_cast<void*>(nullptr), DType::kFloat32, Device::Cpu(), 2, 0, 4, 6);
+  t.lse = TensorView();
+  EXPECT_TRUE(ValidateTensors(problem_, t).ok()) << ValidateTensors(problem_, t);
+}
+
+TEST_F(TensorsTest, RejectsViewsThatDoNotFit) {
+  const struct {
+    std::function<void(AttentionTensors&)> change;
+    std::string message;
+  } kBad[] = {
+      {[](auto& t) { t.q.shape[1] = 4; }, "q: shape [2, 4, 4, 8] where [2, 3, 4, 8]"},
+      {[](auto& t) { t.k.shape[2] = 4; }, "k: shape [2, 5, 4, 8] where [2, 5, 2, 8]"},
+      {[](auto& t) { t.v.shape[3] = 8; }, "v: shape [2, 5, 2, 8] where [2, 5, 2, 6]"},
+      {[](auto& t) { t.o.shape[0] = 1; }, "o: shape [1, 3, 4, 6] where [2, 3, 4, 6]"},
+      {[](auto& t) { t.lse.shape[3] = 2; }, "lse: shape [2, 3, 4, 2] where [2, 3, 4, 1]"},
+      {[](auto& t) { t.k.dtype = DType::kFloat16; }, "k: dtype fp16 where fp32 is wanted"},
+      {[](auto& t) { t.lse.dtype = DType::kBFloat16; }, "lse: dtype bf16 where fp32 is wanted"},
+      {[](auto& t) { t.v.device = Device::Cuda(1); }, "v: on cuda:1 where q is on cpu"},
+      {[](auto& t) { t.q.data = nullptr; }, "q: the data pointer is null"},
+      {[](auto& t) { t.o.data = nullptr; }, "o: the data pointer is null"},
+      {[](auto& t) { t.k.data = static_cast<const char*>(t.k.data) + 2; },
+       "is not a multiple of the element size 4"},
+      {[](auto& t) { t.q.strides[3] = 2; }, "q: stride 2 of the dim axis is not 1"},
+      {[](auto& t) { t.v.strides[1] = -6; }, "v: strides [60, -6, 30, 1] have a negative one"},
+      {[](auto& t) { t.q.strides[0] = int64_t{1} << 61; }, "reach beyond 2^60 bytes"},
+      {[](auto& t) { t.o.strides[1] = 0; }, "make elements overlap"},
+      {[](auto& t) { t.o.strides[1] = 5; }, "make elements overlap"},
+      {[](auto& t) { t.lse.strides[0] = 11; }, "lse: strides [11, 1, 3, 1]"},
+      {[](auto& t) { t.o.data = const_cast<void*>(t.q.data); }, "o: shares its address"},
+      {[](auto& t) { t.lse.data = const_cast<void*>(t.v.data); }, "lse: shares its address"},
+  };
+  for (const auto& bad : kBad) {
+    AttentionTensors t = Fixed();
+    bad.change(t);
+    ExpectRejected(t, bad.message);
+  }
+}
+
+TEST_F(TensorsTest, RejectsBadOffsets) {
+  AttentionTensors t = Packed();
+  t.cu_seqlens_q.data = nullptr;
+  ExpectRejected(t, "cu_seqlens_q: the data pointer is null");
+  t = Packed();
+  t.cu_seqlens_kv.count = 2;
+  ExpectRejected(t, "cu_seqlens_kv: 2 entries where 3 are wanted");
+  t = Packed();
+  t.q_len = {q_len_.data(), 2};
+  ExpectRejected(t, "q_len: is given, but with lens=packed");
+  offsets_ = {1, 1, 3};
+  ExpectRejected(Packed(), "cu_seqlens_q: begins with 1, not 0");
+  offsets_ = {0, 2, 1};
+  ExpectRejected(Packed(), "cu_seqlens_q: sequence 1 has length -1, which is not in 0..3");
+  offsets_ = {0, 1, 5};
+  ExpectRejected(Packed(), "cu_seqlens_q: sequence 1 has length 4, which is not in 0..3");
+  offsets_ = {0, 2, 4};
+  ExpectRejected(Packed(), "cu_seqlens_q: ends with 4, beyond the 3 tokens");
+}
+
+TEST_F(TensorsTest, RejectsBadLengths) {
+  AttentionTensors t = Padded();
+  t.kv_len.count = 3;
+  ExpectRejected(t, "kv_len: 3 entries where 2 are wanted");
+  t = Padded();
+  t.cu_seqlens_q = {offsets_.data(), 3};
+  ExpectRejected(t, "cu_seqlens_q: is given, but with lens=padded");
+  kv_len_ = {5, 6};
+  ExpectRejected(Padded(), "kv_len: entry 1 is 6, which is not in 0..5");
+  kv_len_ = {-1, 5};
+  ExpectRejected(Padded(), "kv_len: entry 0 is -1, which is not in 0..5");
+  t = Padded();
+  problem_.lens = Lengths::kFixed;
+  ExpectRejected(t, "q_len: is given, but with lens=fixed");
+}
+
+TEST_F(TensorsTest, FindsSequences) {
+  Sequence s = SequenceOf(problem_, Fixed(), 1);
+  EXPECT_EQ(s.q_batch, 1);
+  EXPECT_EQ(s.q_begin, 0);
+  EXPECT_EQ(s.q_len, 3);
+  EXPECT_EQ(s.kv_len, 5);
+  s = SequenceOf(problem_, Packed(), 1);
+  EXPECT_EQ(s.q_batch, 0);
+  EXPECT_EQ(s.q_begin, 1);
+  EXPECT_EQ(s.q_len, 2);
+  EXPECT_EQ(s.kv_begin, 5);
+  EXPECT_EQ(s.kv_len, 0);
+  AttentionTensors padded = Padded();
+  s = SequenceOf(problem_, padded, 0);
+  EXPECT_EQ(s.q_len, 0);
+  EXPECT_EQ(s.kv_len, 5);
+  padded.kv_len = {};
+  EXPECT_EQ(SequenceOf(problem_, padded, 1).kv_len, 5);
+}
+
+}  // namespace
+}  // namespace attnlab
