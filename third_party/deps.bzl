@@ -11,9 +11,10 @@ defined before the call wins. Nothing is downloaded: the libraries are those of 
 """
 
 load("//third_party:in_tree_repository.bzl", "in_tree_repository")
-load("//third_party:system.bzl", "system_library")
+load("//third_party:system.bzl", "system_library", "system_starlark")
 load("//third_party/absl:system_absl.bzl", "system_absl")
-load("//third_party/bazel_skylib:system_skylib.bzl", "system_skylib")
+load("//third_party/cuda:local_cuda.bzl", "local_cuda")
+load("//third_party/nccl:system_nccl.bzl", "system_nccl")
 
 def _maybe(rule, name, **kwargs):
     if not native.existing_rule(name):
@@ -25,7 +26,10 @@ def attnlab_deps():
     # What Bazel 4 would otherwise download for its own use.
     for name in ["remote_coverage_tools", "rules_cc", "rules_java"]:
         _maybe(in_tree_repository, name, directory = name)
-    _maybe(system_skylib, "bazel_skylib")
+    _maybe(system_starlark, "bazel_skylib", directory = "skylib", package = "bazel-skylib")
+
+    # Bazel's own copy has no @platforms//:incompatible.
+    _maybe(system_starlark, "platforms", directory = "platforms", package = "bazel-platforms")
 
     _maybe(system_absl, "com_google_absl")
     _maybe(
@@ -74,3 +78,6 @@ def attnlab_deps():
         headers = ["nlohmann"],
         package = "nlohmann-json3-dev",
     )
+
+    _maybe(local_cuda, "local_cuda")
+    _maybe(system_nccl, "nccl")

@@ -13,23 +13,15 @@ def prefixes(rctx):
     """Installation prefixes, in the order in which they are searched."""
     return [p for p in rctx.os.environ.get("ATTNLAB_PREFIX_PATH", "").split(":") if p] + _PREFIXES
 
-def library_directories(rctx, prefix):
-    """Where libraries may lie below a prefix: Debian's multiarch directory, then the others."""
-    found = []
-    for base in [prefix + "/lib", prefix + "/lib64"]:
-        path = rctx.path(base)
-        if not path.exists:
-            continue
-        for entry in path.readdir():
-            if entry.basename.endswith("-linux-gnu"):
-                if entry.basename.startswith(_machine(rctx)):
-                    found.insert(0, str(entry))
-        found.append(base)
-    return found
-
-def _machine(rctx):
-    result = rctx.execute(["uname", "-m"])
-    return result.stdout.strip()
+def library_directories(rctx):
+    """Where libraries may lie: below each prefix Debian's multiarch directory, then the others."""
+    machine = rctx.execute(["uname", "-m"]).stdout.strip()
+    directories = []
+    for prefix in prefixes(rctx):
+        for place in ["/lib/%s-linux-gnu" % machine, "/lib64", "/lib"]:
+            if rctx.path(prefix + place).exists:
+                directories.append(prefix + place)
+    return directories
 
 def find_header(rctx, header):
     """Returns the include directory that has `header`, or None."""
@@ -46,7 +38,7 @@ def _soname(rctx, library):
             return line.partition("[")[2].partition("]")[0]
     return library.basename
 
-def link_library(rctx, name):
+def link_library(rctx, name, directories, suffixes = [".a", ".so"]):
     """Symlinks lib<name> into the repository's lib/.
 
     An archive is preferred: a program then runs without this machine's packages. A shared library
@@ -55,18 +47,19 @@ def link_library(rctx, name):
     Args:
       rctx: the repository context.
       name: the library's name, as after -l.
+      directories: where to look, in this order.
+      suffixes: what to look for, in this order.
 
     Returns:
       Its path in the repository, or None where it is not installed.
     """
-    for suffix in [".a", ".so"]:
-        for prefix in prefixes(rctx):
-            for directory in library_directories(rctx, prefix):
-                path = rctx.path("%s/lib%s%s" % (directory, name, suffix))
-                if path.exists:
-                    base = path.basename if suffix == ".a" else _soname(rctx, path)
-                    rctx.symlink(path.realpath, "lib/" + base)
-                    return "lib/" + base
+    for suffix in suffixes:
+        for directory in directories:
+            path = rctx.path("%s/lib%s%s" % (directory, name, suffix))
+            if path.exists:
+                base = path.basename if suffix == ".a" else _soname(rctx, path)
+                rctx.symlink(path.realpath, "lib/" + base)
+                return "lib/" + base
     return None
 
 def not_found(rctx, what, hint):
@@ -81,9 +74,10 @@ def _system_library_impl(rctx):
         if not directory:
             not_found(rctx, "<%s>" % header, hint)
         rctx.symlink(directory + "/" + header, "include/" + header)
+    directories = library_directories(rctx)
     libraries = {}
     for name in rctx.attr.libraries:
-        libraries[name] = link_library(rctx, name)
+        libraries[name] = link_library(rctx, name, directories)
         if not libraries[name]:
             not_found(rctx, "lib%s.a or lib%s.so" % (name, name), hint)
     shared = [path for path in libraries.values() if not path.endswith(".a")]
@@ -104,6 +98,27 @@ system_library = repository_rule(
         "libraries": attr.string_list(doc = "Libraries, as after -l."),
         "package": attr.string(doc = "Debian packages that have them."),
         "shared_defines": attr.string_list(doc = "Macros for users of the shared libraries."),
+    },
+    configure = True,
+    environ = ENVIRON,
+    local = True,
+)
+
+def _system_starlark_impl(rctx):
+    for prefix in prefixes(rctx):
+        root = rctx.path(prefix + "/share/bazel/tools/" + rctx.attr.directory)
+        if root.exists:
+            for entry in root.readdir():
+                rctx.symlink(entry, entry.basename)
+            return
+    not_found(rctx, rctx.attr.package, "On Debian or Ubuntu: apt-get install " + rctx.attr.package)
+
+# Starlark libraries as Debian packages them, below share/bazel/tools.
+system_starlark = repository_rule(
+    implementation = _system_starlark_impl,
+    attrs = {
+        "directory": attr.string(mandatory = True),
+        "package": attr.string(mandatory = True),
     },
     configure = True,
     environ = ENVIRON,

@@ -4,7 +4,7 @@ Libraries and what they need come from Abseil's own pkg-config files, so that on
 release; a target that the installed release does not have is simply not there.
 """
 
-load("//third_party:system.bzl", "ENVIRON", "library_directories", "not_found", "prefixes")
+load("//third_party:system.bzl", "ENVIRON", "library_directories", "link_library", "not_found")
 
 # Package -> {target: pkg-config name without "absl_"}; a target that is named like its file has "".
 _PUBLIC = {
@@ -120,33 +120,26 @@ def _requires(text):
             return [w for w in words if w]
     return []
 
-def _find(rctx):
-    for prefix in prefixes(rctx):
-        for directory in library_directories(rctx, prefix):
-            if rctx.path(directory + "/pkgconfig/absl_base.pc").exists:
-                return prefix, directory
-    not_found(rctx, "Abseil", "On Debian or Ubuntu: apt-get install libabsl-dev")
-    return None, None  # not reached
-
 def _system_absl_impl(rctx):
-    prefix, directory = _find(rctx)
-    rctx.symlink(prefix + "/include/absl", "include/absl")
+    directories = [
+        d
+        for d in library_directories(rctx)
+        if rctx.path(d + "/pkgconfig/absl_base.pc").exists
+    ]
+    if not directories:
+        not_found(rctx, "Abseil", "On Debian or Ubuntu: apt-get install libabsl-dev")
+    directory = directories[0]
+    rctx.symlink(directory.partition("/lib")[0] + "/include/absl", "include/absl")
     requires = {}
     for path in rctx.path(directory + "/pkgconfig").readdir():
         if path.basename.startswith("absl_") and path.basename.endswith(".pc"):
             requires[path.basename[:-len(".pc")]] = _requires(rctx.read(path))
     build = _HEAD
     for name in sorted(requires):
-        srcs = []
-        for suffix in [".a", ".so"]:
-            library = rctx.path("%s/lib%s%s" % (directory, name, suffix))
-            if library.exists:
-                srcs = ["lib/" + library.basename]
-                rctx.symlink(library, srcs[0])
-                break
+        library = link_library(rctx, name, [directory])
         build += _LIBRARY.format(
             name = name,
-            srcs = srcs,
+            srcs = [library] if library else [],
             deps = [":headers"] + [":" + r for r in requires[name] if r in requires],
         )
     rctx.file("BUILD.bazel", build)

@@ -1,0 +1,26 @@
+"""Which GPUs a test needs."""
+
+# Compute capabilities of the GPUs that tests run on, times ten.
+GPUS = [75, 80, 86, 89, 90, 100, 120]
+
+# Tags of every test that runs on a GPU: one at a time, for they share its memory and its clock.
+GPU_TAGS = ["exclusive", "gpu"]
+
+def requires_gpu(minimum = 75, maximum = 120):
+    """A value for target_compatible_with: a GPU with a compute capability in a range.
+
+    On a platform without one (--platforms, --config=sm90 in .bazelrc), the target is skipped.
+
+    Args:
+      minimum: least compute capability times ten.
+      maximum: greatest compute capability times ten.
+
+    Returns:
+      A select() of constraints.
+    """
+    matching = [g for g in GPUS if minimum <= g and g <= maximum]
+    if not matching:
+        fail("requires_gpu: no GPU from %d to %d in %s" % (minimum, maximum, GPUS))
+    conditions = {str(Label("//ci:is_sm_%d" % gpu)): [] for gpu in matching}
+    conditions["//conditions:default"] = ["@platforms//:incompatible"]
+    return select(conditions)

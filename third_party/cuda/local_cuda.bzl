@@ -1,0 +1,309 @@
+"""local_cuda: the CUDA toolkit of this machine as @local_cuda.
+
+Looked for in $CUDA_HOME, $CUDA_PATH, /usr/local/cuda and beside the nvcc on PATH; the first that has
+both nvcc and headers wins. ATTNLAB_NO_CUDA=1 hides it. The labels are those of rules_cuda:
+`:cuda_headers`, `:cuda_runtime`, `:cuda_runtime_static`, `:cuda` (the driver), `:cublas`, `:cupti`,
+`:nvrtc` and so on, and each is there with no toolkit too, as a target that is incompatible, so that
+what depends on it is skipped. `:is_enabled` is a config_setting for select().
+"""
+
+load("//third_party:system.bzl", "library_directories", "link_library")
+
+# What decides which toolkit is found.
+CUDA_ENVIRON = ["ATTNLAB_NO_CUDA", "ATTNLAB_PREFIX_PATH", "CUDA_HOME", "CUDA_PATH", "PATH"]
+
+# Target -> its shared libraries (names after -l), headers below include/ (glob patterns), and other
+# targets of this repository that it needs.
+_LIBRARIES = {
+    "cublas": struct(
+        libraries = ["cublas"],
+        headers = ["cublas*.h"],
+        deps = [
+            ":cublasLt",
+            ":cuda_headers",
+        ],
+    ),
+    "cublasLt": struct(libraries = ["cublasLt"], headers = ["cublas*.h"], deps = [":cuda_headers"]),
+    "cuda_runtime": struct(libraries = ["cudart"], headers = [], deps = [":cuda_headers"]),
+    "cupti": struct(
+        libraries = ["cupti"],
+        headers = ["cupti*.h", "nvperf*.h"],
+        deps = [":cuda_headers"],
+    ),
+    "curand": struct(libraries = ["curand"], headers = ["curand*.h"], deps = [":cuda_headers"]),
+    "nvperf_host": struct(
+        libraries = ["nvperf_host"],
+        headers = ["nvperf*.h"],
+        deps = [":cuda_headers"],
+    ),
+    "nvperf_target": struct(
+        libraries = ["nvperf_target"],
+        headers = ["nvperf*.h"],
+        deps = [":cuda_headers"],
+    ),
+    "nvrtc": struct(
+        libraries = ["nvrtc", "nvrtc-builtins"],
+        headers = ["nvrtc.h"],
+        deps = [":cuda_headers"],
+    ),
+}
+
+# Headers of libraries and of C++ for devices, which plain users of the runtime do not include.
+_NOT_RUNTIME = [
+    "cccl/**",
+    "cub/**",
+    "cublas*",
+    "cuda/**",
+    "cudnn*",
+    "cufft*",
+    "cufile*",
+    "cupti*",
+    "curand*",
+    "cusolver*",
+    "cusparse*",
+    "nccl*",
+    "nccl*/**",
+    "npp*",
+    "nvjpeg*",
+    "nvperf*",
+    "nvtx3/**",
+    "thrust/**",
+]
+
+_HEAD = """\
+load("@bazel_skylib//rules:common_settings.bzl", "bool_setting")
+load("@rules_cc//cc:cc_import.bzl", "cc_import")
+load("@rules_cc//cc:cc_library.bzl", "cc_library")
+load("{toolkit_bzl}", "cuda_toolkit")
+
+package(default_visibility = ["//visibility:public"])
+
+bool_setting(
+    name = "valid_toolchain_found",
+    build_setting_default = {found},
+)
+
+config_setting(
+    name = "is_enabled",
+    flag_values = {{":valid_toolchain_found": "True"}},
+)
+"""
+
+_TOOLKIT = """
+cuda_toolkit(
+    name = "toolkit",
+    archs = {archs},
+    build = "{build}",
+    nvcc = "{nvcc}",
+    options = {options},
+    root = "{root}",
+    version = "{version}",
+)
+
+cc_library(
+    name = "cuda_headers",
+    hdrs = glob(
+        [
+            "include/**/*.h",
+            "include/**/*.hpp",
+            "include/**/*.inl",
+            "include/nv/**",
+        ],
+        exclude = ["include/" + p for p in {not_runtime}],
+    ),
+    includes = ["include"],
+)
+
+# CUB, Thrust and libcu++: about 1700 headers. nvcc finds them without a label; this is for host code.
+cc_library(
+    name = "cccl",
+    hdrs = glob(
+        ["include/%s/**" % d for d in ["cccl", "cub", "cuda", "thrust"]],
+        allow_empty = True,
+    ),
+    includes = [
+        "include",
+        "include/cccl",
+    ],
+    deps = [":cuda_headers"],
+)
+
+cc_library(
+    name = "nvtx",
+    hdrs = glob(
+        ["include/nvtx3/**"],
+        allow_empty = True,
+    ),
+    includes = ["include"],
+    linkopts = ["-ldl"],
+)
+"""
+
+_STATIC_RUNTIME = """
+cc_library(
+    name = "cuda_runtime_static",
+    srcs = {srcs},
+    linkopts = [
+        "-ldl",
+        "-lpthread",
+        "-lrt",
+    ],
+    deps = [":cuda_headers"],
+)
+"""
+
+# The stub's file name is not its SONAME (libcuda.so.1), so the driver's own library is what programs
+# find when they run, never the stub.
+_DRIVER = """
+cc_library(
+    name = "cuda",
+    srcs = ["lib/stubs/libcuda.so"],
+    deps = [":cuda_headers"],
+)
+"""
+
+_LIBRARY = """
+cc_library(
+    name = "{name}",
+    srcs = {srcs},
+    hdrs = glob(
+        {headers},
+        allow_empty = True,
+    ),
+    includes = ["include"],
+    deps = {deps},
+)
+"""
+
+_MISSING = """
+cc_library(
+    name = "{name}",
+    target_compatible_with = ["@platforms//:incompatible"],
+)
+"""
+
+_MISSING_TOOLKIT = """
+cuda_toolkit(
+    name = "toolkit",
+    target_compatible_with = ["@platforms//:incompatible"],
+)
+"""
+
+# Options that not every supported nvcc has: used where --help lists them.
+_OPTIONS = ["--frandom-seed", "--objdir-as-tempdir"]
+
+def find_toolkit(rctx):
+    """Returns the toolkit's directory, or None."""
+    if rctx.os.environ.get("ATTNLAB_NO_CUDA", "") not in ["", "0"]:
+        return None
+    roots = [rctx.os.environ.get(v) for v in ["CUDA_HOME", "CUDA_PATH"]]
+    roots.append("/usr/local/cuda")
+    nvcc = rctx.which("nvcc")
+    if nvcc:
+        roots.append(str(nvcc.realpath.dirname.dirname))
+    for root in roots:
+        # A distribution's toolkit, spread over /usr, would make /usr/include an -isystem directory,
+        # and the C++ library's #include_next does not survive that.
+        if not root or root == "/usr":
+            continue
+        if rctx.path(root + "/bin/nvcc").exists and toolkit_header(rctx, root, "cuda_runtime.h"):
+            return root
+    return None
+
+def toolkit_header(rctx, root, header):
+    """The include directory of the toolkit at `root` that has `header`, or None."""
+    for directory in ["/include", "/extras/CUPTI/include"]:
+        if rctx.path("%s%s/%s" % (root, directory, header)).exists:
+            return root + directory
+    return None
+
+def toolkit_library_directories(root):
+    """Where the toolkit at `root` may have libraries."""
+    return [root + d for d in ["/lib64", "/lib", "/extras/CUPTI/lib64"]]
+
+def _nvcc(rctx, nvcc, *args):
+    result = rctx.execute([nvcc] + list(args))
+    if result.return_code:
+        fail("%s %s failed:\n%s%s" % (nvcc, " ".join(args), result.stdout, result.stderr))
+    return result.stdout
+
+def _link_headers(rctx, root):
+    for directory in ["/extras/CUPTI/include", "/include"]:
+        path = rctx.path(root + directory)
+        if path.exists:
+            for entry in path.readdir():
+                if not rctx.path("include/" + entry.basename).exists:
+                    rctx.symlink(entry, "include/" + entry.basename)
+
+def _library_targets(rctx, directories):
+    build = ""
+    for name, library in _LIBRARIES.items():
+        srcs = [link_library(rctx, n, directories, [".so"]) for n in library.libraries]
+        if srcs[0]:
+            build += _LIBRARY.format(
+                name = name,
+                srcs = [s for s in srcs if s],
+                headers = ["include/" + h for h in library.headers],
+                deps = library.deps,
+            )
+        else:
+            build += _MISSING.format(name = name)
+    return build
+
+def _local_cuda_impl(rctx):
+    root = find_toolkit(rctx)
+    build = _HEAD.format(
+        found = bool(root),
+        # Absolute from here, whether attnlab is the main workspace ("@//") or an external one.
+        toolkit_bzl = "@%s//%s:%s" % (
+            rctx.attr._toolkit_bzl.workspace_name,
+            rctx.attr._toolkit_bzl.package,
+            rctx.attr._toolkit_bzl.name,
+        ),
+    )
+    if not root:
+        names = _LIBRARIES.keys() + ["cccl", "cuda", "cuda_headers", "cuda_runtime_static", "nvtx"]
+        build += _MISSING_TOOLKIT + "".join([_MISSING.format(name = n) for n in sorted(names)])
+        rctx.file("BUILD.bazel", build)
+        return
+
+    root = str(rctx.path(root).realpath)
+    nvcc = root + "/bin/nvcc"
+    release = _nvcc(rctx, nvcc, "--version").partition(", release ")[2]
+    help_text = _nvcc(rctx, nvcc, "--help")
+    listed = _nvcc(rctx, nvcc, "--list-gpu-code") + _nvcc(rctx, nvcc, "--list-gpu-arch")
+    archs = [a.strip() for a in listed.split("\n") if a.strip()]
+    build += _TOOLKIT.format(
+        archs = archs,
+        build = release.strip().replace("\n", " "),
+        not_runtime = _NOT_RUNTIME,
+        nvcc = nvcc,
+        options = [o for o in _OPTIONS if o in help_text],
+        root = root,
+        version = release.partition(",")[0],
+    )
+    _link_headers(rctx, root)
+
+    directories = toolkit_library_directories(root)
+    runtime = [link_library(rctx, n, directories, [".a"]) for n in ["cudart_static", "cudadevrt"]]
+    if not runtime[0]:
+        fail("@%s: no libcudart_static.a in %s" % (rctx.name, ", ".join(directories)))
+    build += _STATIC_RUNTIME.format(srcs = [r for r in runtime if r])
+
+    stubs = [d + "/stubs/libcuda.so" for d in directories]
+    stubs = [s for s in stubs if rctx.path(s).exists]
+    if stubs:
+        rctx.symlink(stubs[0], "lib/stubs/libcuda.so")
+        build += _DRIVER
+    else:
+        build += _MISSING.format(name = "cuda")
+    build += _library_targets(rctx, directories + library_directories(rctx))
+    rctx.file("BUILD.bazel", build)
+
+local_cuda = repository_rule(
+    implementation = _local_cuda_impl,
+    attrs = {"_toolkit_bzl": attr.label(default = "//third_party/cuda/private:toolkit.bzl")},
+    configure = True,
+    environ = CUDA_ENVIRON,
+    local = True,
+)

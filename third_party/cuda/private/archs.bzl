@@ -1,0 +1,73 @@
+"""Names of CUDA architectures: sm_90a (machine code for one) and compute_75 (PTX for it and later)."""
+
+_EXAMPLES = "want sm_XX for machine code or compute_XX for PTX, such as sm_90a or compute_75"
+
+def parse_arch(arch):
+    """Splits the name of an architecture.
+
+    Args:
+      arch: such as "sm_90a".
+
+    Returns:
+      struct(kind = "sm", number = 90, suffix = "a"), or a string that says what is wrong with it.
+    """
+    kind, separator, rest = arch.partition("_")
+    digits = rest.rstrip("af")
+    suffix = rest[len(digits):]
+    if kind not in ["sm", "compute"] or not separator or not digits.isdigit() or len(digits) < 2 or len(suffix) > 1:
+        return "CUDA architecture %r: %s" % (arch, _EXAMPLES)
+    return struct(kind = kind, number = int(digits), suffix = suffix)
+
+def capability(number):
+    """90 -> "9.0", as in NVIDIA's tables."""
+    return "%d.%d" % (number // 10, number % 10)
+
+def select_archs(archs, min_arch, supported, version):
+    """Decides what to compile for.
+
+    Below `min_arch`, machine code is dropped and PTX is raised to it, for what was asked for is
+    "runs wherever it can"; if nothing is left, PTX for `min_arch` is.
+
+    Args:
+      archs: list of names.
+      min_arch: the least compute capability that the sources are written for, 80 say; 0 for any.
+      supported: what the toolkit compiles for, names without suffix.
+      version: the toolkit's version, for messages.
+
+    Returns:
+      The sorted list of names without repetition, or a string that says what is wrong.
+    """
+    selected = {}
+    for arch in archs:
+        parsed = parse_arch(arch)
+        if type(parsed) == "string":
+            return parsed
+        if parsed.number < min_arch:
+            if parsed.kind == "compute":
+                selected["compute_%d" % min_arch] = None
+            continue
+        selected[arch] = None
+    if archs and not selected:
+        selected["compute_%d" % min_arch] = None
+    if not selected:
+        return "no CUDA architecture: " + _EXAMPLES
+    for arch in selected:
+        parsed = parse_arch(arch)
+        if "%s_%d" % (parsed.kind, parsed.number) not in supported:
+            return "%s: CUDA %s does not compile for compute capability %s; it has %s" % (
+                arch,
+                version,
+                capability(parsed.number),
+                ", ".join([capability(n) for n in sorted([
+                    parse_arch(s).number
+                    for s in supported
+                    if s.startswith("sm_")
+                ])]),
+            )
+    return sorted(selected)
+
+def gencode(arch):
+    """The value of nvcc's -gencode for one architecture."""
+    if arch.startswith("compute_"):
+        return "arch=%s,code=%s" % (arch, arch)
+    return "arch=compute_%s,code=%s" % (arch[len("sm_"):], arch)
