@@ -53,6 +53,10 @@ def _standard(flags):
             standard = flag.replace("gnu++", "c++")
     return standard
 
+def _not_of_toolkit(toolkit, directories):
+    """Include directories but those of @local_cuda, for nvcc has its own names for them."""
+    return [d for d in directories.to_list() if toolkit.repository not in d]
+
 def _mode_options(ctx):
     """What --compilation_mode means for device and host code."""
     mode = ctx.var["COMPILATION_MODE"]
@@ -85,7 +89,7 @@ def _compile(ctx, src, headers, dep_context, toolkit, common_args, host_compiler
     if "--objdir-as-tempdir" in toolkit.options:
         args.add("--objdir-as-tempdir")
 
-    # nvcc has the toolkit's headers itself; as inputs they would be two thousand links in every sandbox.
+    # nvcc finds the toolkit's headers itself; as inputs they would be links in every sandbox.
     prefix = toolkit.repository + "/"
     dep_headers = [h for h in dep_context.headers.to_list() if not h.path.startswith(prefix)]
     ctx.actions.run(
@@ -98,6 +102,8 @@ def _compile(ctx, src, headers, dep_context, toolkit, common_args, host_compiler
             # Part of the action's key, so that another toolkit compiles again.
             "ATTNLAB_NVCC_BUILD": toolkit.build,
             "PATH": "/usr/bin:/bin",
+            # As Bazel's own C++ actions: debug information does not name the sandbox.
+            "PWD": "/proc/self/cwd",
         },
         mnemonic = "CudaCompile",
         progress_message = "Compiling CUDA %s" % src.short_path,
@@ -144,18 +150,11 @@ def _cuda_library_impl(ctx):
     args.add_all(_host_options(user + ctx.attr.host_copts))
     args.add_all(ctx.attr.defines + ctx.attr.local_defines, format_each = "-D%s")
     args.add_all(dep_context.defines, format_each = "-D%s")
-    toolkit_prefix = toolkit.repository + "/"
-    args.add_all(quotes + dep_context.quote_includes.to_list(), before_each = "-I", uniquify = True)
-    args.add_all(dep_context.includes, before_each = "-I")
-    args.add_all(
-        includes + [
-            d
-            for d in dep_context.system_includes.to_list()
-            if toolkit_prefix not in d + "/"
-        ],
-        before_each = "-isystem",
-        uniquify = True,
-    )
+    args.add_all(quotes, before_each = "-I")
+    args.add_all(_not_of_toolkit(toolkit, dep_context.quote_includes), before_each = "-I")
+    args.add_all(_not_of_toolkit(toolkit, dep_context.includes), before_each = "-I")
+    args.add_all(includes, before_each = "-isystem")
+    args.add_all(_not_of_toolkit(toolkit, dep_context.system_includes), before_each = "-isystem")
 
     # nvcc names its own headers with -I, which would show their warnings; -isystem of the same directory
     # wins over that.
@@ -172,7 +171,10 @@ def _cuda_library_impl(ctx):
         actions = ctx.actions,
         alwayslink = ctx.attr.alwayslink,
         cc_toolchain = cc_toolchain,
-        compilation_outputs = cc_common.create_compilation_outputs(pic_objects = depset(objects)),
+        compilation_outputs = cc_common.create_compilation_outputs(
+            objects = depset(objects),
+            pic_objects = depset(objects),
+        ),
         disallow_dynamic_library = True,
         feature_configuration = features,
         linking_contexts = [dep_info.linking_context],
@@ -180,7 +182,7 @@ def _cuda_library_impl(ctx):
         user_link_flags = ctx.attr.linkopts,
     )
     library = linking_outputs.library_to_link
-    archives = [library.pic_static_library] if library and library.pic_static_library else []
+    archives = [library.pic_static_library or library.static_library] if library else []
     runfiles = ctx.runfiles(files = ctx.files.data)
     for dep in ctx.attr.deps + ctx.attr.data + [ctx.attr._runtime]:
         runfiles = runfiles.merge(dep[DefaultInfo].default_runfiles)

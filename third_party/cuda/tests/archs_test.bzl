@@ -61,14 +61,17 @@ _compile_arguments_test = analysistest.make(_compile_arguments_test_impl)
 _bad_arch_test = analysistest.make(_bad_arch_test_impl, expect_failure = True)
 
 def archs_test_suite(name):
-    """Declares the tests of this file.
+    """Declares the tests of this file, each under a name of its own.
 
     Args:
-      name: the test_suite of those that need no toolkit.
+      name: prefix of their names.
     """
-    unittest.suite(name, _parse_test, _select_test, _gencode_test)
+    _parse_test(name = name + "_parse", size = "small")
+    _select_test(name = name + "_select", size = "small")
+    _gencode_test(name = name + "_gencode", size = "small")
     _compile_arguments_test(
         name = name + "_compile_arguments",
+        size = "small",
         target_under_test = ":saxpy_of_its_own_archs",
     )
     cuda_library(
@@ -80,5 +83,6 @@ def archs_test_suite(name):
     )
     _bad_arch_test(
         name = name + "_bad_arch",
+        size = "small",
         target_under_test = ":%s_bad_arch_library" % name,
     )
