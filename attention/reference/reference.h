@@ -1,0 +1,73 @@
+// The oracle: attention in double precision, which every kernel is judged by; and the
+// straightforward implementation in the precision of the dtype, whose error says how much error
+// is fair.
+//
+// Both take whole problems or single rows, so that a few hundred rows of a problem that would
+// take hours are checked in seconds:
+//
+//   std::vector<Row> rows = reference::AllRows(problem, tensors);  // or a sample of them
+//   absl::StatusOr<Result> exact = reference::Exact(problem, tensors, rows);
+//   double o = exact->O(i, c);  // element c of row rows[i]
+//
+// Inputs are on the host, in fp32, fp16 or bf16, with any strides, head counts, masks and
+// lengths; `o` and `lse` of the tensors are not looked at. Both functions return
+// InvalidArgument for what AttentionProblem::Validate() or ValidateTensors() rejects, for
+// tensors that are not on the host, and for rows that do not exist, and Unimplemented for fp8
+// and for paged K and V.
+#ifndef ATTENTION_REFERENCE_REFERENCE_H_
+#define ATTENTION_REFERENCE_REFERENCE_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "attention/problem.h"
+#include "attention/tensors.h"
+
+namespace attnlab::reference {
+
+// Query `row` of sequence `sequence` (of the batch) in query head `head`.
+struct Row {
+  int64_t sequence = 0;
+  int64_t head = 0;
+  int64_t row = 0;
+
+  friend bool operator==(const Row& a, const Row& b) {
+    return a.sequence == b.sequence && a.head == b.head && a.row == b.row;
+  }
+};
+
+// Every row in use: those beyond a sequence's length are left out. Ordered by sequence, head,
+// row.
+std::vector<Row> AllRows(const AttentionProblem& problem, const AttentionTensors& tensors);
+
+// One entry for each of the rows asked for, in their order.
+struct Result {
+  int64_t dv = 0;
+  std::vector<double> o;    // [rows][dv]; 0 where the row sees no key
+  std::vector<double> lse;  // [rows], natural log; -infinity where the row sees no key
+
+  // [rows]: the largest sqrt(sum over keys of (P V)²) of the row's elements: how large O would
+  // be if the signs of its terms were random. Rounding errors of P have random signs, so this,
+  // and not O, which may cancel, is what they are measured against. Exact() fills it in.
+  std::vector<double> spread;
+
+  double O(int64_t row, int64_t dim) const { return o[row * dv + dim]; }
+};
+
+// In double from the inputs as they are in their dtype: two passes over the keys, no tiles, no
+// rescaling. `threads` = 0: all that the process may use.
+absl::StatusOr<Result> Exact(const AttentionProblem& problem, const AttentionTensors& tensors,
+                             absl::Span<const Row> rows, int threads = 0);
+
+// What a careful programmer writes first: scores, softmax and sums in fp32, each sum in order; P
+// normalised, then rounded to the dtype; O accumulated in fp32 and rounded to the dtype; LSE in
+// fp32. `spread` stays empty.
+absl::StatusOr<Result> Straightforward(const AttentionProblem& problem,
+                                       const AttentionTensors& tensors, absl::Span<const Row> rows,
+                                       int threads = 0);
+
+}  // namespace attnlab::reference
+
+#endif  // ATTENTION_REFERENCE_REFERENCE_H_

@@ -1,0 +1,125 @@
+#include "attention/reference/row.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+namespace attnlab::reference {
+namespace {
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
+// Eight partial sums, because a compiler may not reorder the additions of one.
+double Dot(const double* a, const double* b, int64_t padded) {
+  double partial[kLanes] = {};
+  for (int64_t i = 0; i < padded; i += kLanes) {
+    for (int64_t lane = 0; lane < kLanes; ++lane) partial[lane] += a[i + lane] * b[i + lane];
+  }
+  double sum = 0;
+  for (double p : partial) sum += p;
+  return sum;
+}
+
+float Round(float value, DType dtype) {
+  float stored = 0;
+  StoreElement(&stored, dtype, 0, value);
+  return LoadElement(&stored, dtype, 0);
+}
+
+template <typename Real, typename Element>
+void LoadRowsOf(const Element* data, const ConstTensorView& view, int64_t batch, int64_t head,
+                int64_t begin, int64_t end, int64_t width, Real* out) {
+  const int64_t dim = view.shape[3];
+  for (int64_t row = begin; row < end; ++row, out += width) {
+    const Element* in = data + view.Offset(batch, row, head, 0);
+    for (int64_t i = 0; i < dim; ++i) out[i] = static_cast<Real>(static_cast<float>(in[i]));
+    std::fill(out + dim, out + width, Real{0});
+  }
+}
+
+}  // namespace
+
+void ExactRow(const RowInput<double>& in, double* scores, double* o, double* lse, double* spread) {
+  std::fill(o, o + in.dv, 0.0);
+  if (spread != nullptr) std::fill(spread, spread + in.dv, 0.0);
+  *lse = -kInfinity;
+  if (in.keys == 0) return;
+
+  const int64_t padded = Padded(in.d);
+  double max = -kInfinity;
+  for (int64_t j = 0; j < in.keys; ++j) {
+    double s = double{in.scale} * Dot(in.q, in.k + j * padded, padded);
+    if (in.softcap != 0) s = double{in.softcap} * std::tanh(s / double{in.softcap});
+    scores[j] = s;
+    max = std::max(max, s);
+  }
+  double sum = 0;
+  for (int64_t j = 0; j < in.keys; ++j) {
+    scores[j] = std::exp(scores[j] - max);
+    sum += scores[j];
+  }
+  for (int64_t j = 0; j < in.keys; ++j) {
+    const double p = scores[j] / sum;
+    const double* v = in.v + j * in.dv;
+    for (int64_t c = 0; c < in.dv; ++c) o[c] += p * v[c];
+    if (spread == nullptr) continue;
+    for (int64_t c = 0; c < in.dv; ++c) spread[c] += (p * v[c]) * (p * v[c]);
+  }
+  *lse = max + std::log(sum);
+}
+
+void StraightforwardRow(const RowInput<float>& in, DType dtype, float* scores, float* o,
+                        float* lse) {
+  std::fill(o, o + in.dv, 0.0f);
+  *lse = -std::numeric_limits<float>::infinity();
+  if (in.keys == 0) return;
+
+  const int64_t padded = Padded(in.d);
+  float max = -std::numeric_limits<float>::infinity();
+  for (int64_t j = 0; j < in.keys; ++j) {
+    const float* k = in.k + j * padded;
+    float s = 0;
+    for (int64_t i = 0; i < in.d; ++i) s += in.q[i] * k[i];
+    s *= in.scale;
+    if (in.softcap != 0) s = in.softcap * std::tanh(s / in.softcap);
+    scores[j] = s;
+    max = std::max(max, s);
+  }
+  float sum = 0;
+  for (int64_t j = 0; j < in.keys; ++j) {
+    scores[j] = std::exp(scores[j] - max);
+    sum += scores[j];
+  }
+  for (int64_t j = 0; j < in.keys; ++j) {
+    const float p = Round(scores[j] / sum, dtype);
+    const float* v = in.v + j * in.dv;
+    for (int64_t c = 0; c < in.dv; ++c) o[c] += p * v[c];
+  }
+  for (int64_t c = 0; c < in.dv; ++c) o[c] = Round(o[c], dtype);
+  *lse = max + std::log(sum);
+}
+
+template <typename Real>
+void LoadRows(const ConstTensorView& view, int64_t batch, int64_t head, int64_t begin, int64_t end,
+              int64_t width, Real* out) {
+  const auto load = [&](const auto* data) {
+    LoadRowsOf(data, view, batch, head, begin, end, width, out);
+  };
+  switch (view.dtype) {
+    case DType::kFloat32:
+      return load(static_cast<const float*>(view.data));
+    case DType::kFloat16:
+      return load(static_cast<const Float16*>(view.data));
+    case DType::kBFloat16:
+      return load(static_cast<const BFloat16*>(view.data));
+    case DType::kFloat8E4M3:
+      break;  // callers decline it
+  }
+}
+
+template void LoadRows<double>(const ConstTensorView&, int64_t, int64_t, int64_t, int64_t, int64_t,
+                               double*);
+template void LoadRows<float>(const ConstTensorView&, int64_t, int64_t, int64_t, int64_t, int64_t,
+                              float*);
+
+}  // namespace attnlab::reference

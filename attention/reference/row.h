@@ -1,0 +1,46 @@
+// One query row of attention, in double and in the precision of the dtype. The two functions
+// that everything else is measured by; what is around them only finds the data.
+#ifndef ATTENTION_REFERENCE_ROW_H_
+#define ATTENTION_REFERENCE_ROW_H_
+
+#include <cstdint>
+
+#include "attention/dtype.h"
+#include "attention/tensor.h"
+
+namespace attnlab::reference {
+
+// Rows of Q and K are filled up with zeros to a multiple of this many elements, so that the
+// inner loop of the dot product has no tail.
+constexpr int64_t kLanes = 8;
+constexpr int64_t Padded(int64_t dim) { return (dim + kLanes - 1) / kLanes * kLanes; }
+
+// What a row sees: its query, and the keys and values that the mask lets through.
+template <typename Real>
+struct RowInput {
+  const Real* q = nullptr;  // [Padded(d)]
+  const Real* k = nullptr;  // [keys][Padded(d)]
+  const Real* v = nullptr;  // [keys][dv]
+  int64_t keys = 0;
+  int64_t d = 0;
+  int64_t dv = 0;
+  float scale = 1;
+  float softcap = 0;  // 0: none
+};
+
+// Writes o[dv] and *lse; spread[dv] too unless it is null: sum over keys of (P V)², see
+// reference.h. `scores` is scratch for `keys` numbers.
+void ExactRow(const RowInput<double>& in, double* scores, double* o, double* lse, double* spread);
+
+// O is rounded to the dtype, and so is P; all else is in fp32.
+void StraightforwardRow(const RowInput<float>& in, DType dtype, float* scores, float* o,
+                        float* lse);
+
+// Copies rows [begin, end) of one head to `out`, each filled up with zeros to `width` elements.
+template <typename Real>
+void LoadRows(const ConstTensorView& view, int64_t batch, int64_t head, int64_t begin, int64_t end,
+              int64_t width, Real* out);
+
+}  // namespace attnlab::reference
+
+#endif  // ATTENTION_REFERENCE_ROW_H_
