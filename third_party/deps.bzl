@@ -23,8 +23,14 @@ def _maybe(rule, name, **kwargs):
 def attnlab_deps():
     """Defines the external repositories that the workspace does not have yet."""
 
-    # What Bazel 4 would otherwise download for its own use.
-    for name in ["remote_coverage_tools", "rules_cc", "rules_java"]:
+    # Rule sets, and what Bazel 4 would otherwise download for its own use (README.md).
+    for name in [
+        "remote_coverage_tools",
+        "rules_cc",
+        "rules_java",
+        "rules_python",
+        "rules_shell",
+    ]:
         _maybe(in_tree_repository, name, directory = name)
     _maybe(system_starlark, "bazel_skylib", directory = "skylib", package = "bazel-skylib")
 

@@ -1,0 +1,3 @@
+"""The built-in py_binary."""
+
+py_binary = native.py_binary

@@ -1,0 +1,3 @@
+"""The built-in py_library."""
+
+py_library = native.py_library

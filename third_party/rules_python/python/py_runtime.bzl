@@ -1,0 +1,3 @@
+"""The built-in py_runtime."""
+
+py_runtime = native.py_runtime

@@ -1,0 +1,3 @@
+"""The built-in py_test."""
+
+py_test = native.py_test

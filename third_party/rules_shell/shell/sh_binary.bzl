@@ -1,0 +1,3 @@
+"""The built-in sh_binary."""
+
+sh_binary = native.sh_binary

@@ -1,0 +1,3 @@
+"""The built-in sh_library."""
+
+sh_library = native.sh_library

@@ -1,0 +1,3 @@
+"""The built-in sh_test."""
+
+sh_test = native.sh_test

@@ -1,0 +1,116 @@
+"""Turns compile actions, as `bazel aquery --output=jsonproto` prints them, into compile_commands.json.
+
+    bazel aquery --output=jsonproto 'mnemonic("CppCompile|CudaCompile", //...)' |
+      python3 tools/dev/compile_commands.py --workspace=DIR --output_base=DIR [--clangd=FILE]
+"""
+
+import argparse
+import json
+import os
+import re
+import subprocess
+import sys
+
+# Options of nvcc that clang has too, each with a value.
+_SAME_WITH_VALUE = {"-I", "-isystem"}
+
+
+def locate(argument, workspace, output_base):
+    """Makes a path of the execution root one that is there from the workspace too."""
+    match = re.match(r"^(-I|-isystem|-iquote)?(external/.*|bazel-out/.*|\.)$", argument)
+    if not match:
+        return argument
+    option, path = match.group(1) or "", match.group(2)
+    if path == ".":
+        return option + workspace
+    if path.startswith("external/"):
+        return option + os.path.join(output_base, path)
+    return option + os.path.join(output_base, "execroot", os.path.basename(workspace), path)
+
+
+def clang_arch(gencodes, clangd_major):
+    """An architecture for clang: the newest that is compiled for and that this clang knows."""
+    newest = 90 if clangd_major >= 16 else 86
+    numbers = [int(n) for g in gencodes for n in re.findall(r"arch=compute_(\d+)", g)]
+    known = [n for n in (75, 80, 86, 89, 90) if n <= newest and n <= max(numbers + [75])]
+    return "sm_%d" % known[-1]
+
+
+def from_nvcc(arguments, clangd_major):
+    """clang's command for what nvcc compiles; it has the same headers, macros and standard."""
+    root = os.path.dirname(os.path.dirname(arguments[0]))
+    command = ["clang++", "-x", "cuda", "--cuda-path=" + root, "-Wno-unknown-cuda-version"]
+    gencodes = []
+    position = 1
+    while position < len(arguments):
+        argument = arguments[position]
+        value = arguments[position + 1] if position + 1 < len(arguments) else None
+        position += 1
+        if argument in _SAME_WITH_VALUE:
+            command += [argument, value]
+            position += 1
+        elif argument == "-Xcompiler":
+            command.append(value.replace("\\,", ","))
+            position += 1
+        elif argument == "-gencode":
+            gencodes.append(value)
+            position += 1
+        elif argument in ("-ccbin", "-o", "-x"):
+            position += 1
+        elif argument == "-c":
+            command += [argument, value]
+            position += 1
+        elif argument.startswith(("-std=", "-D", "-U", "-I")):
+            command.append(argument)
+    command.insert(3, "--cuda-gpu-arch=" + clang_arch(gencodes, clangd_major))
+    return command
+
+
+def source_of(arguments):
+    return arguments[arguments.index("-c") + 1]
+
+
+def convert(aquery, workspace, output_base, clangd_major):
+    """The entries of compile_commands.json, one a source, the first action of each."""
+    entries = {}
+    for action in aquery.get("actions", []):
+        arguments = action["arguments"]
+        if "-c" not in arguments:
+            continue
+        source = source_of(arguments)
+        if source.startswith(("external/", "bazel-out/")) or source in entries:
+            continue
+        if action["mnemonic"] == "CudaCompile":
+            arguments = from_nvcc(arguments, clangd_major)
+        entries[source] = {
+            "directory": workspace,
+            "file": source,
+            "arguments": [locate(a, workspace, output_base) for a in arguments],
+        }
+    return [entries[source] for source in sorted(entries)]
+
+
+def clangd_version(clangd):
+    if not clangd:
+        return 0
+    text = subprocess.run([clangd, "--version"], stdout=subprocess.PIPE, check=False).stdout.decode()
+    match = re.search(r"version (\d+)", text)
+    return int(match.group(1)) if match else 0
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--workspace", required=True)
+    parser.add_argument("--output_base", required=True)
+    parser.add_argument("--clangd", default="")
+    options = parser.parse_args()
+    entries = convert(
+        json.load(sys.stdin), options.workspace, options.output_base, clangd_version(options.clangd)
+    )
+    json.dump(entries, sys.stdout, indent=1)
+    sys.stdout.write("\n")
+    return 0 if entries else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

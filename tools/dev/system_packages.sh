@@ -1,0 +1,58 @@
+# shellcheck shell=sh
+# To be sourced. require_packages installs packages that are missing, on Debian and Ubuntu; elsewhere it says
+# what to install. Before sourcing, `program` is the name that messages begin with.
+
+say() { echo "${program:?}: $*" >&2; }
+
+# missing_packages TABLE: those packages of TABLE (lines of a package and a file that shows that it is there,
+# whether it came as a package or not) that this machine lacks, each after a space.
+missing_packages() {
+  echo "$1" | while read -r package file; do
+    [ -z "$package" ] || [ -e "$file" ] || [ -e "/usr/local${file#/usr}" ] || printf ' %s' "$package"
+  done
+}
+
+# Runs apt-get so that it asks nothing, waits for another one that is running, and shows its output only
+# when it fails.
+apt_get() {
+  say "  apt-get $*"
+  log=$(mktemp)
+  status=0
+  $root env DEBIAN_FRONTEND=noninteractive LC_ALL=C.UTF-8 \
+    apt-get -q -y -o DPkg::Lock::Timeout=300 "$@" >"$log" 2>&1 </dev/null || status=$?
+  [ "$status" = 0 ] || cat "$log" >&2
+  rm -f "$log"
+  return "$status"
+}
+
+# install_packages PACKAGES: a list of words. 1 where that failed; the reason is on stderr.
+install_packages() {
+  if ! command -v apt-get >/dev/null || ! command -v dpkg >/dev/null; then
+    say "this system has no apt-get. Please install what these Debian packages have:$1"
+    return 1
+  fi
+  root=
+  if [ "$(id -u)" != 0 ]; then
+    if ! command -v sudo >/dev/null; then
+      say "missing:$1. As root: apt-get install --no-install-recommends$1"
+      return 1
+    fi
+    root=sudo
+  fi
+  say "not on this machine yet:$1. Installing${root:+ through sudo}, as root:"
+  apt_get update || say "apt-get update failed; going on with the package lists that are here"
+  for package in $1; do
+    if ! apt-cache policy "$package" 2>/dev/null | grep -q 'Candidate: [^(]'; then
+      say "this system's package lists have no $package"
+      return 1
+    fi
+  done
+  # shellcheck disable=SC2086 # a list of words
+  apt_get install --no-install-recommends $1
+}
+
+# require_packages TABLE: installs what missing_packages says.
+require_packages() {
+  missing=$(missing_packages "$1")
+  [ -z "$missing" ] || install_packages "$missing"
+}

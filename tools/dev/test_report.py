@@ -1,0 +1,100 @@
+"""Counts what `bazel test --build_event_json_file=FILE` ran.
+
+    python3 tools/dev/test_report.py FILE
+
+Prints "N passed, N failed, N skipped" and, before it, a line for each failure. Counted are test cases, from
+the test.xml that each test wrote; a test target that wrote none, that did not build, or that fails though
+no case of it does, counts as one. Skipped are cases that skipped themselves, and targets that are not
+compatible with the platform.
+"""
+
+import collections
+import json
+import os
+import sys
+import urllib.parse
+import xml.etree.ElementTree as ElementTree
+
+Counts = collections.namedtuple("Counts", "passed failed skipped failures")
+
+
+def read_events(path):
+    with open(path, encoding="utf-8") as f:
+        return [json.loads(line) for line in f if line.strip()]
+
+
+def cases_of(path):
+    """(passed, failed names, skipped) of one test.xml, or None where it cannot be read."""
+    try:
+        root = ElementTree.parse(path).getroot()
+    except (OSError, ElementTree.ParseError):
+        return None
+    passed, failed, skipped = 0, [], 0
+    for case in root.iter("testcase"):
+        if case.get("status") == "notrun" or case.get("result") == "suppressed":
+            continue
+        if case.find("failure") is not None or case.find("error") is not None:
+            failed.append("%s.%s" % (case.get("classname", ""), case.get("name", "")))
+        elif case.get("result") == "skipped" or case.find("skipped") is not None:
+            skipped += 1
+        else:
+            passed += 1
+    return passed, failed, skipped
+
+
+def xml_path(result):
+    for output in result.get("testActionOutput", []):
+        if output.get("name") == "test.xml" and output.get("uri", "").startswith("file://"):
+            return urllib.parse.unquote(output["uri"][len("file://") :])
+    return ""
+
+
+def count(events):
+    passed, skipped, failures = 0, 0, []
+    # A target's last attempt of each shard and run is the one that counts.
+    results = {}
+    expected = set()
+    summarized = set()
+    for event in events:
+        identity = event.get("id", {})
+        if "targetConfigured" in identity and event.get("configured", {}).get("testSize"):
+            expected.add(identity["targetConfigured"]["label"])
+        if "testResult" in identity and "testResult" in event:
+            key = identity["testResult"]
+            results[(key["label"], key.get("run", 1), key.get("shard", 1))] = event["testResult"]
+        if "testSummary" in identity and "testSummary" in event:
+            summarized.add(identity["testSummary"]["label"])
+        if "targetCompleted" in identity and event.get("aborted", {}).get("reason") == "SKIPPED":
+            label = identity["targetCompleted"]["label"]
+            if label in expected:
+                expected.discard(label)
+                skipped += 1
+    for (label, _, _), result in sorted(results.items()):
+        cases = cases_of(xml_path(result))
+        status = result.get("status", "NO_STATUS")
+        if cases is None:
+            cases = (1, [], 0) if status in ("PASSED", "FLAKY") else (0, [], 0)
+        passed += cases[0]
+        skipped += cases[2]
+        failures += ["%s %s" % (label, name) for name in cases[1]]
+        if status not in ("PASSED", "FLAKY") and not cases[1]:
+            failures.append("%s %s" % (label, status))
+    ran = {label for label, _, _ in results}
+    failures += ["%s NOT BUILT OR NOT RUN" % label for label in sorted(expected - ran)]
+    return Counts(passed, len(failures), skipped, failures)
+
+
+def main(path):
+    if not os.path.exists(path):
+        print("FAILED: no build events in %s" % path)
+        print("0 passed, 1 failed, 0 skipped")
+        return 1
+    counts = count(read_events(path))
+    for failure in counts.failures:
+        print("FAILED: " + failure)
+    print("%d passed, %d failed, %d skipped" % counts[:3])
+    return 1 if counts.failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1]))
