@@ -1,0 +1,162 @@
+#include "tools/files.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+
+namespace attnlab {
+namespace {
+
+// The kernel moves at most 2^31 - 4096 bytes a call.
+constexpr int64_t kLargestTransfer = int64_t{1} << 30;
+
+absl::Status ErrnoStatus(absl::string_view action, absl::string_view path, int error) {
+  const std::string message = absl::StrCat(path, ": ", action, ": ", strerror(error));
+  switch (error) {
+    case ENOENT:
+    case ENOTDIR:
+      return absl::NotFoundError(message);
+    case EACCES:
+    case EPERM:
+    case EROFS:
+      return absl::PermissionDeniedError(message);
+    case ENOSPC:
+    case EDQUOT:
+    case EFBIG:
+    case ENOMEM:
+      return absl::ResourceExhaustedError(message);
+    default:
+      return absl::FailedPreconditionError(message);
+  }
+}
+
+// What realpath gives; the path itself where it leads nowhere yet.
+std::string FollowLinks(const std::string& path) {
+  char* real = realpath(path.c_str(), nullptr);
+  if (real == nullptr) return path;
+  std::string result = real;
+  free(real);
+  return result;
+}
+
+}  // namespace
+
+std::string ResolvePath(absl::string_view path) {
+  const char* directory = getenv("BUILD_WORKING_DIRECTORY");
+  if (path.empty() || path[0] == '/' || directory == nullptr || directory[0] == '\0') {
+    return std::string(path);
+  }
+  return absl::StrCat(directory, "/", path);
+}
+
+bool SameFile(const std::string& a, const std::string& b) {
+  struct stat sa, sb;
+  if (stat(a.c_str(), &sa) != 0 || stat(b.c_str(), &sb) != 0) return false;
+  return sa.st_dev == sb.st_dev && sa.st_ino == sb.st_ino;
+}
+
+absl::StatusOr<std::string> ReadFile(const std::string& path, int64_t limit) {
+  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return ErrnoStatus("cannot open", path, errno);
+  std::string content;
+  for (char block[1 << 16];;) {
+    const ssize_t n = read(fd, block, sizeof(block));
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) {
+      const int error = errno;
+      close(fd);
+      return ErrnoStatus("cannot read", path, error);
+    }
+    if (n == 0) break;
+    content.append(block, n);
+    if (static_cast<int64_t>(content.size()) > limit) {
+      close(fd);
+      return absl::OutOfRangeError(absl::StrCat(path, ": has more than ", limit, " bytes"));
+    }
+  }
+  close(fd);
+  return content;
+}
+
+absl::StatusOr<AtomicFile> AtomicFile::Create(const std::string& path) {
+  if (path.empty()) return absl::InvalidArgumentError("the path of an output is empty");
+  AtomicFile file;
+  file.path_ = path;
+  file.target_ = FollowLinks(path);
+  struct stat info;
+  mode_t mode = 0666;
+  const bool exists = stat(file.target_.c_str(), &info) == 0;
+  if (exists && S_ISDIR(info.st_mode)) {
+    return absl::FailedPreconditionError(absl::StrCat(path, ": is a directory"));
+  }
+  if (exists && !S_ISREG(info.st_mode)) {
+    file.fd_ = open(path.c_str(), O_WRONLY | O_CLOEXEC);
+    if (file.fd_ < 0) return ErrnoStatus("cannot open for writing", path, errno);
+    return file;
+  }
+  if (exists) {
+    if (access(file.target_.c_str(), W_OK) != 0) return ErrnoStatus("cannot write", path, errno);
+    mode = info.st_mode & 07777;
+  } else {
+    const mode_t mask = umask(0);
+    umask(mask);
+    mode &= ~mask;
+  }
+  std::string name = absl::StrCat(file.target_, ".XXXXXX");
+  file.fd_ = mkostemp(&name[0], O_CLOEXEC);
+  if (file.fd_ < 0) return ErrnoStatus("cannot create", path, errno);
+  file.temporary_ = std::move(name);
+  // mkostemp makes it private; the result should be like any file of the caller.
+  if (fchmod(file.fd_, mode) != 0) return file.Error("cannot set the mode");
+  return file;
+}
+
+AtomicFile::AtomicFile(AtomicFile&& other) noexcept
+    : path_(std::move(other.path_)),
+      target_(std::move(other.target_)),
+      temporary_(std::exchange(other.temporary_, std::string())),
+      fd_(std::exchange(other.fd_, -1)) {}
+
+AtomicFile::~AtomicFile() {
+  if (fd_ >= 0) close(fd_);
+  if (!temporary_.empty()) unlink(temporary_.c_str());
+}
+
+absl::Status AtomicFile::Error(absl::string_view action) const {
+  return ErrnoStatus(action, path_, errno);
+}
+
+absl::Status AtomicFile::Append(const void* data, int64_t bytes) {
+  const char* next = static_cast<const char*>(data);
+  while (bytes > 0) {
+    const ssize_t n = write(fd_, next, std::min(bytes, kLargestTransfer));
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) return Error("cannot write");
+    next += n;
+    bytes -= n;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status AtomicFile::Commit() {
+  if (temporary_.empty()) {  // a device or a pipe
+    if (close(std::exchange(fd_, -1)) != 0) return Error("cannot write");
+    return absl::OkStatus();
+  }
+  // Before the rename, so that after a crash the name has either the old bytes or all the new.
+  if (fsync(fd_) != 0) return Error("cannot write");
+  if (close(std::exchange(fd_, -1)) != 0) return Error("cannot write");
+  if (rename(temporary_.c_str(), target_.c_str()) != 0) return Error("cannot rename");
+  temporary_.clear();
+  return absl::OkStatus();
+}
+
+}  // namespace attnlab

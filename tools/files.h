@@ -1,0 +1,60 @@
+// Files of the caller: where a relative path points, and outputs that are there whole or not.
+#ifndef TOOLS_FILES_H_
+#define TOOLS_FILES_H_
+
+#include <cstdint>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+
+namespace attnlab {
+
+// A relative path seen from the caller's directory: under `bazel run` that is what
+// BUILD_WORKING_DIRECTORY says, since the process itself starts elsewhere.
+std::string ResolvePath(absl::string_view path);
+
+// Whether both paths lead to one existing file, by any name or link.
+bool SameFile(const std::string& a, const std::string& b);
+
+// The whole file. NotFound, PermissionDenied, …, with the path in the message; OutOfRange when
+// it has more than `limit` bytes.
+absl::StatusOr<std::string> ReadFile(const std::string& path, int64_t limit);
+
+// A file that appears under its name when all of it is written, or not at all: what was there
+// before stays until then. Bytes go to a temporary file beside it, which Commit() renames.
+//
+//   absl::StatusOr<AtomicFile> file = AtomicFile::Create(path);
+//   absl::Status s = file->Append(data, bytes);
+//   if (s.ok()) s = file->Commit();
+//
+// A symbolic link is followed: its target is replaced, not the link. A device or a pipe
+// (/dev/null, /dev/stdout) is written to as it is, because a rename would replace it.
+class AtomicFile {
+ public:
+  // NotFound without the directory, FailedPrecondition when the path is a directory,
+  // PermissionDenied, …; nothing is created under the path itself.
+  static absl::StatusOr<AtomicFile> Create(const std::string& path);
+
+  AtomicFile(AtomicFile&& other) noexcept;
+  AtomicFile& operator=(AtomicFile&&) = delete;
+  ~AtomicFile();  // without Commit(): the temporary file goes, the path is as it was
+
+  // ResourceExhausted when the disk is full.
+  absl::Status Append(const void* data, int64_t bytes);
+  absl::Status Commit();
+
+ private:
+  AtomicFile() = default;
+  absl::Status Error(absl::string_view action) const;
+
+  std::string path_;       // as the caller wrote it, for messages
+  std::string target_;     // what the temporary file will replace
+  std::string temporary_;  // empty when written in place, or committed
+  int fd_ = -1;
+};
+
+}  // namespace attnlab
+
+#endif  // TOOLS_FILES_H_

@@ -1,0 +1,139 @@
+#include "tools/files.h"
+
+#include <dirent.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace attnlab {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::UnorderedElementsAre;
+
+class FilesTest : public testing::Test {
+ protected:
+  FilesTest() {
+    std::string name = absl::StrCat(testing::TempDir(), "/files test XXXXXX");
+    directory_ = mkdtemp(&name[0]);
+  }
+
+  std::string Path(absl::string_view name) const { return absl::StrCat(directory_, "/", name); }
+
+  std::vector<std::string> Names() const {
+    std::vector<std::string> names;
+    DIR* dir = opendir(directory_.c_str());
+    while (const dirent* entry = readdir(dir)) {
+      if (entry->d_name[0] != '.') names.push_back(entry->d_name);
+    }
+    closedir(dir);
+    return names;
+  }
+
+  static absl::Status Write(const std::string& path, absl::string_view content) {
+    absl::StatusOr<AtomicFile> file = AtomicFile::Create(path);
+    if (!file.ok()) return file.status();
+    absl::Status s = file->Append(content.data(), static_cast<int64_t>(content.size()));
+    if (s.ok()) s = file->Commit();
+    return s;
+  }
+
+  std::string directory_;
+};
+
+TEST_F(FilesTest, RelativePathsAreThoseOfTheCaller) {
+  ASSERT_EQ(setenv("BUILD_WORKING_DIRECTORY", "/home/me/my work", 1), 0);
+  EXPECT_EQ(ResolvePath("q.npy"), "/home/me/my work/q.npy");
+  EXPECT_EQ(ResolvePath("/tmp/q.npy"), "/tmp/q.npy");
+  EXPECT_EQ(ResolvePath(""), "");
+  ASSERT_EQ(unsetenv("BUILD_WORKING_DIRECTORY"), 0);
+  EXPECT_EQ(ResolvePath("q.npy"), "q.npy");
+}
+
+TEST_F(FilesTest, AppearsWholeUnderItsNameAlone) {
+  {
+    absl::StatusOr<AtomicFile> file = AtomicFile::Create(Path("out"));
+    ASSERT_TRUE(file.ok()) << file.status();
+    ASSERT_TRUE(file->Append("ab", 2).ok());
+    EXPECT_NE(access(Path("out").c_str(), F_OK), 0);
+    ASSERT_TRUE(file->Append("c", 1).ok());
+    ASSERT_TRUE(file->Commit().ok());
+  }
+  EXPECT_EQ(*ReadFile(Path("out"), 100), "abc");
+  EXPECT_THAT(Names(), UnorderedElementsAre("out"));
+}
+
+TEST_F(FilesTest, WithoutCommitNothingChanges) {
+  ASSERT_TRUE(Write(Path("out"), "old").ok());
+  {
+    absl::StatusOr<AtomicFile> file = AtomicFile::Create(Path("out"));
+    ASSERT_TRUE(file.ok());
+    ASSERT_TRUE(file->Append("new", 3).ok());
+    EXPECT_EQ(Names().size(), 2u);
+  }
+  EXPECT_EQ(*ReadFile(Path("out"), 100), "old");
+  EXPECT_THAT(Names(), UnorderedElementsAre("out"));
+}
+
+TEST_F(FilesTest, ReplacesTheTargetOfALinkAndKeepsItsMode) {
+  ASSERT_TRUE(Write(Path("target"), "old").ok());
+  ASSERT_EQ(chmod(Path("target").c_str(), 0640), 0);
+  ASSERT_EQ(symlink("target", Path("link").c_str()), 0);
+  ASSERT_TRUE(Write(Path("link"), "new").ok());
+  EXPECT_EQ(*ReadFile(Path("target"), 100), "new");
+  struct stat info;
+  ASSERT_EQ(lstat(Path("link").c_str(), &info), 0);
+  EXPECT_TRUE(S_ISLNK(info.st_mode));
+  ASSERT_EQ(stat(Path("target").c_str(), &info), 0);
+  EXPECT_EQ(info.st_mode & 0777, 0640u);
+}
+
+TEST_F(FilesTest, ANewFileHasTheModeOfTheUmask) {
+  const mode_t before = umask(027);
+  ASSERT_TRUE(Write(Path("out"), "x").ok());
+  umask(before);
+  struct stat info;
+  ASSERT_EQ(stat(Path("out").c_str(), &info), 0);
+  EXPECT_EQ(info.st_mode & 0777, 0640u);
+}
+
+TEST_F(FilesTest, WritesToDevicesInPlace) {
+  EXPECT_TRUE(Write("/dev/null", "x").ok());
+  struct stat info;
+  ASSERT_EQ(stat("/dev/null", &info), 0);
+  EXPECT_TRUE(S_ISCHR(info.st_mode));
+  EXPECT_EQ(Write("/dev/full", "x").code(), absl::StatusCode::kResourceExhausted);
+}
+
+TEST_F(FilesTest, ErrorsNameThePath) {
+  EXPECT_EQ(Write(Path("none/out"), "x").code(), absl::StatusCode::kNotFound);
+  EXPECT_THAT(std::string(Write(Path("none/out"), "x").message()),
+              HasSubstr("none/out: cannot create: No such file or directory"));
+  EXPECT_THAT(std::string(Write(directory_, "x").message()), HasSubstr("is a directory"));
+  EXPECT_EQ(Write("", "x").code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(ReadFile(Path("none"), 1).status().code(), absl::StatusCode::kNotFound);
+  ASSERT_TRUE(Write(Path("out"), "123").ok());
+  EXPECT_EQ(ReadFile(Path("out"), 2).status().code(), absl::StatusCode::kOutOfRange);
+}
+
+TEST_F(FilesTest, SameFileSeesThroughNames) {
+  ASSERT_TRUE(Write(Path("a"), "x").ok());
+  ASSERT_TRUE(Write(Path("b"), "x").ok());
+  ASSERT_EQ(symlink("a", Path("to a").c_str()), 0);
+  ASSERT_EQ(link(Path("a").c_str(), Path("also a").c_str()), 0);
+  EXPECT_TRUE(SameFile(Path("a"), Path("to a")));
+  EXPECT_TRUE(SameFile(Path("a"), Path("also a")));
+  EXPECT_TRUE(SameFile(Path("a"), Path("./a")));
+  EXPECT_FALSE(SameFile(Path("a"), Path("b")));
+  EXPECT_FALSE(SameFile(Path("a"), Path("none")));
+}
+
+}  // namespace
+}  // namespace attnlab

@@ -1,0 +1,116 @@
+#include "tools/sweep.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/strings/ascii.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
+
+namespace attnlab {
+namespace {
+
+absl::Status Invalid(absl::string_view key, absl::string_view value, absl::string_view why) {
+  return absl::InvalidArgumentError(absl::StrCat(key, ": \"", value, "\" ", why));
+}
+
+bool IsCount(absl::string_view key) {
+  for (absl::string_view k : {"b", "hq", "hkv", "sq", "skv", "d", "dv", "page"}) {
+    if (k == key) return true;
+  }
+  return false;
+}
+
+// One value of a list as the values that it stands for.
+absl::Status Expand(absl::string_view key, absl::string_view text,
+                    std::vector<std::string>* values) {
+  if (text.empty()) return Invalid(key, text, "in a list is empty");
+  const size_t dots = text.find("..");
+  if (dots == absl::string_view::npos) {
+    // What is no count is left to AttentionProblem::Parse(), which knows each key's limits.
+    const absl::StatusOr<int64_t> count = ParseCount(text);
+    values->push_back(IsCount(key) && count.ok() ? absl::StrCat(*count) : std::string(text));
+    return absl::OkStatus();
+  }
+  if (!IsCount(key)) return Invalid(key, text, "is a range, which only integers have");
+  const absl::StatusOr<int64_t> low = ParseCount(text.substr(0, dots));
+  const absl::StatusOr<int64_t> high = ParseCount(text.substr(dots + 2));
+  if (!low.ok() || !high.ok()) return Invalid(key, text, "is not a range LOW..HIGH of integers");
+  if (*low < 1) return Invalid(key, text, "begins below 1, which doubling does not leave");
+  if (*high < *low) return Invalid(key, text, "ends before it begins");
+  for (int64_t value = *low; value <= *high; value *= 2) values->push_back(absl::StrCat(value));
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<int64_t> ParseCount(absl::string_view text) {
+  absl::string_view digits = text;
+  int64_t unit = 1;
+  if (absl::ConsumeSuffix(&digits, "k")) unit = 1024;
+  if (unit == 1 && absl::ConsumeSuffix(&digits, "m")) unit = 1024 * 1024;
+  int64_t count = 0;
+  const bool clean = !digits.empty() && std::all_of(digits.begin(), digits.end(), [](char c) {
+    return absl::ascii_isdigit(static_cast<unsigned char>(c));
+  });
+  if (!clean || !absl::SimpleAtoi(digits, &count) || count > (int64_t{1} << 62) / unit) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("\"", text, "\" is not a count such as 512, 4k, 1m"));
+  }
+  return count * unit;
+}
+
+absl::StatusOr<std::vector<AttentionProblem>> ExpandSweep(absl::string_view line) {
+  struct Item {
+    std::string key;  // with its "=", or the whole item where there is none
+    std::vector<std::string> values;
+  };
+  std::vector<Item> items;
+  int64_t combinations = 1;
+  for (absl::string_view text : absl::StrSplit(line, ',')) {
+    const size_t equals = text.find('=');
+    // An item that is not key=value goes to AttentionProblem::Parse() as it is.
+    if (equals == absl::string_view::npos || equals + 1 == text.size()) {
+      items.push_back({std::string(text), {""}});
+      continue;
+    }
+    const absl::string_view key = text.substr(0, equals);
+    Item item{absl::StrCat(key, "="), {}};
+    for (absl::string_view part : absl::StrSplit(text.substr(equals + 1), '/')) {
+      if (absl::Status s = Expand(key, part, &item.values); !s.ok()) return s;
+    }
+    combinations *= static_cast<int64_t>(item.values.size());
+    if (combinations > kMostProblems) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "problem: \"", line, "\" stands for more than ", kMostProblems, " problems"));
+    }
+    items.push_back(std::move(item));
+  }
+  std::vector<AttentionProblem> problems;
+  std::vector<size_t> chosen(items.size(), 0);
+  for (int64_t n = 0; n < combinations; ++n) {
+    std::vector<std::string> parts;
+    for (size_t i = 0; i < items.size(); ++i) {
+      parts.push_back(absl::StrCat(items[i].key, items[i].values[chosen[i]]));
+    }
+    const std::string one = absl::StrJoin(parts, ",");
+    absl::StatusOr<AttentionProblem> problem = AttentionProblem::Parse(one);
+    if (!problem.ok()) {
+      if (combinations == 1) return problem.status();
+      return absl::Status(problem.status().code(),
+                          absl::StrCat(problem.status().message(), " (in ", one, ")"));
+    }
+    problems.push_back(*problem);
+    for (size_t i = items.size(); i-- > 0;) {
+      if (++chosen[i] < items[i].values.size()) break;
+      chosen[i] = 0;
+    }
+  }
+  return problems;
+}
+
+}  // namespace attnlab

@@ -1,0 +1,38 @@
+// Several problems in one line: the one-line form of AttentionProblem, in which a value can be a
+// list, and an integer a range.
+//
+//   sq=512..16384     512, 1024, … 16384: doubling, as far as it stays within the range
+//   d=64/128          either
+//   sq=4k             4096; k is 1024, m is 1024 k
+//   dtype=fp32/bf16   lists go for every key
+//
+// The problems are all combinations, the last key in the line varying fastest. skv follows sq
+// where it is not given, hkv follows hq, dv follows d.
+//
+//   ExpandSweep("hq=8,sq=512..2048,d=64/128")  // six problems
+#ifndef TOOLS_SWEEP_H_
+#define TOOLS_SWEEP_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "attention/problem.h"
+
+namespace attnlab {
+
+// The most problems that one line, or one command, may stand for.
+constexpr int64_t kMostProblems = 1000;
+
+// "512", "4k", "1m". InvalidArgument for anything else, and above 2^62.
+absl::StatusOr<int64_t> ParseCount(absl::string_view text);
+
+// The problems of the line, in order, each valid. InvalidArgument for a malformed range or
+// list, for what AttentionProblem::Parse() rejects, and for more than kMostProblems.
+absl::StatusOr<std::vector<AttentionProblem>> ExpandSweep(absl::string_view line);
+
+}  // namespace attnlab
+
+#endif  // TOOLS_SWEEP_H_
