@@ -1,0 +1,71 @@
+"""shared_library: one .so with everything that its deps need linked in, for callers from other
+languages.
+
+Abseil is the exception. Distributions build its archives for programs alone (thread-local
+variables of the local-exec model), and a linker refuses them in a shared library; so
+archives of the system that come from the repositories in `shared_repositories` are replaced by
+the shared libraries which lie beside them. An Abseil that Bazel builds from source is linked in
+like everything else.
+"""
+
+load("@rules_cc//cc:find_cc_toolchain.bzl", "find_cc_toolchain", "use_cc_toolchain")
+load("@rules_cc//cc/common:cc_common.bzl", "cc_common")
+load("@rules_cc//cc/common:cc_info.bzl", "CcInfo")
+
+def _archive(library):
+    return library.pic_static_library or library.static_library
+
+def _impl(ctx):
+    cc_toolchain = find_cc_toolchain(ctx)
+    features = cc_common.configure_features(
+        ctx = ctx,
+        cc_toolchain = cc_toolchain,
+        requested_features = ctx.features,
+        unsupported_features = ctx.disabled_features,
+    )
+    inputs = []
+    for dep in ctx.attr.deps:
+        for given in dep[CcInfo].linking_context.linker_inputs.to_list():
+            archives = [_archive(library) for library in given.libraries if _archive(library)]
+            from_system = [a for a in archives if a.is_source]
+            if given.owner.workspace_name in ctx.attr.shared_repositories and from_system:
+                given = cc_common.create_linker_input(
+                    owner = given.owner,
+                    user_link_flags = depset(
+                        ["-l:%s.so" % a.basename.rpartition(".")[0] for a in from_system] +
+                        given.user_link_flags,
+                    ),
+                )
+            inputs.append(given)
+    outputs = cc_common.link(
+        name = ctx.label.name,
+        actions = ctx.actions,
+        additional_inputs = [ctx.file.version_script],
+        cc_toolchain = cc_toolchain,
+        feature_configuration = features,
+        linking_contexts = [cc_common.create_linking_context(linker_inputs = depset(inputs, order = "topological"))],
+        output_type = "dynamic_library",
+        user_link_flags = [
+            "-Wl,--as-needed",
+            "-Wl,--version-script=" + ctx.file.version_script.path,
+            "-Wl,-z,defs",
+        ],
+    )
+    library = outputs.library_to_link.resolved_symlink_dynamic_library or outputs.library_to_link.dynamic_library
+    return [DefaultInfo(files = depset([library]), runfiles = ctx.runfiles([library]))]
+
+shared_library = rule(
+    implementation = _impl,
+    attrs = {
+        "deps": attr.label_list(providers = [CcInfo]),
+        "shared_repositories": attr.string_list(default = ["com_google_absl"]),
+        "version_script": attr.label(
+            allow_single_file = True,
+            mandatory = True,
+            doc = "Which symbols the library shows; the rest stays its own.",
+        ),
+        "_cc_toolchain": attr.label(default = "@bazel_tools//tools/cpp:current_cc_toolchain"),
+    },
+    fragments = ["cpp"],
+    toolchains = use_cc_toolchain(),
+)
