@@ -1,7 +1,7 @@
 """Turns compile actions, as `bazel aquery --output=jsonproto` prints them, into compile_commands.json.
 
     bazel aquery --output=jsonproto 'mnemonic("CppCompile|CudaCompile", //...)' |
-      python3 tools/dev/compile_commands.py --workspace=DIR --output_base=DIR [--clangd=FILE]
+      python3 tools/dev/compile_commands.py --workspace=DIR --execution_root=DIR [--clangd=FILE]
 """
 
 import argparse
@@ -14,8 +14,11 @@ import sys
 # Options of nvcc that clang has too, each with a value.
 _SAME_WITH_VALUE = {"-I", "-isystem"}
 
+# Options of gcc that clang does not have.
+_GCC_ONLY = {"-fno-canonical-system-headers"}
 
-def locate(argument, workspace, output_base):
+
+def locate(argument, workspace, execution_root):
     """Makes a path of the execution root one that is there from the workspace too."""
     match = re.match(r"^(-I|-isystem|-iquote)?(external/.*|bazel-out/.*|\.)$", argument)
     if not match:
@@ -24,8 +27,9 @@ def locate(argument, workspace, output_base):
     if path == ".":
         return option + workspace
     if path.startswith("external/"):
-        return option + os.path.join(output_base, path)
-    return option + os.path.join(output_base, "execroot", os.path.basename(workspace), path)
+        # The execution root links only what the last build used; the output base has all of it.
+        return option + os.path.join(os.path.dirname(os.path.dirname(execution_root)), path)
+    return option + os.path.join(execution_root, path)
 
 
 def clang_arch(gencodes, clangd_major):
@@ -70,7 +74,7 @@ def source_of(arguments):
     return arguments[arguments.index("-c") + 1]
 
 
-def convert(aquery, workspace, output_base, clangd_major):
+def convert(aquery, workspace, execution_root, clangd_major):
     """The entries of compile_commands.json, one a source, the first action of each."""
     entries = {}
     for action in aquery.get("actions", []):
@@ -85,7 +89,9 @@ def convert(aquery, workspace, output_base, clangd_major):
         entries[source] = {
             "directory": workspace,
             "file": source,
-            "arguments": [locate(a, workspace, output_base) for a in arguments],
+            "arguments": [
+                locate(a, workspace, execution_root) for a in arguments if a not in _GCC_ONLY
+            ],
         }
     return [entries[source] for source in sorted(entries)]
 
@@ -101,11 +107,11 @@ def clangd_version(clangd):
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--workspace", required=True)
-    parser.add_argument("--output_base", required=True)
+    parser.add_argument("--execution_root", required=True)
     parser.add_argument("--clangd", default="")
     options = parser.parse_args()
     entries = convert(
-        json.load(sys.stdin), options.workspace, options.output_base, clangd_version(options.clangd)
+        json.load(sys.stdin), options.workspace, options.execution_root, clangd_version(options.clangd)
     )
     json.dump(entries, sys.stdout, indent=1)
     sys.stdout.write("\n")

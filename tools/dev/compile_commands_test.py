@@ -7,7 +7,7 @@ from tools.dev import compile_commands
 GCC = {
     "mnemonic": "CppCompile",
     "arguments": [
-        "/usr/bin/gcc", "-Wall", "-iquote", ".", "-iquote", "bazel-out/k8-opt/bin", "-isystem",
+        "/usr/bin/gcc", "-Wall", "-fno-canonical-system-headers", "-iquote", ".", "-iquote", "bazel-out/k8-opt/bin", "-isystem",
         "external/com_google_absl/include", "-c", "attention/problem.cc", "-o", "problem.o",
     ],
 }  # yapf: disable
@@ -23,7 +23,7 @@ NVCC = {
 
 
 def convert(*actions, clangd_major=14):
-    return compile_commands.convert({"actions": list(actions)}, "/src/attnlab", "/base", clangd_major)
+    return compile_commands.convert({"actions": list(actions)}, "/src/attnlab", "/base/execroot/attnlab", clangd_major)
 
 
 class CompileCommandsTest(unittest.TestCase):
