@@ -1,0 +1,23 @@
+// A kernel compiled by attnlab's rules from another workspace. Where there is a GPU it must
+// compute; where there is none, the runtime must say so.
+#include <cuda_runtime.h>
+
+#include <cstdio>
+
+__global__ void AddOne(int* p) { *p += 1; }
+
+int main() {
+  int devices = 0;
+  if (cudaGetDeviceCount(&devices) != cudaSuccess || devices == 0) {
+    std::puts("no GPU: linked and started");
+    return 0;
+  }
+  int* p = nullptr;
+  int value = 41;
+  if (cudaMalloc(&p, sizeof(int)) != cudaSuccess) return 1;
+  cudaMemcpy(p, &value, sizeof(int), cudaMemcpyHostToDevice);
+  AddOne<<<1, 1>>>(p);
+  cudaMemcpy(&value, p, sizeof(int), cudaMemcpyDeviceToHost);
+  cudaFree(p);
+  return value == 42 ? 0 : 1;
+}

@@ -1,0 +1,8 @@
+// The JSON library is this workspace's definition, not the one of attnlab_deps().
+#include "nlohmann/json.hpp"
+
+#ifndef JSON_OF_DOWNSTREAM
+#error "attnlab_deps() has replaced this workspace's @nlohmann_json"
+#endif
+
+int main() { return nlohmann::json::parse("[1, 2]").size() == 2 ? 0 : 1; }

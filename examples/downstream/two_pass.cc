@@ -1,0 +1,108 @@
+// "two_pass": attention the way it is taught, one query row at a time, scores first and then the
+// weighted mean of V. For fp32 problems of one length.
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <limits>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
+#include "attention/dtype.h"
+#include "attention/kernel.h"
+#include "attention/launch_config.h"
+#include "attention/machine.h"
+#include "attention/mask.h"
+#include "attention/problem.h"
+#include "attention/registry.h"
+#include "attention/tensors.h"
+
+namespace downstream {
+namespace {
+
+using attnlab::AttentionProblem;
+using attnlab::AttentionTensors;
+
+class TwoPass : public attnlab::Kernel {
+ public:
+  TwoPass() {
+    traits_.name = "two_pass";
+    traits_.summary = "scores of a row, then the weighted mean of V; fp32";
+  }
+
+  const attnlab::KernelTraits& traits() const override { return traits_; }
+
+  absl::Status Supports(const AttentionProblem& problem, const attnlab::DeviceInfo&,
+                        const attnlab::LaunchConfig& config) const override {
+    if (absl::Status status = config.CheckKeys({}); !status.ok()) return status;
+    if (problem.dtype != attnlab::DType::kFloat32) {
+      return absl::UnimplementedError(
+          absl::StrCat("dtype: ", attnlab::Name(problem.dtype), " is not fp32"));
+    }
+    if (problem.lens != attnlab::Lengths::kFixed || problem.page != 0 || problem.softcap != 0) {
+      return absl::UnimplementedError("lens, page, softcap: two_pass has none of them");
+    }
+    return absl::OkStatus();
+  }
+
+  absl::StatusOr<int64_t> WorkspaceBytes(const AttentionProblem& problem,
+                                         const attnlab::DeviceInfo&,
+                                         const attnlab::LaunchConfig&) const override {
+    return problem.skv * static_cast<int64_t>(sizeof(float));
+  }
+
+  absl::Status Forward(const AttentionProblem& problem, const AttentionTensors& tensors,
+                       const attnlab::Launch& launch) const override {
+    float* scores = static_cast<float*>(launch.workspace.data);
+    for (int64_t b = 0; b < problem.b; ++b) {
+      for (int64_t head = 0; head < problem.hq; ++head) {
+        for (int64_t row = 0; row < problem.sq; ++row) Row(problem, tensors, b, head, row, scores);
+      }
+    }
+    return absl::OkStatus();
+  }
+
+  absl::StatusOr<attnlab::Traffic> ExpectedTraffic(const AttentionProblem& problem,
+                                                   const attnlab::DeviceInfo&,
+                                                   const attnlab::LaunchConfig&) const override {
+    return attnlab::CompulsoryTraffic(problem);
+  }
+
+ private:
+  static void Row(const AttentionProblem& problem, const AttentionTensors& t, int64_t b,
+                  int64_t head, int64_t row, float* scores) {
+    const int64_t kv_head = head / problem.GroupSize();
+    const attnlab::KvRange keys = attnlab::VisibleKv(problem.mask, row, problem.sq, problem.skv);
+    const float* q = static_cast<const float*>(t.q.data) + t.q.Offset(b, row, head, 0);
+    float* o = static_cast<float*>(t.o.data) + t.o.Offset(b, row, head, 0);
+
+    float max = -std::numeric_limits<float>::infinity();
+    for (int64_t j = keys.begin; j < keys.end; ++j) {
+      const float* k = static_cast<const float*>(t.k.data) + t.k.Offset(b, j, kv_head, 0);
+      float dot = 0;
+      for (int64_t i = 0; i < problem.d; ++i) dot += q[i] * k[i];
+      scores[j] = problem.Scale() * dot;
+      max = std::max(max, scores[j]);
+    }
+
+    std::fill(o, o + problem.dv, 0.0f);
+    float sum = 0;
+    for (int64_t j = keys.begin; j < keys.end; ++j) {
+      const float* v = static_cast<const float*>(t.v.data) + t.v.Offset(b, j, kv_head, 0);
+      const float weight = std::exp(scores[j] - max);
+      sum += weight;
+      for (int64_t i = 0; i < problem.dv; ++i) o[i] += weight * v[i];
+    }
+    for (int64_t i = 0; i < problem.dv && sum > 0; ++i) o[i] /= sum;
+    if (t.lse.data != nullptr) {
+      static_cast<float*>(t.lse.data)[t.lse.Offset(b, row, head, 0)] = max + std::log(sum);
+    }
+  }
+
+  attnlab::KernelTraits traits_;
+};
+
+ATTNLAB_REGISTER_KERNEL(TwoPass);
+
+}  // namespace
+}  // namespace downstream
