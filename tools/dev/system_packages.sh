@@ -1,5 +1,5 @@
 # shellcheck shell=sh
-# To be sourced. require_packages installs packages that are missing, on Debian and Ubuntu; elsewhere it says
+# To be sourced. Finds packages that are missing and installs them, on Debian and Ubuntu; elsewhere it says
 # what to install. Before sourcing, `program` is the name that messages begin with.
 
 say() { echo "${program:?}: $*" >&2; }
@@ -42,17 +42,14 @@ install_packages() {
   say "not on this machine yet:$1. Installing${root:+ through sudo}, as root:"
   apt_get update || say "apt-get update failed; going on with the package lists that are here"
   for package in $1; do
-    if ! apt-cache policy "$package" 2>/dev/null | grep -q 'Candidate: [^(]'; then
-      say "this system's package lists have no $package"
-      return 1
-    fi
+    candidate=$(LC_ALL=C apt-cache policy "$package" 2>/dev/null | sed -n 's/^ *Candidate: //p')
+    case $candidate in
+      "" | "(none)")
+        say "this system's package lists have no $package"
+        return 1
+        ;;
+    esac
   done
   # shellcheck disable=SC2086 # a list of words
   apt_get install --no-install-recommends $1
-}
-
-# require_packages TABLE: installs what missing_packages says.
-require_packages() {
-  missing=$(missing_packages "$1")
-  [ -z "$missing" ] || install_packages "$missing"
 }
