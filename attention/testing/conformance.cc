@@ -1,0 +1,325 @@
+#include "attention/testing/conformance.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "attention/attention.h"
+#include "attention/reference/reference.h"
+#include "attention/testing/buffers.h"
+#include "attention/testing/tolerance.h"
+#include "attention/testing/trial.h"
+#include "attention/testing/verify.h"
+
+namespace attnlab::testing {
+namespace {
+
+using reference::Result;
+using reference::Row;
+
+bool Always(const Case&) { return true; }
+bool Masked(const Case& c) { return c.problem.mask != Mask::None(); }
+bool Batched(const Case& c) { return c.problem.b > 1; }
+bool Fixed(const Case& c) { return c.problem.lens == Lengths::kFixed; }
+
+VerifyOptions OptionsOf(const Case& c) {
+  VerifyOptions options;
+  options.inputs = c.inputs;
+  options.with_lse = c.with_lse;
+  return options;
+}
+
+absl::Status Wrong(const Plan& plan, const Case& c, absl::string_view message) {
+  return absl::InternalError(absl::StrCat(message,
+                                          message.empty() || message.back() != '\n' ? "\n" : "",
+                                          ReproduceCommand(plan, OptionsOf(c)), "\n"));
+}
+
+// Unimplemented is kept for "declines"; from anywhere else it is an error like the others.
+absl::Status NotDeclined(const absl::Status& s) {
+  return s.code() == absl::StatusCode::kUnimplemented
+             ? absl::InternalError(absl::StrCat("Supports() says yes, but: ", s.message()))
+             : s;
+}
+
+absl::StatusOr<Plan> PlanFor(const Subject& subject, const AttentionProblem& problem,
+                             const LaunchConfig& config = {}) {
+  absl::StatusOr<DeviceInfo> info = InfoOf(subject.device);
+  if (!info.ok()) return info.status();
+  // Only here is Unimplemented an answer.
+  if (absl::Status s = subject.kernel->Supports(problem, *info, config); !s.ok()) return s;
+  absl::StatusOr<int64_t> bytes = subject.kernel->WorkspaceBytes(problem, *info, config);
+  if (!bytes.ok()) return NotDeclined(bytes.status());
+  Plan plan;
+  plan.problem = problem;
+  plan.device = *std::move(info);
+  plan.config = config;
+  plan.kernel = subject.kernel;
+  plan.workspace_bytes = *bytes;
+  return plan;
+}
+
+absl::Status VerifyPlan(const Plan& plan, const Case& c) {
+  absl::StatusOr<VerifyResult> result = Verify(plan, OptionsOf(c));
+  if (!result.ok()) return NotDeclined(result.status());
+  return result->passed ? absl::OkStatus() : absl::InternalError(result->message);
+}
+
+absl::Status MatchesOracle(const Subject& subject, const Case& c) {
+  absl::StatusOr<Plan> plan = PlanFor(subject, c.problem);
+  return plan.ok() ? VerifyPlan(*plan, c) : plan.status();
+}
+
+// Runs the case with other values and compares with what `expect` makes of the oracle's result.
+template <typename Expect>
+absl::Status CompareWith(const Subject& subject, Case c, Values values, const Expect& expect) {
+  c.inputs.values = values;
+  absl::StatusOr<Plan> plan = PlanFor(subject, c.problem);
+  if (!plan.ok()) return plan.status();
+  absl::StatusOr<Trial> trial = Trial::Make(*plan, c.inputs, c.with_lse);
+  if (!trial.ok()) return NotDeclined(trial.status());
+  absl::StatusOr<Trial::Run> run = trial->RunOnce();
+  if (!run.ok()) return NotDeclined(run.status());
+  const AttentionTensors& t = trial->inputs().host_tensors();
+  const std::vector<Row> rows = reference::AllRows(c.problem, t);
+  absl::StatusOr<Result> exact = reference::Exact(c.problem, t, rows);
+  if (!exact.ok()) return NotDeclined(exact.status());
+  absl::StatusOr<Result> straightforward = reference::Straightforward(c.problem, t, rows);
+  if (!straightforward.ok()) return NotDeclined(straightforward.status());
+  for (size_t i = 0; i < rows.size(); ++i) {
+    const Sequence s = SequenceOf(c.problem, t, rows[i].sequence);
+    expect(t, s, rows[i], VisibleKv(c.problem.mask, rows[i].row, s.q_len, s.kv_len),
+           &exact->o[i * c.problem.dv], &exact->lse[i]);
+  }
+  const Errors errors = Compare(c.problem.dtype, rows, *exact, *straightforward,
+                                ValuesOf(c.problem, t, run->outputs, rows));
+  std::string message;
+  if (!errors.o.Passed()) absl::StrAppend(&message, "o: ", errors.o.ToString(), "\n");
+  if (!errors.lse.Passed()) absl::StrAppend(&message, "lse: ", errors.lse.ToString(), "\n");
+  return message.empty() ? absl::OkStatus() : Wrong(*plan, c, message);
+}
+
+absl::Status ZeroQGivesMeanOfV(const Subject& subject, const Case& c) {
+  const AttentionProblem& p = c.problem;
+  return CompareWith(subject, c, Values::kZeroQ,
+                     [&p](const AttentionTensors& t, const Sequence& s, const Row& row,
+                          KvRange seen, double* o, double* lse) {
+                       const double keys = static_cast<double>(seen.end - seen.begin);
+                       std::fill(o, o + p.dv, 0.0);
+                       for (int64_t j = seen.begin; j < seen.end; ++j) {
+                         const int64_t at =
+                             t.v.Offset(s.kv_batch, s.kv_begin + j, row.head / p.GroupSize(), 0);
+                         for (int64_t i = 0; i < p.dv; ++i) {
+                           o[i] += LoadElement(t.v.data, p.dtype, at + i) / keys;
+                         }
+                       }
+                       *lse = std::log(keys);
+                     });
+}
+
+absl::Status ConstantVGivesV(const Subject& subject, const Case& c) {
+  return CompareWith(
+      subject, c, Values::kConstantV,
+      [&c](const AttentionTensors&, const Sequence&, const Row&, KvRange seen, double* o, double*) {
+        std::fill(o, o + c.problem.dv, seen.begin < seen.end ? 1.0 : 0.0);
+      });
+}
+
+// Runs the case twice, the second time after `change` has changed inputs, and compares the bits
+// of those rows that `kept` holds for.
+template <typename Change, typename Kept>
+absl::Status KeepsBits(const Plan& plan, const Case& c, absl::string_view what,
+                       const Change& change, const Kept& kept) {
+  absl::StatusOr<Trial> trial = Trial::Make(plan, c.inputs, c.with_lse);
+  if (!trial.ok()) return NotDeclined(trial.status());
+  absl::StatusOr<Trial::Run> before = trial->RunOnce();
+  if (!before.ok()) return NotDeclined(before.status());
+  if (absl::Status s = change(trial->inputs()); !s.ok()) return NotDeclined(s);
+  absl::StatusOr<Trial::Run> after = trial->RunOnce();
+  if (!after.ok()) return NotDeclined(after.status());
+
+  const AttentionTensors& t = trial->inputs().host_tensors();
+  std::vector<Row> rows;
+  for (const Row& row : reference::AllRows(c.problem, t)) {
+    if (kept(row, SequenceOf(c.problem, t, row.sequence))) rows.push_back(row);
+  }
+  const std::string difference = BitDifference(c.problem, t, before->outputs, after->outputs, rows);
+  return difference.empty() ? absl::OkStatus()
+                            : Wrong(plan, c, absl::StrCat(what, ": ", difference));
+}
+
+absl::Status HiddenKeysHaveNoInfluence(const Subject& subject, const Case& c) {
+  absl::StatusOr<Plan> plan = PlanFor(subject, c.problem);
+  if (!plan.ok()) return plan.status();
+  const Mask& mask = c.problem.mask;
+  // Each sequence is cut at a row: that many before it, drawn from the seed.
+  const auto cut = [&c](int64_t q_len) {
+    return static_cast<int64_t>(c.inputs.seed * 2654435761u % static_cast<uint64_t>(q_len + 1));
+  };
+  const auto change = [&](Inputs& inputs, bool future) -> absl::Status {
+    for (int64_t i = 0; i < c.problem.b; ++i) {
+      const int64_t q_len = inputs.q_lens()[i], kv_len = inputs.kv_lens()[i];
+      const int64_t row = cut(q_len);
+      int64_t begin = 0, end = kv_len;
+      if (future && row > 0) begin = VisibleKv(mask, row - 1, q_len, kv_len).end;
+      if (!future && row < q_len) end = VisibleKv(mask, row, q_len, kv_len).begin;
+      absl::Status s = inputs.ChangeKv(i, begin, end, Inputs::Fill::kOtherNumbers);
+      if (!s.ok()) return s;
+    }
+    return absl::OkStatus();
+  };
+  absl::Status s = KeepsBits(
+      *plan, c, "other K and V in the future of these rows",
+      [&](Inputs& inputs) { return change(inputs, true); },
+      [&](const Row& row, const Sequence& s) { return row.row < cut(s.q_len); });
+  if (!s.ok() || mask.kind != Mask::Kind::kSlidingWindow) return s;
+  return KeepsBits(
+      *plan, c, "other K and V before the window of these rows",
+      [&](Inputs& inputs) { return change(inputs, false); },
+      [&](const Row& row, const Sequence& s) { return row.row >= cut(s.q_len); });
+}
+
+absl::Status SequencesAreIndependent(const Subject& subject, const Case& c) {
+  absl::StatusOr<Plan> plan = PlanFor(subject, c.problem);
+  if (!plan.ok()) return plan.status();
+  // Both neighbours of a sequence in the middle stay, and so does one side of one at an end.
+  const int64_t victim = static_cast<int64_t>(c.inputs.seed / 7 % c.problem.b);
+  return KeepsBits(
+      *plan, c, absl::StrCat("NaN in sequence ", victim),
+      [&](Inputs& inputs) {
+        absl::Status s = inputs.ChangeQ(victim, 0, c.problem.sq, Inputs::Fill::kNan);
+        return s.ok() ? inputs.ChangeKv(victim, 0, c.problem.skv, Inputs::Fill::kNan) : s;
+      },
+      [&](const Row& row, const Sequence&) { return row.sequence != victim; });
+}
+
+absl::Status LseIsOptional(const Subject& subject, const Case& c) {
+  absl::StatusOr<Plan> plan = PlanFor(subject, c.problem);
+  if (!plan.ok()) return plan.status();
+  absl::StatusOr<Trial> with = Trial::Make(*plan, c.inputs, true);
+  absl::StatusOr<Trial> without = Trial::Make(*plan, c.inputs, false);
+  if (!with.ok()) return NotDeclined(with.status());
+  if (!without.ok()) return NotDeclined(without.status());
+  absl::StatusOr<Trial::Run> a = with->RunOnce(), b = without->RunOnce();
+  if (!a.ok()) return NotDeclined(a.status());
+  if (!b.ok()) return NotDeclined(b.status());
+  const AttentionTensors& t = with->inputs().host_tensors();
+  const std::string difference =
+      BitDifference(c.problem, t, a->outputs, b->outputs, reference::AllRows(c.problem, t));
+  if (difference.empty()) return absl::OkStatus();
+  return Wrong(*plan, c, absl::StrCat("with and without LSE: ", difference));
+}
+
+absl::Status LensModesAgree(const Subject& subject, const Case& fixed) {
+  bool ran = false;
+  absl::Status declined;
+  for (Lengths lens : {Lengths::kPacked, Lengths::kPadded}) {
+    Case c = fixed;
+    c.problem.lens = lens;
+    // The seed gives the same numbers as for the fixed problem, and so the oracle's results, too.
+    c.inputs.q_lens.assign(c.problem.b, static_cast<int32_t>(c.problem.sq));
+    c.inputs.kv_lens.assign(c.problem.b, static_cast<int32_t>(c.problem.skv));
+    if (!CheckLayout(c.inputs.layout, c.problem).ok()) c.inputs.layout = Layout::kBshd;
+    absl::StatusOr<Plan> plan = PlanFor(subject, c.problem);
+    if (plan.status().code() == absl::StatusCode::kUnimplemented) {
+      declined = plan.status();
+      continue;
+    }
+    if (!plan.ok()) return plan.status();
+    if (absl::Status s = VerifyPlan(*plan, c); !s.ok()) return s;
+    ran = true;
+  }
+  return ran ? absl::OkStatus() : declined;
+}
+
+// The key of "tile_q: rows of a query tile".
+std::string KeyOf(const std::string& documented) {
+  return documented.substr(0, documented.find(':'));
+}
+
+absl::Status ConfigOverrides(const Subject& subject, const Case& c) {
+  absl::StatusOr<Plan> plan = PlanFor(subject, c.problem);
+  if (!plan.ok()) return plan.status();
+  std::vector<std::string> keys = {"no_such_key"};
+  for (const std::string& documented : subject.kernel->traits().config_keys) {
+    keys.push_back(KeyOf(documented));
+  }
+  for (const std::string& key : keys) {
+    for (const char* value : {"no such value", "1", "2", "3", "16", "64", "128"}) {
+      LaunchConfig config;
+      config.Set(key, value);
+      const bool nonsense = key == keys[0] || value[0] == 'n';
+      plan = PlanFor(subject, c.problem, config);
+      if (nonsense && plan.status().code() != absl::StatusCode::kInvalidArgument) {
+        return absl::InternalError(absl::StrCat("config \"", config.ToString(),
+                                                "\" is not InvalidArgument but ",
+                                                plan.status().ToString()));
+      }
+      // What else it does not take is its own affair.
+      if (!plan.ok()) continue;
+      if (absl::Status s = VerifyPlan(*plan, c); !s.ok()) return s;
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status TrafficModel(const Subject& subject, const Case& c) {
+  absl::StatusOr<Plan> plan = PlanFor(subject, c.problem);
+  if (!plan.ok()) return plan.status();
+  absl::StatusOr<Traffic> model =
+      subject.kernel->ExpectedTraffic(c.problem, plan->device, plan->config);
+  if (!model.ok()) return NotDeclined(model.status());
+  const Traffic least = CompulsoryTraffic(c.problem);
+  if (model->flops < least.flops * (1 - 1e-9)) {
+    return Wrong(
+        *plan, c,
+        absl::StrCat("ExpectedTraffic: ", model->flops, " FLOPs are less than ", least.flops));
+  }
+  if (model->bytes_written < least.bytes_written || model->bytes_read < 0) {
+    return Wrong(*plan, c,
+                 absl::StrCat("ExpectedTraffic: ", model->bytes_read, " bytes read, ",
+                              model->bytes_written, " written, where O has ", least.bytes_written));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<Subject> SubjectFor(const Kernel& kernel) {
+  if (kernel.traits().device == DeviceKind::kCpu) return Subject{&kernel, Device::Cpu()};
+  absl::StatusOr<std::vector<DeviceInfo>> gpus = CudaInfo();
+  if (!gpus.ok()) return absl::UnavailableError(gpus.status().message());
+  const std::vector<int>& built = kernel.traits().compute_capabilities;
+  for (const DeviceInfo& gpu : *gpus) {
+    if (std::find(built.begin(), built.end(), gpu.compute_capability) != built.end()) {
+      return Subject{&kernel, gpu.device};
+    }
+  }
+  return absl::UnavailableError(
+      absl::StrCat("no GPU of compute capability ", absl::StrJoin(built, ", "), " here"));
+}
+
+const std::vector<Check>& Checks() {
+  static const std::vector<Check>* const kChecks = new std::vector<Check>{
+      {"matches_oracle", Always, 1, MatchesOracle},
+      {"zero_q_gives_mean_of_v", Always, 4, ZeroQGivesMeanOfV},
+      {"constant_v_gives_v", Always, 4, ConstantVGivesV},
+      {"hidden_keys_have_no_influence", Masked, 1, HiddenKeysHaveNoInfluence},
+      {"sequences_are_independent", Batched, 1, SequencesAreIndependent},
+      {"lse_is_optional", Always, 4, LseIsOptional},
+      {"lens_modes_agree", Fixed, 4, LensModesAgree},
+      {"config_overrides", Always, 16, ConfigOverrides},
+      {"traffic_model", Always, 1, TrafficModel},
+  };
+  return *kChecks;
+}
+
+int CountSupported(const Subject& subject, const std::vector<Case>& cases) {
+  return static_cast<int>(std::count_if(
+      cases.begin(), cases.end(), [&](const Case& c) { return PlanFor(subject, c.problem).ok(); }));
+}
+
+}  // namespace attnlab::testing

@@ -1,0 +1,59 @@
+// What every kernel is held to, as functions: conformance_main.cc makes a test of each check on
+// each problem for each kernel, and mutation_test.cc shows that wrong kernels do not get through.
+//
+//   for (const Check& check : Checks()) {
+//     absl::Status s = check.run({kernel, device}, a_case);  // OK, Unimplemented, or what is wrong
+//   }
+#ifndef ATTENTION_TESTING_CONFORMANCE_H_
+#define ATTENTION_TESTING_CONFORMANCE_H_
+
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "attention/kernel.h"
+#include "attention/testing/problems.h"
+
+namespace attnlab::testing {
+
+// A kernel, and where it runs.
+struct Subject {
+  const Kernel* kernel = nullptr;
+  Device device;
+};
+
+// The kernel on the first device of this machine that it is made for. Unavailable, with the
+// reason, when there is none.
+absl::StatusOr<Subject> SubjectFor(const Kernel& kernel);
+
+struct Check {
+  std::string name;
+  // Of the cases that it makes sense for, it is run on every `stride`th.
+  bool (*applies)(const Case& c) = nullptr;
+  int stride = 1;
+  // OK; Unimplemented when the kernel's Supports() declines the problem; Internal with what is
+  // wrong, and the command that shows it again, otherwise.
+  absl::Status (*run)(const Subject& subject, const Case& c) = nullptr;
+};
+
+// matches_oracle               O and LSE within the tolerance, all of it written and nothing else,
+//                              and the same bits in a second run
+// zero_q_gives_mean_of_v       O is the mean of the V that a row sees, LSE the log of how many
+// constant_v_gives_v           O is 1 where V is, if a row sees a key
+// hidden_keys_have_no_influence  other K and V in the future (and, with a window, in the past)
+//                              leave the bits of the rows that do not see them
+// sequences_are_independent    NaN in one sequence leaves the bits of all others
+// lse_is_optional              O has the same bits without LSE
+// lens_modes_agree             a fixed problem is as right as packed and as padded sequences
+// config_overrides             every configuration that Supports() takes is as right; unknown
+//                              keys and values that make no sense are InvalidArgument
+// traffic_model                ExpectedTraffic() counts no less work than there is
+const std::vector<Check>& Checks();
+
+// How many of the cases the kernel supports on that device.
+int CountSupported(const Subject& subject, const std::vector<Case>& cases);
+
+}  // namespace attnlab::testing
+
+#endif  // ATTENTION_TESTING_CONFORMANCE_H_

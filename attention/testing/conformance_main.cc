@@ -1,0 +1,126 @@
+// The conformance suite as a program: a test for each kernel, check and problem.
+//
+//   conformance_test [--kernel=NAME] [GoogleTest's flags]
+//
+// Without --kernel, all kernels that are linked. A test is skipped where the kernel's Supports()
+// declines the problem, or where the machine lacks the device; a kernel that supports none of the
+// problems fails.
+#include <iostream>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/strip.h"
+#include "attention/registry.h"
+#include "attention/testing/conformance.h"
+#include "attention/testing/problems.h"
+#include "gtest/gtest.h"
+
+namespace attnlab::testing {
+namespace {
+
+class Conformance : public ::testing::Test {
+ public:
+  Conformance(const Kernel& kernel, const Check& check, const Case& c)
+      : kernel_(kernel), check_(check), case_(c) {}
+
+  void TestBody() override {
+    const absl::StatusOr<Subject> subject = SubjectFor(kernel_);
+    if (!subject.ok()) GTEST_SKIP() << subject.status().message();
+    const absl::Status s = check_.run(*subject, case_);
+    if (s.code() == absl::StatusCode::kUnimplemented) {
+      GTEST_SKIP() << kernel_.traits().name << " declines: " << s.message();
+    }
+    EXPECT_TRUE(s.ok()) << case_.ToString() << "\n" << s.message();
+  }
+
+ private:
+  const Kernel& kernel_;
+  const Check& check_;
+  const Case& case_;
+};
+
+class SupportsSomething : public Conformance {
+ public:
+  explicit SupportsSomething(const Kernel& kernel)
+      : Conformance(kernel, Checks()[0], ConformanceCases()[0]), kernel_(kernel) {}
+
+  void TestBody() override {
+    const absl::StatusOr<Subject> subject = SubjectFor(kernel_);
+    if (!subject.ok()) GTEST_SKIP() << subject.status().message();
+    const int supported = CountSupported(*subject, ConformanceCases());
+    RecordProperty("supported", supported);
+    std::cout << kernel_.traits().name << " supports " << supported << " of "
+              << ConformanceCases().size() << " problems\n";
+    EXPECT_GT(supported, 0) << kernel_.traits().name << " declines every problem";
+  }
+
+ private:
+  const Kernel& kernel_;
+};
+
+// A name without the characters that mean something in --gtest_filter.
+std::string TestName(size_t index, const Case& c) {
+  const AttentionProblem& p = c.problem;
+  const char* const kMasks[] = {"full", "causal", "window"};
+  const char* const kLens[] = {"fixed", "packed", "padded"};
+  return absl::StrCat(absl::StrFormat("%03d_", index), Name(p.dtype), "_d", p.d, "_",
+                      kMasks[static_cast<int>(p.mask.kind)], "_", kLens[static_cast<int>(p.lens)],
+                      "_", Name(c.inputs.layout));
+}
+
+void Register(const Kernel& kernel) {
+  const std::string& name = kernel.traits().name;
+  ::testing::RegisterTest(name.c_str(), "supports_something", nullptr, nullptr, __FILE__, __LINE__,
+                          [&kernel]() -> Conformance* { return new SupportsSomething(kernel); });
+  const std::vector<Case>& cases = ConformanceCases();
+  for (const Check& check : Checks()) {
+    const std::string suite = absl::StrCat(name, "_", check.name);
+    int applicable = 0;
+    for (size_t i = 0; i < cases.size(); ++i) {
+      const Case& c = cases[i];
+      if (!check.applies(c) || applicable++ % check.stride != 0) continue;
+      ::testing::RegisterTest(
+          suite.c_str(), TestName(i, c).c_str(), nullptr, c.ToString().c_str(), __FILE__, __LINE__,
+          [&kernel, &check, &c]() -> Conformance* { return new Conformance(kernel, check, c); });
+    }
+  }
+}
+
+int Main(int argc, char** argv) {
+  ::testing::InitGoogleTest(&argc, argv);
+  std::string only;
+  for (int i = 1; i < argc; ++i) {
+    absl::string_view argument = argv[i];
+    if (!absl::ConsumePrefix(&argument, "--kernel=") || argument.empty()) {
+      std::cerr << "unknown argument " << argv[i] << "; there is --kernel=NAME\n";
+      return 2;
+    }
+    only = std::string(argument);
+  }
+  if (const absl::Status s = Registry::Global().Check(); !s.ok()) {
+    std::cerr << s << "\n";
+    return 1;
+  }
+  std::vector<const Kernel*> kernels = Registry::Global().All();
+  if (!only.empty()) {
+    const absl::StatusOr<const Kernel*> kernel = Registry::Global().Find(only);
+    if (!kernel.ok()) {
+      std::cerr << kernel.status() << "\n";
+      return 1;
+    }
+    kernels = {*kernel};
+  }
+  if (kernels.empty()) {
+    std::cerr << "no kernel is linked into this test\n";
+    return 1;
+  }
+  for (const Kernel* kernel : kernels) Register(*kernel);
+  return RUN_ALL_TESTS();
+}
+
+}  // namespace
+}  // namespace attnlab::testing
+
+int main(int argc, char** argv) { return attnlab::testing::Main(argc, argv); }

@@ -1,0 +1,178 @@
+#include "attention/testing/problems.h"
+
+#include <cstddef>
+#include <optional>
+#include <random>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+
+namespace attnlab::testing {
+namespace {
+
+// Multiply-adds of a problem without its mask: what the oracle does in about a tenth of a second.
+constexpr double kMostWork = 4e7;
+
+// Deals values in random order, all of them before any comes again.
+template <typename T>
+class Deck {
+ public:
+  Deck(std::mt19937_64& random, std::vector<T> cards) : random_(random), cards_(std::move(cards)) {}
+
+  T Deal() {
+    if (left_ == 0) left_ = cards_.size();
+    // Not std::shuffle, whose order depends on the library.
+    const size_t drawn = random_() % left_;
+    const T card = cards_[drawn];
+    cards_[drawn] = cards_[--left_];
+    cards_[left_] = card;
+    return card;
+  }
+
+ private:
+  std::mt19937_64& random_;
+  std::vector<T> cards_;
+  size_t left_ = 0;
+};
+
+struct Heads {
+  int64_t hkv, group;
+};
+
+double Work(const AttentionProblem& p) {
+  return static_cast<double>(p.b) * static_cast<double>(p.hq) * static_cast<double>(p.sq) *
+         static_cast<double>(p.skv) * static_cast<double>(p.d + p.dv);
+}
+
+Case Special(const char* line, uint64_t seed, Values values = Values::kNormal) {
+  Case c;
+  // The lines below are valid; problems_test holds them to it.
+  c.problem = AttentionProblem::Parse(line).value_or(AttentionProblem());
+  c.inputs.seed = seed;
+  c.inputs.values = values;
+  return c;
+}
+
+}  // namespace
+
+std::string Case::ToString() const {
+  return absl::StrCat(problem.ToString(), ",seed=", inputs.seed, ",layout=", Name(inputs.layout),
+                      ",values=", Name(inputs.values), ",lse=", with_lse ? "yes" : "no");
+}
+
+std::vector<Case> EdgeCases(uint64_t seed, int count) {
+  std::mt19937_64 random(seed);
+  const std::vector<int64_t> kSizes = {0,  1,  2,  7,  15,  16,  17,  31,  32,  33,  37,
+                                       63, 64, 65, 97, 101, 127, 128, 129, 211, 257, 401};
+  const std::vector<int64_t> kDims = {1,  3,  8,  31,  32,  40,  63,  64,
+                                      65, 80, 96, 128, 192, 256, 257, 512};
+  Deck<int64_t> sq(random, kSizes), skv(random, kSizes);
+  Deck<int64_t> d(random, kDims), dv(random, kDims);
+  Deck<bool> same_dv(random, {true, true, false});
+  Deck<bool> same_length(random, {true, false, false});
+  Deck<int64_t> b(random, {1, 1, 2, 3, 5, 8});
+  Deck<Heads> heads(random, {{1, 1},
+                             {2, 1},
+                             {3, 1},
+                             {1, 2},
+                             {2, 2},
+                             {1, 3},
+                             {2, 3},
+                             {2, 4},
+                             {1, 7},
+                             {2, 7},
+                             {1, 8},
+                             {1, 12}});
+  Deck<Mask> mask(
+      random,
+      {Mask::None(), Mask::None(), Mask::None(), Mask::Causal(), Mask::Causal(), Mask::Causal(),
+       Mask::SlidingWindow(0, 0), Mask::SlidingWindow(1, 0), Mask::SlidingWindow(3, 2),
+       Mask::SlidingWindow(0, 5), Mask::SlidingWindow(31, 0), Mask::SlidingWindow(64, 64),
+       Mask::SlidingWindow(100000, 0), Mask::SlidingWindow(2147483647, 2147483647)});
+  Deck<std::optional<float>> scale(random, {std::nullopt, std::nullopt, std::nullopt, std::nullopt,
+                                            std::nullopt, std::nullopt, 0.0f, 1.0f, 0.01f});
+  Deck<float> softcap(random, {0, 0, 0, 0, 0.5f, 30, 50});
+  Deck<Lengths> lens(random,
+                     {Lengths::kFixed, Lengths::kFixed, Lengths::kPacked, Lengths::kPadded});
+  Deck<DType> dtype(random, {DType::kFloat32, DType::kFloat16, DType::kBFloat16});
+  Deck<Layout> layout(random, {kAllLayouts.begin(), kAllLayouts.end()});
+  Deck<Values> values(random, {Values::kNormal, Values::kNormal, Values::kNormal, Values::kUniform,
+                               Values::kOutliers, Values::kLargeScores});
+  Deck<bool> with_lse(random, {true, true, true, false});
+
+  std::vector<Case> cases;
+  for (int i = 0; i < count; ++i) {
+    Case c;
+    AttentionProblem& p = c.problem;
+    const Heads h = heads.Deal();
+    p.hkv = h.hkv;
+    p.hq = h.hkv * h.group;
+    p.d = d.Deal();
+    p.dv = same_dv.Deal() ? p.d : dv.Deal();
+    p.dtype = dtype.Deal();
+    p.mask = mask.Deal();
+    p.scale = scale.Deal();
+    p.softcap = softcap.Deal();
+    p.lens = lens.Deal();
+    do {
+      p.b = b.Deal();
+      p.sq = sq.Deal();
+      p.skv = same_length.Deal() ? p.sq : skv.Deal();
+    } while (Work(p) > kMostWork);
+    c.inputs.seed = random() % 1000000;
+    c.inputs.values = values.Deal();
+    c.with_lse = with_lse.Deal();
+    c.inputs.layout = layout.Deal();
+    if (!CheckLayout(c.inputs.layout, p).ok()) c.inputs.layout = Layout::kBhsd;
+    cases.push_back(std::move(c));
+  }
+  return cases;
+}
+
+std::vector<Case> SpecialCases() {
+  std::vector<Case> cases = {
+      // One query and a very long cache, not a multiple of anything.
+      Special("b=1,hq=4,hkv=1,sq=1,skv=100003,d=64,dtype=bf16,mask=causal", 1),
+      Special("b=1,hq=1,sq=3,skv=65537,d=128,dtype=fp32", 2),
+      Special("b=1,hq=2,sq=2053,d=64,dtype=fp16,mask=causal", 3),
+      Special("b=1,hq=1,sq=4099,d=32,dtype=fp32,mask=window:128:0", 4),
+      Special("b=2,hq=2,hkv=1,sq=1543,d=40,dtype=bf16,mask=window:100:100", 5, Values::kOutliers),
+      // Rows without a key.
+      Special("b=1,hq=2,sq=1000,skv=3,d=64,dtype=fp32,mask=causal", 6),
+      Special("b=1,hq=2,sq=300,skv=70,d=64,dtype=bf16,mask=window:5:5", 7),
+      Special("b=2,hq=2,sq=5,skv=0,d=64,dtype=fp16", 8),
+      Special("b=2,hq=2,sq=0,skv=5,d=64,dtype=fp16", 9),
+      Special("b=1,hq=1,sq=1,skv=1,d=1,dtype=fp32", 10),
+      // Decoding: one query each, lengths all over.
+      Special("b=33,hq=8,hkv=2,sq=1,skv=517,d=128,dtype=bf16,mask=causal,lens=padded", 11),
+      Special("b=17,hq=7,hkv=1,sq=2,skv=300,d=64,dtype=fp16,mask=causal,lens=packed", 12),
+      Special("b=257,hq=2,sq=3,skv=9,d=16,dtype=fp32,mask=causal", 13),
+      Special("b=64,hq=1,sq=40,d=8,dtype=bf16,lens=packed,mask=causal", 14),
+      // The largest head dim, and softcap with scores far above it.
+      Special("b=1,hq=2,hkv=1,sq=130,d=512,dtype=bf16,mask=causal", 15),
+      Special("b=1,hq=2,sq=90,d=64,dtype=fp32,softcap=20", 16, Values::kLargeScores),
+      Special("b=1,hq=2,sq=200,d=64,dtype=fp16,mask=causal", 17, Values::kLargeScores),
+  };
+  // One long sequence among empty ones, and nothing but empty ones.
+  for (const char* lens : {"packed", "padded"}) {
+    Case one = Special("b=4,hq=4,hkv=2,sq=700,skv=800,d=64,dtype=fp32,mask=causal", 20);
+    one.problem.lens = lens[2] == 'c' ? Lengths::kPacked : Lengths::kPadded;
+    one.inputs.q_lens = {0, 700, 0, 1};
+    one.inputs.kv_lens = {3, 800, 0, 0};
+    cases.push_back(one);
+    one.inputs.q_lens = one.inputs.kv_lens = {0, 0, 0, 0};
+    cases.push_back(one);
+  }
+  return cases;
+}
+
+const std::vector<Case>& ConformanceCases() {
+  static const std::vector<Case>* const kCases = [] {
+    auto* cases = new std::vector<Case>(SpecialCases());
+    for (Case& c : EdgeCases(/*seed=*/1, /*count=*/240)) cases->push_back(std::move(c));
+    return cases;
+  }();
+  return *kCases;
+}
+
+}  // namespace attnlab::testing

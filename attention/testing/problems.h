@@ -1,0 +1,47 @@
+// Problems that find bugs: sizes at the edges of tiles, odd head dims, empty sequences, every
+// mask, and the rest of what a problem can be.
+#ifndef ATTENTION_TESTING_PROBLEMS_H_
+#define ATTENTION_TESTING_PROBLEMS_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "attention/problem.h"
+#include "attention/testing/inputs.h"
+
+namespace attnlab::testing {
+
+struct Case {
+  AttentionProblem problem;
+  InputOptions inputs;
+  bool with_lse = true;
+
+  // "b=1,…,seed=3,layout=odd,values=large,lse=no": all that there is to know.
+  std::string ToString() const;
+};
+
+// `count` problems drawn from `seed`, each small enough for the oracle to do in a tenth of a
+// second. The values of each field are dealt like cards, all of them before any comes again, so
+// that a few dozen problems have every value of
+//   sq, skv     0, 1, 2, tile - 1, tile, tile + 1 (of 16, 32, 64, 128), primes
+//   hq / hkv    1, 2, 3, 4, 7, 8, 12, with 1, 2 and 3 KV heads
+//   d, dv       1 to 512, at and off the multiples of 8 and 64; dv often another than d
+//   mask        none, causal, windows of 0, a few and more keys than there are
+//   scale       the default, 0, 1, small
+//   softcap     none, small, usual
+//   lens        fixed, packed, padded, with sequences of length 0
+//   dtype, layout, values (inputs.h), with LSE or without
+std::vector<Case> EdgeCases(uint64_t seed, int count);
+
+// What chance does not find soon, by hand: one very long sequence, decoding, many sequences, all
+// sequences empty, far more queries than keys and the reverse.
+std::vector<Case> SpecialCases();
+
+// What the conformance suite runs: SpecialCases(), then EdgeCases(). Changing it changes the
+// names of tests and nothing else.
+const std::vector<Case>& ConformanceCases();
+
+}  // namespace attnlab::testing
+
+#endif  // ATTENTION_TESTING_PROBLEMS_H_
