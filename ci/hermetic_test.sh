@@ -8,11 +8,11 @@ fail() {
   exit 1
 }
 
-# The sandbox has a tree of its own, with declared files alone; outside it, all of the workspace is linked there.
+# The sandbox has a tree of its own, with declared files alone; outside it, whole packages are linked there.
 execution_root=${TEST_SRCDIR%%/bazel-out/*}
 [ -e ci/gpu.bzl ] || fail "ci/gpu.bzl is declared as data and not here"
 [ ! -e ci/BUILD ] || fail "ci/BUILD is not declared and yet here"
-[ ! -e "$execution_root/attention" ] || fail "$execution_root has files that are not declared: no sandbox"
+[ ! -e "$execution_root/ci/BUILD" ] || fail "$execution_root has files that are not declared: no sandbox"
 
 [ -z "${LD_LIBRARY_PATH+set}${PYTHONPATH+set}${CUDA_HOME+set}" ] ||
   fail "the caller's environment reaches tests"
