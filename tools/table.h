@@ -12,6 +12,7 @@
 
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/string_view.h"
@@ -28,8 +29,9 @@ class Table {
     Align align = kLeft;
   };
   struct Cell {
-    Cell(absl::string_view t, Colour c = Colour::kNone)  // NOLINT: {"text"} reads as a cell
-        : text(t), colour(c) {}
+    // Implicit, so that a row is a list of texts.
+    Cell(std::string t, Colour c = Colour::kNone) : text(std::move(t)), colour(c) {}  // NOLINT
+    Cell(const char* t, Colour c = Colour::kNone) : text(t), colour(c) {}             // NOLINT
     std::string text;
     Colour colour;
   };

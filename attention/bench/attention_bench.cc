@@ -1,0 +1,148 @@
+// The linked kernels as plain Google Benchmarks, with all of its flags:
+//
+//   bazel run //attention/bench -- --benchmark_filter=cpu --benchmark_repetitions=20
+//   bazel run //attention/bench -- hq=8,sq=1024,d=64,dtype=fp32 hq=8,sq=1024,d=128,dtype=fp32
+//
+// Arguments that are not flags are problems in the one-line form. One benchmark is one kernel on
+// one problem; it is verified before it is timed, and a wrong result is its error.
+#include <cstdio>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
+#include "attention/attention.h"
+#include "attention/bench/rotated_inputs.h"
+#include "attention/bench/statistics.h"
+#include "attention/bench/timed_kernel.h"
+#include "attention/machine.h"
+#include "attention/problem.h"
+#include "attention/registry.h"
+#include "attention/testing/verify.h"
+#include "benchmark/benchmark.h"
+
+namespace attnlab::bench {
+namespace {
+
+constexpr const char* kDefaultProblems[] = {
+    "b=1,hq=8,sq=512,d=64,dtype=fp32,mask=causal",
+    "b=1,hq=8,sq=1,skv=4096,d=64,dtype=fp32",
+};
+
+// Verifies in the first run of the benchmark, so that those filtered out cost nothing, and keeps
+// inputs for the runs that follow.
+class Benchmark {
+ public:
+  explicit Benchmark(Plan plan) : plan_(std::move(plan)) {}
+
+  void operator()(benchmark::State& state) {
+    if (!ready_) {
+      status_ = Prepare();
+      ready_ = true;
+    }
+    if (!status_.ok()) {
+      state.SkipWithError(std::string(status_.message()).c_str());
+      return;
+    }
+    for (auto _ : state) {
+      const absl::StatusOr<double> seconds = kernel_->Call();
+      if (!seconds.ok()) {
+        state.SkipWithError(std::string(seconds.status().message()).c_str());
+        return;
+      }
+      state.SetIterationTime(*seconds);
+    }
+    using benchmark::Counter;
+    const Traffic& work = inputs_->compulsory();
+    constexpr auto kRate = Counter::kIsIterationInvariantRate;
+    state.counters["FLOP/s"] = Counter(work.flops, kRate);
+    state.counters["B/s"] = Counter(static_cast<double>(work.Bytes()), kRate);
+    state.counters["moved_B/s"] = Counter(static_cast<double>(expected_.Bytes()), kRate);
+    state.counters["input_sets"] = static_cast<double>(inputs_->sets());
+    state.counters["error"] = error_;
+    state.counters["bound"] = bound_;
+  }
+
+ private:
+  absl::Status Prepare() {
+    testing::VerifyOptions options;
+    options.rerun = false;
+    absl::StatusOr<testing::VerifyResult> result = testing::Verify(plan_, options);
+    if (!result.ok()) return result.status();
+    if (!result->passed) return absl::DataLossError(result->message);
+    error_ = result->o.max_error;
+    bound_ = result->o.bound;
+    absl::StatusOr<Traffic> expected =
+        plan_.kernel->ExpectedTraffic(plan_.problem, plan_.device, plan_.config);
+    if (!expected.ok()) return expected.status();
+    expected_ = *expected;
+    absl::StatusOr<RotatedInputs> inputs = RotatedInputs::Make(
+        plan_.problem, plan_.device, /*seed=*/0, /*with_lse=*/false, plan_.device.memory_bytes / 4);
+    if (!inputs.ok()) return inputs.status();
+    inputs_.emplace(*std::move(inputs));
+    absl::StatusOr<TimedKernel> kernel = TimedKernel::Make(plan_, &*inputs_);
+    if (!kernel.ok()) return kernel.status();
+    kernel_.emplace(*std::move(kernel));
+    return kernel_->Call().status();
+  }
+
+  Plan plan_;
+  bool ready_ = false;
+  absl::Status status_;
+  double error_ = 0, bound_ = 0;
+  Traffic expected_;
+  std::optional<RotatedInputs> inputs_;
+  std::optional<TimedKernel> kernel_;
+};
+
+// One benchmark for each device and kernel that can do the problem.
+int Register(const AttentionProblem& problem, const std::vector<Device>& devices) {
+  int count = 0;
+  for (const Device& device : devices) {
+    for (const Kernel* kernel : Registry::Global().All()) {
+      absl::StatusOr<Plan> plan = MakePlan(problem, device, kernel->traits().name);
+      if (!plan.ok()) continue;
+      const std::string name = absl::StrCat(kernel->traits().name, "/", problem.ToString());
+      auto shared = std::make_shared<Benchmark>(*std::move(plan));
+      benchmark::RegisterBenchmark(name.c_str(),
+                                   [shared](benchmark::State& state) { (*shared)(state); })
+          ->UseManualTime()
+          ->Unit(benchmark::kMicrosecond)
+          ->ComputeStatistics("p10", [](const std::vector<double>& v) { return Quantile(v, 0.1); })
+          ->ComputeStatistics("p90", [](const std::vector<double>& v) { return Quantile(v, 0.9); });
+      ++count;
+    }
+  }
+  return count;
+}
+
+int Main(int argc, char** argv) {
+  benchmark::Initialize(&argc, argv);
+  std::vector<Device> devices = {Device::Cpu()};
+  if (CudaInfo().ok()) devices.push_back(Device::Cuda(0));
+  std::vector<std::string> lines(argv + 1, argv + argc);
+  if (lines.empty()) lines.assign(std::begin(kDefaultProblems), std::end(kDefaultProblems));
+  for (const std::string& line : lines) {
+    absl::StatusOr<AttentionProblem> problem = AttentionProblem::Parse(line);
+    if (!problem.ok()) {
+      std::fprintf(stderr, "%s: %s\n", line.c_str(),
+                   std::string(problem.status().message()).c_str());
+      return 2;
+    }
+    if (Register(*problem, devices) == 0) {
+      std::fprintf(stderr, "%s: no linked kernel does this on this machine\n", line.c_str());
+      return 3;
+    }
+  }
+  benchmark::RunSpecifiedBenchmarks();
+  benchmark::Shutdown();
+  return 0;
+}
+
+}  // namespace
+}  // namespace attnlab::bench
+
+int main(int argc, char** argv) { return attnlab::bench::Main(argc, argv); }

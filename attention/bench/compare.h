@@ -1,0 +1,73 @@
+// Times kernels against each other on one problem, with Google Benchmark as the harness.
+//
+//   std::vector<Plan> plans = …;  // one problem, one device, several kernels or configurations
+//   absl::StatusOr<std::vector<Row>> rows = Compare(plans, {});
+//   double speed_up = rows[0].median / rows[1].median;
+//
+// Each kernel is verified first. Then repetitions of all kernels are run in random order, so
+// that a machine that slows down as it gets warm slows all of them down; each repetition is a few
+// calls on inputs that the cache does not hold (rotated_inputs.h), and gives their mean time.
+#ifndef ATTENTION_BENCH_COMPARE_H_
+#define ATTENTION_BENCH_COMPARE_H_
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+#include "attention/attention.h"
+#include "attention/problem.h"
+#include "attention/testing/verify.h"
+
+namespace attnlab::bench {
+
+struct Options {
+  uint64_t seed = 0;
+  bool with_lse = false;
+  bool verify = true;
+  double seconds = 0.5;         // of timed calls that a kernel gets, as far as min_… allow
+  int64_t min_repetitions = 5;  // whatever they take
+  int64_t max_repetitions = 200;
+  int64_t memory_bytes = 0;  // for the sets of inputs; 0: a quarter of the device's memory
+  // Told what is being done, for a progress bar: "verifying cpu", "timing".
+  std::function<void(absl::string_view)> progress;
+};
+
+struct Row {
+  Plan plan;
+  bool verified = false;  // `verification` says more; false too where it was not wanted
+  testing::VerifyResult verification;
+
+  // Seconds of a call over the repetitions: the median, and the spread, within which 80 % lie.
+  double median = 0, p10 = 0, p90 = 0;
+  int64_t repetitions = 0;
+  int64_t calls_per_repetition = 0;
+
+  int64_t input_sets = 0;
+  int64_t set_bytes = 0;
+  bool past_cache = false;  // whether the sets together exceed the last-level cache
+
+  Traffic compulsory;  // what any kernel must do
+  Traffic expected;    // what this one says that it does
+
+  double TflopPerSecond() const { return compulsory.flops / median * 1e-12; }
+  // Compulsory bytes over the time: comparable between kernels.
+  double GbPerSecond() const { return static_cast<double>(compulsory.Bytes()) / median * 1e-9; }
+  // Bytes by the kernel's own model over the time: how busy it keeps the memory.
+  double MovedGbPerSecond() const { return static_cast<double>(expected.Bytes()) / median * 1e-9; }
+};
+
+// One row a plan, in order. A kernel that gives wrong results is timed all the same; its row
+// says so. InvalidArgument when the plans are not of one problem and one device; otherwise the
+// errors of making inputs and of the kernels.
+absl::StatusOr<std::vector<Row>> Compare(absl::Span<const Plan> plans, const Options& options);
+
+// Roughly the seconds of one call on the plan's problem, from timing a small part of it.
+absl::StatusOr<double> EstimateSeconds(const Plan& plan);
+
+}  // namespace attnlab::bench
+
+#endif  // ATTENTION_BENCH_COMPARE_H_

@@ -1,0 +1,178 @@
+#include "attention/bench/compare.h"
+
+#include <chrono>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "attention/kernel.h"
+#include "attention/registry.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace attnlab::bench {
+namespace {
+
+using ::testing::Contains;
+using ::testing::HasSubstr;
+
+// The oracle with something added. Not registered: the test's own.
+class Changed : public Kernel {
+ public:
+  explicit Changed(const char* name) : inner_(*Registry::Global().Find("reference")) {
+    traits_ = inner_->traits();
+    traits_.name = name;
+  }
+  const KernelTraits& traits() const override { return traits_; }
+  absl::Status Supports(const AttentionProblem& p, const DeviceInfo& d,
+                        const LaunchConfig& c) const override {
+    return inner_->Supports(p, d, c);
+  }
+  absl::StatusOr<int64_t> WorkspaceBytes(const AttentionProblem& p, const DeviceInfo& d,
+                                         const LaunchConfig& c) const override {
+    return inner_->WorkspaceBytes(p, d, c);
+  }
+  absl::Status Forward(const AttentionProblem& p, const AttentionTensors& t,
+                       const Launch& l) const override {
+    return inner_->Forward(p, t, l);
+  }
+  absl::StatusOr<Traffic> ExpectedTraffic(const AttentionProblem& p, const DeviceInfo& d,
+                                          const LaunchConfig& c) const override {
+    return inner_->ExpectedTraffic(p, d, c);
+  }
+
+ protected:
+  const Kernel* inner_;
+  KernelTraits traits_;
+};
+
+class Slow : public Changed {
+ public:
+  Slow() : Changed("slow") {}
+  absl::Status Forward(const AttentionProblem& p, const AttentionTensors& t,
+                       const Launch& l) const override {
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    return Changed::Forward(p, t, l);
+  }
+};
+
+class Wrong : public Changed {
+ public:
+  Wrong() : Changed("wrong") {}
+  absl::Status Forward(const AttentionProblem& p, const AttentionTensors& t,
+                       const Launch& l) const override {
+    absl::Status s = Changed::Forward(p, t, l);
+    static_cast<float*>(t.o.data)[0] += 0.5f;
+    return s;
+  }
+};
+
+class Failing : public Changed {
+ public:
+  Failing() : Changed("failing") {}
+  absl::Status Forward(const AttentionProblem&, const AttentionTensors&,
+                       const Launch&) const override {
+    return absl::InternalError("out of luck");
+  }
+};
+
+Plan PlanOf(const Kernel* kernel = nullptr,
+            const char* line = "hq=2,sq=32,d=16,dtype=fp32,mask=causal") {
+  Plan plan = *MakePlan(*AttentionProblem::Parse(line), Device::Cpu(), "reference");
+  if (kernel != nullptr) plan.kernel = kernel;
+  return plan;
+}
+
+Options Quick() {
+  Options options;
+  options.seconds = 0.02;
+  options.min_repetitions = 3;
+  options.max_repetitions = 10;
+  options.memory_bytes = 1 << 20;
+  return options;
+}
+
+TEST(CompareTest, RowsSayWhatWasMeasured) {
+  Slow slow;
+  std::vector<std::string> told;
+  Options options = Quick();
+  options.progress = [&told](absl::string_view what) { told.emplace_back(what); };
+  const auto rows = Compare({PlanOf(), PlanOf(&slow)}, options);
+  ASSERT_TRUE(rows.ok()) << rows.status();
+  ASSERT_EQ(rows->size(), 2u);
+  for (const Row& row : *rows) {
+    EXPECT_TRUE(row.verified) << row.verification.message;
+    EXPECT_GT(row.verification.rows_checked, 0);
+    EXPECT_GE(row.repetitions, 3);
+    EXPECT_LE(row.repetitions, 10);
+    EXPECT_GE(row.calls_per_repetition, 1);
+    EXPECT_GT(row.p10, 0);
+    EXPECT_LE(row.p10, row.median);
+    EXPECT_LE(row.median, row.p90);
+    EXPECT_GE(row.input_sets, 1);
+    EXPECT_EQ(row.compulsory.flops, CompulsoryTraffic(row.plan.problem).flops);
+    EXPECT_GT(row.TflopPerSecond(), 0);
+    EXPECT_GT(row.GbPerSecond(), 0);
+    EXPECT_GT(row.MovedGbPerSecond(), 0);
+  }
+  EXPECT_EQ((*rows)[0].plan.kernel->traits().name, "reference");
+  EXPECT_EQ((*rows)[1].plan.kernel->traits().name, "slow");
+  EXPECT_GE((*rows)[1].median, 0.02);
+  EXPECT_LT((*rows)[1].median, 2);
+  EXPECT_LT((*rows)[0].median, (*rows)[1].median);
+  EXPECT_THAT(told, Contains("verifying slow"));
+  EXPECT_THAT(told, Contains("timing"));
+}
+
+TEST(CompareTest, AWrongKernelIsTimedAndSaidToBeWrong) {
+  Wrong wrong;
+  const auto rows = Compare({PlanOf(&wrong)}, Quick());
+  ASSERT_TRUE(rows.ok()) << rows.status();
+  EXPECT_FALSE((*rows)[0].verified);
+  EXPECT_FALSE((*rows)[0].verification.message.empty());
+  EXPECT_GT((*rows)[0].verification.o.max_error, (*rows)[0].verification.o.bound);
+  EXPECT_GT((*rows)[0].median, 0);
+}
+
+TEST(CompareTest, WithoutVerificationNothingIsCalledVerified) {
+  Options options = Quick();
+  options.verify = false;
+  const auto rows = Compare({PlanOf()}, options);
+  ASSERT_TRUE(rows.ok()) << rows.status();
+  EXPECT_FALSE((*rows)[0].verified);
+  EXPECT_EQ((*rows)[0].verification.rows_checked, 0);
+}
+
+TEST(CompareTest, AKernelThatFailsIsTheError) {
+  Failing failing;
+  for (bool verify : {true, false}) {
+    Options options = Quick();
+    options.verify = verify;
+    const auto rows = Compare({PlanOf(), PlanOf(&failing)}, options);
+    EXPECT_EQ(rows.status().code(), absl::StatusCode::kInternal);
+    EXPECT_THAT(std::string(rows.status().message()), HasSubstr("failing"));
+    EXPECT_THAT(std::string(rows.status().message()), HasSubstr("out of luck"));
+  }
+}
+
+TEST(CompareTest, PlansAreOfOneProblem) {
+  EXPECT_EQ(Compare({PlanOf(), PlanOf(nullptr, "hq=1,sq=1,d=1")}, Quick()).status().code(),
+            absl::StatusCode::kInvalidArgument);
+  EXPECT_TRUE(Compare({}, Quick())->empty());
+}
+
+TEST(CompareTest, EstimatesGrowWithTheProblem) {
+  const auto small = EstimateSeconds(PlanOf(nullptr, "hq=1,sq=256,d=32,dtype=fp32"));
+  const auto large = EstimateSeconds(PlanOf(nullptr, "b=4,hq=1,sq=4096,d=32,dtype=fp32"));
+  ASSERT_TRUE(small.ok()) << small.status();
+  ASSERT_TRUE(large.ok()) << large.status();
+  EXPECT_GT(*small, 0);
+  // 1024 times the work; the two timings of the part differ by noise alone.
+  EXPECT_GT(*large, 50 * *small);
+  const auto empty = EstimateSeconds(PlanOf(nullptr, "hq=1,sq=0,d=32,dtype=fp32"));
+  EXPECT_TRUE(empty.ok()) << empty.status();
+}
+
+}  // namespace
+}  // namespace attnlab::bench

@@ -1,0 +1,73 @@
+#include "attention/bench/rotated_inputs.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "attention/dtype.h"
+#include "attention/tensor.h"
+
+namespace attnlab::bench {
+namespace {
+
+constexpr int64_t kUnknownCache = int64_t{64} << 20;
+
+int64_t Bytes(const ConstTensorView& view) { return view.NumElements() * SizeOf(view.dtype); }
+
+}  // namespace
+
+absl::StatusOr<RotatedInputs> RotatedInputs::Make(const AttentionProblem& problem,
+                                                  const DeviceInfo& device, uint64_t seed,
+                                                  bool with_lse, int64_t memory_bytes) {
+  RotatedInputs rotated;
+  testing::InputOptions options;
+  options.seed = seed;
+  int64_t sets = 1;
+  for (int64_t i = 0; i < sets; ++i) {
+    absl::StatusOr<testing::Inputs> inputs = testing::Inputs::Make(problem, device.device, options);
+    if (!inputs.ok()) return inputs.status();
+    AttentionTensors tensors = inputs->tensors();
+    const auto& q = tensors.q.shape;
+    tensors.o = BshdView(static_cast<void*>(nullptr), problem.dtype, device.device, q[0], q[1],
+                         problem.hq, problem.dv);
+    tensors.lse = LseView(nullptr, device.device, q[0], q[1], problem.hq);
+    absl::StatusOr<Buffer> o = Buffer::Allocate(device.device, Bytes(tensors.o));
+    if (!o.ok()) return o.status();
+    absl::StatusOr<Buffer> lse = Buffer::Allocate(device.device, with_lse ? Bytes(tensors.lse) : 0);
+    if (!lse.ok()) return lse.status();
+    // Written before they are timed: the first touch of a page is the system's work.
+    for (Buffer* buffer : {&*o, &*lse}) {
+      if (absl::Status s = buffer->Fill(0); !s.ok()) return s;
+    }
+    tensors.o.data = o->data();
+    if (with_lse) tensors.lse.data = lse->data();
+    if (i == 0) {
+      rotated.set_bytes_ = Bytes(tensors.q) + Bytes(tensors.k) + Bytes(tensors.v) +
+                           Bytes(tensors.o) + (with_lse ? Bytes(tensors.lse) : 0);
+      const int64_t set = std::max<int64_t>(rotated.set_bytes_, 1);
+      const int64_t cache =
+          device.last_level_cache_bytes > 0 ? device.last_level_cache_bytes : kUnknownCache;
+      const int64_t wanted = cache / set + 2;
+      // Each set has fences and bookkeeping beside its elements.
+      constexpr int64_t kOverhead = 48 * 1024;
+      sets = std::clamp<int64_t>(memory_bytes / (set + kOverhead), 1, wanted);
+      rotated.past_cache_ = sets == wanted;
+      if (problem.lens != Lengths::kFixed) {
+        options.q_lens.assign(inputs->q_lens().begin(), inputs->q_lens().end());
+        options.kv_lens.assign(inputs->kv_lens().begin(), inputs->kv_lens().end());
+      }
+      rotated.compulsory_ = CompulsoryTraffic(problem, with_lse, options.q_lens, options.kv_lens);
+      rotated.sets_.reserve(sets);
+    }
+    options.seed = seed + static_cast<uint64_t>(i) + 1;
+    rotated.sets_.push_back({*std::move(inputs), *std::move(o), *std::move(lse), tensors});
+  }
+  return rotated;
+}
+
+const AttentionTensors& RotatedInputs::Next() {
+  const AttentionTensors& tensors = sets_[next_].tensors;
+  next_ = (next_ + 1) % sets_.size();
+  return tensors;
+}
+
+}  // namespace attnlab::bench

@@ -1,0 +1,20 @@
+// The attnlab command.
+#include <unistd.h>
+
+#include <iostream>
+
+#include "tools/command/command.h"
+#include "tools/terminal.h"
+
+int main(int argc, char** argv) {
+  const attnlab::command::Streams streams = {std::cout, std::cerr,
+                                             attnlab::ColoursWanted(STDOUT_FILENO)};
+  const int code = attnlab::command::Main({argv + (argc > 0 ? 1 : 0), argv + argc}, streams);
+  // A full disk shows here at the latest; without this the loss would go unseen.
+  std::cout.flush();
+  if (!std::cout) {
+    std::cerr << "attnlab: cannot write to the standard output\n";
+    return attnlab::command::kUsage;
+  }
+  return code;
+}

@@ -1,0 +1,55 @@
+#include "tools/command/command.h"
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+
+namespace attnlab::command {
+
+const char kExitCodesHelp[] =
+    "0  done, and everything that was checked is right\n"
+    "1  a kernel gave a wrong result, or failed while it ran\n"
+    "2  bad flags, bad input, or a file that cannot be read or written\n"
+    "3  not possible on this machine: no such device, no kernel for the problem, no memory";
+
+ExitCode ExitCodeOf(const absl::Status& status) {
+  switch (status.code()) {
+    case absl::StatusCode::kOk:
+      return kOk;
+    case absl::StatusCode::kInvalidArgument:
+    case absl::StatusCode::kOutOfRange:
+    case absl::StatusCode::kNotFound:
+    case absl::StatusCode::kAlreadyExists:
+    case absl::StatusCode::kPermissionDenied:
+    case absl::StatusCode::kFailedPrecondition:
+      return kUsage;
+    case absl::StatusCode::kUnimplemented:
+    case absl::StatusCode::kUnavailable:
+    case absl::StatusCode::kResourceExhausted:
+      return kImpossible;
+    default:
+      return kFailed;
+  }
+}
+
+int Fail(const Streams& streams, absl::string_view subcommand, const absl::Status& status,
+         absl::string_view hint) {
+  streams.err << "attnlab " << subcommand << ": " << status.message() << "\n";
+  if (!hint.empty()) streams.err << hint << "\n";
+  return ExitCodeOf(status);
+}
+
+bool ParsedToEnd(ArgumentParser* parser, absl::string_view subcommand, const Arguments& arguments,
+                 const Streams& streams, int* code) {
+  const absl::Status s = parser->Parse(arguments);
+  if (!s.ok()) {
+    *code = Fail(streams, subcommand, s,
+                 absl::StrCat("`attnlab ", subcommand, " --help` lists the flags"));
+    return true;
+  }
+  if (!parser->help_wanted()) return false;
+  streams.out << parser->Help();
+  *code = kOk;
+  return true;
+}
+
+}  // namespace attnlab::command

@@ -1,0 +1,62 @@
+// The subcommands of attnlab, each a function of its arguments: main() and tests call the same.
+//
+//   attnlab list      kernels, what each supports, what this machine has
+//   attnlab run       attention on .npy files or on generated inputs
+//   attnlab verify    kernels against the oracle
+//   attnlab bench     verifies, then times
+#ifndef TOOLS_COMMAND_COMMAND_H_
+#define TOOLS_COMMAND_COMMAND_H_
+
+#include <ostream>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+#include "tools/arguments.h"
+
+namespace attnlab::command {
+
+// What the process ends with; kExitCodesHelp says it to people.
+enum ExitCode {
+  kOk = 0,
+  kFailed = 1,      // a kernel gave a wrong result, or failed while it ran
+  kUsage = 2,       // bad flags, bad input, a file that cannot be read or written
+  kImpossible = 3,  // not on this machine: no such device, no kernel for the problem, no memory
+};
+
+extern const char kExitCodesHelp[];
+
+// Where a subcommand prints: results to `out`, everything else to `err`.
+struct Streams {
+  std::ostream& out;
+  std::ostream& err;
+  bool colours = false;  // of what goes to `out`
+};
+
+using Arguments = std::vector<std::string>;
+
+int List(const Arguments& arguments, const Streams& streams);
+int Run(const Arguments& arguments, const Streams& streams);
+int Verify(const Arguments& arguments, const Streams& streams);
+int Bench(const Arguments& arguments, const Streams& streams);
+
+// The command: `arguments` without the program's name; the first names the subcommand.
+int Main(const Arguments& arguments, const Streams& streams);
+
+// The exit code for an error: kUsage for what the caller can put right, kImpossible for what
+// this machine or this build lacks, kFailed for the rest.
+ExitCode ExitCodeOf(const absl::Status& status);
+
+// Prints "attnlab run: message" and returns the exit code; `hint`, if any, goes below.
+int Fail(const Streams& streams, absl::string_view subcommand, const absl::Status& status,
+         absl::string_view hint = "");
+
+// Parses; true when the subcommand ends here, with *code: help was asked for, or a flag is wrong.
+bool ParsedToEnd(ArgumentParser* parser, absl::string_view subcommand, const Arguments& arguments,
+                 const Streams& streams, int* code);
+
+}  // namespace attnlab::command
+
+#endif  // TOOLS_COMMAND_COMMAND_H_

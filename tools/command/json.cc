@@ -1,0 +1,42 @@
+#include "tools/command/json.h"
+
+#include <ctime>
+
+#include "absl/strings/str_cat.h"
+
+namespace attnlab::command {
+
+Json MachineJson(const DeviceInfo& info) {
+  Json json = {{"device", ToString(info.device)}, {"name", info.name}};
+  if (info.device.kind == DeviceKind::kCpu) {
+    json["threads"] = info.threads;
+  } else {
+    json["compute_capability"] = info.compute_capability;
+    json["multiprocessors"] = info.multiprocessors;
+  }
+  json["memory_bytes"] = info.memory_bytes;
+  json["last_level_cache_bytes"] = info.last_level_cache_bytes;
+  return json;
+}
+
+std::string MachineSummary(const DeviceInfo& info) {
+  if (info.device.kind == DeviceKind::kCpu) {
+    return absl::StrCat(info.threads, info.threads == 1 ? " thread" : " threads");
+  }
+  return absl::StrCat("sm_", info.compute_capability, ", ", info.multiprocessors, " SMs");
+}
+
+std::string Dump(const Json& json) {
+  return json.dump(2, ' ', /*ensure_ascii=*/false, Json::error_handler_t::replace) + "\n";
+}
+
+std::string UtcNow() {
+  const std::time_t now = std::time(nullptr);
+  std::tm utc = {};
+  gmtime_r(&now, &utc);
+  char text[32];
+  std::strftime(text, sizeof(text), "%Y-%m-%dT%H:%M:%SZ", &utc);
+  return text;
+}
+
+}  // namespace attnlab::command

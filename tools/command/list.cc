@@ -1,0 +1,148 @@
+// attnlab list: what there is to compute, and to compute on.
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/string_view.h"
+#include "attention/kernel.h"
+#include "attention/machine.h"
+#include "attention/registry.h"
+#include "tools/arguments.h"
+#include "tools/command/command.h"
+#include "tools/command/json.h"
+#include "tools/command/support.h"
+#include "tools/presets.h"
+#include "tools/table.h"
+
+namespace attnlab::command {
+namespace {
+
+// Where to ask a kernel: a device of this machine, or a typical one where it has none.
+DeviceInfo ProbeDevice(const Kernel& kernel, const std::vector<DeviceInfo>& devices) {
+  const KernelTraits& traits = kernel.traits();
+  const std::vector<int>& built = traits.compute_capabilities;
+  for (const DeviceInfo& device : devices) {
+    if (device.device.kind != traits.device) continue;
+    if (traits.device == DeviceKind::kCpu ||
+        std::find(built.begin(), built.end(), device.compute_capability) != built.end()) {
+      return device;
+    }
+  }
+  return TypicalGpu(built.empty() ? 80 : *std::max_element(built.begin(), built.end()));
+}
+
+std::string RunsOn(const KernelTraits& traits) {
+  if (traits.device == DeviceKind::kCpu) return "cpu";
+  return absl::StrCat("cuda sm_", absl::StrJoin(traits.compute_capabilities, " sm_"));
+}
+
+std::string Shape(const Model& model) {
+  return absl::StrCat("hq=", model.query_heads, ",hkv=", model.kv_heads, ",d=", model.head_dim);
+}
+
+}  // namespace
+
+int List(const Arguments& arguments, const Streams& streams) {
+  bool as_json = false;
+  ArgumentParser parser("attnlab list",
+                        "Lists the kernels of this program and what each supports, the presets, "
+                        "and the devices of this machine.");
+  parser.AddBool("json", &as_json, "Print JSON.");
+  parser.AddSection("Examples", "attnlab list\nattnlab list --json | jq '.kernels[].name'");
+  parser.AddSection("Exit codes", kExitCodesHelp);
+  int code = kOk;
+  if (ParsedToEnd(&parser, "list", arguments, streams, &code)) return code;
+
+  std::vector<DeviceInfo> devices = {CpuInfo()};
+  const absl::StatusOr<std::vector<DeviceInfo>> gpus = CudaInfo();
+  if (gpus.ok()) devices.insert(devices.end(), gpus->begin(), gpus->end());
+
+  Json json = {{"devices", Json::array()},
+               {"cuda", nullptr},
+               {"kernels", Json::array()},
+               {"presets", Json::array()}};
+  Table device_table({{"device", Table::kLeft},
+                      {"name", Table::kLeft},
+                      {"", Table::kLeft},
+                      {"memory", Table::kRight},
+                      {"last-level cache", Table::kRight}});
+  for (const DeviceInfo& info : devices) {
+    json["devices"].push_back(MachineJson(info));
+    device_table.AddRow(
+        {ToString(info.device), info.name, MachineSummary(info), Bytes(info.memory_bytes),
+         info.last_level_cache_bytes > 0 ? Bytes(info.last_level_cache_bytes) : "not known"});
+  }
+  if (!gpus.ok()) json["cuda"] = std::string(gpus.status().message());
+
+  Table kernel_table({{"kernel", Table::kLeft},
+                      {"runs on", Table::kLeft},
+                      {"dtypes", Table::kLeft},
+                      {"masks", Table::kLeft},
+                      {"head dims", Table::kLeft},
+                      {"lengths", Table::kLeft},
+                      {"features", Table::kLeft}});
+  std::string notes;
+  for (const Kernel* kernel : Registry::Global().All()) {
+    const KernelTraits& traits = kernel->traits();
+    const Support support = Probe(*kernel, ProbeDevice(*kernel, devices));
+    const auto words = [](const std::vector<std::string>& list) {
+      return list.empty() ? std::string("-") : absl::StrJoin(list, " ");
+    };
+    kernel_table.AddRow({traits.name, RunsOn(traits), words(support.dtypes), words(support.masks),
+                         support.head_dims.empty() ? "-" : Ranges(support.head_dims),
+                         words(support.lengths), words(support.features)});
+    absl::StrAppend(&notes, "  ", traits.name, ": ", traits.summary,
+                    traits.preference == 0 ? "; for checking, never the default" : "", "\n");
+    for (const std::string& key : traits.config_keys) {
+      absl::StrAppend(&notes, "    --config ", key, "\n");
+    }
+    json["kernels"].push_back({{"name", traits.name},
+                               {"summary", traits.summary},
+                               {"device", traits.device == DeviceKind::kCpu ? "cpu" : "cuda"},
+                               {"compute_capabilities", traits.compute_capabilities},
+                               {"preference", traits.preference},
+                               {"config_keys", traits.config_keys},
+                               {"supports",
+                                {{"dtypes", support.dtypes},
+                                 {"masks", support.masks},
+                                 {"head_dims", support.head_dims},
+                                 {"lengths", support.lengths},
+                                 {"features", support.features}}}});
+  }
+
+  Table preset_table({{"preset", Table::kLeft}, {"problem", Table::kLeft}, {"from", Table::kLeft}});
+  const auto add_preset = [&](const std::string& name, const std::string& problem,
+                              const std::string& source) {
+    preset_table.AddRow({name, problem, source});
+    json["presets"].push_back({{"name", name}, {"problem", problem}, {"source", source}});
+  };
+  add_preset("gpt2", PresetLine("gpt2").value_or(""), "b=8 t=1024 c=768 nh=12");
+  for (const Model& model : Models()) {
+    add_preset(absl::StrCat(model.name, "-PHASE-LENGTH"), Shape(model), std::string(model.source));
+  }
+
+  if (as_json) {
+    streams.out << Dump(json);
+    return kOk;
+  }
+  streams.out << "Devices\n\n" << device_table.Markdown(streams.colours);
+  if (!gpus.ok()) streams.out << "\nNo GPU: " << gpus.status().message() << "\n";
+  streams.out << "\nKernels\n\n";
+  if (kernel_table.rows() == 0) {
+    streams.out << "This program links none.\n";
+  } else {
+    streams.out << kernel_table.Markdown(streams.colours) << "\n" << notes;
+  }
+  streams.out << "\nPresets\n\n"
+              << preset_table.Markdown(streams.colours)
+              << "\nPHASE is prefill or decode, LENGTH tokens as in 512 or 4k.\n";
+  if (const absl::Status s = Registry::Global().Check(); !s.ok()) {
+    return Fail(streams, "list", s);
+  }
+  return kOk;
+}
+
+}  // namespace attnlab::command

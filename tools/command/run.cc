@@ -1,0 +1,340 @@
+// attnlab run: attention on tensors of the caller, or on generated ones.
+#include <chrono>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "attention/attention.h"
+#include "attention/cuda_backend.h"
+#include "attention/memory.h"
+#include "attention/tensors.h"
+#include "attention/testing/inputs.h"
+#include "tools/arguments.h"
+#include "tools/command/command.h"
+#include "tools/command/json.h"
+#include "tools/command/selection.h"
+#include "tools/command/tensor_files.h"
+#include "tools/files.h"
+#include "tools/npy.h"
+#include "tools/table.h"
+
+namespace attnlab::command {
+namespace {
+
+struct Flags {
+  TensorFiles files;
+  std::string layout = "bshd";
+  ProblemFlags problem;
+  int64_t seed = 0;
+  std::string kernel, device = "auto", config;
+  std::string out, lse, out_dtype = "auto";
+  bool json = false;
+};
+
+ArgumentParser MakeParser(Flags* f) {
+  ArgumentParser parser("attnlab run",
+                        "Computes attention on .npy files, or on inputs generated from a seed.");
+  parser.AddGroup("Inputs from files");
+  parser.AddString("q", "FILE", &f->files.q, "Queries: [B, S, H, D], see --layout.");
+  parser.AddString("k", "FILE", &f->files.k, "Keys. Fewer heads than Q: grouped queries.");
+  parser.AddString("v", "FILE", &f->files.v, "Values.");
+  parser.AddString("qkv", "FILE", &f->files.qkv,
+                   "Q, K and V in one: [B, T, 3, H, D]. Instead of the three.");
+  parser.AddString("layout", "L", &f->layout,
+                   "bshd: [B, S, H, D], the default; bhsd: [B, H, S, D]. Of Q, K, V and O.");
+  parser.AddString("q_len", "FILE", &f->files.q_len,
+                   "int32 [B]: how many queries of each padded sequence count.");
+  parser.AddString("kv_len", "FILE", &f->files.kv_len, "int32 [B]: how many keys.");
+  parser.AddString("cu_seqlens_q", "FILE", &f->files.cu_seqlens_q,
+                   "int32 [sequences + 1]: where each sequence of packed queries begins; the "
+                   "tensors then have B = 1, or no B.");
+  parser.AddString("cu_seqlens_kv", "FILE", &f->files.cu_seqlens_kv, "The same for keys.");
+  parser.AddString("mask", "MASK", &f->files.mask,
+                   "none (the default), causal (aligned to the last key), window:LEFT:RIGHT.");
+  parser.AddString("scale", "X", &f->files.scale, "Factor on Q K^T; 1/sqrt(D) if not given.");
+  parser.AddString("softcap", "X", &f->files.softcap, "Scores become X tanh(score / X).");
+  parser.AddGroup("Inputs from a seed");
+  parser.AddStrings("problem", "LINE", &f->problem.problems, "One problem, see below.");
+  parser.AddStrings("preset", "NAME", &f->problem.presets,
+                    "One preset: gpt2, or MODEL-PHASE-LENGTH as in llama3-8b-decode-4k.");
+  parser.AddInteger("seed", "N", &f->seed, 0, INT64_MAX, "The same seed, the same inputs. 0.");
+  parser.AddGroup("How");
+  parser.AddString("dtype", "DTYPE", &f->files.dtype,
+                   "Compute in fp32, fp16 or bf16; inputs are rounded to it. By default what the "
+                   "files or the problem have; fp64 files are computed in fp32.");
+  parser.AddString("kernel", "NAME", &f->kernel,
+                   "By default the linked kernel with the highest preference.");
+  parser.AddString("device", "D", &f->device,
+                   "auto (the first GPU if a kernel for it does the problem, else the CPU), cpu, "
+                   "cuda:N.");
+  parser.AddString("config", "LINE", &f->config,
+                   "Launch configuration, key=value,…; `attnlab list` has each kernel's keys.");
+  parser.AddGroup("Results");
+  parser.AddString("out", "FILE", &f->out, "Write O, in the layout of Q.");
+  parser.AddString("lse", "FILE", &f->lse,
+                   "Write the log-sum-exp of each row (natural log), fp32 [B, H, S].");
+  parser.AddString("out_dtype", "DTYPE", &f->out_dtype,
+                   "auto (that of the computation), fp16, bf16, fp32 or fp64. NumPy reads bf16 as "
+                   "V2; numpy.load(f).view(ml_dtypes.bfloat16).");
+  parser.AddBool("json", &f->json, "Print the summary as JSON.");
+  parser.AddSection("The one-line form of a problem", kProblemHelp);
+  parser.AddSection("Examples",
+                    "attnlab run --q=q.npy --k=k.npy --v=v.npy --mask=causal --out=o.npy\n"
+                    "attnlab run --qkv=qkv.npy --scale=0.125 --out=o.npy --lse=lse.npy\n"
+                    "attnlab run --preset=gpt2,b=1 --seed=7 --kernel=reference --out=o.npy");
+  parser.AddSection("Exit codes", kExitCodesHelp);
+  return parser;
+}
+
+// Where the inputs come from, and that flags of the other source are not there.
+absl::Status CheckSource(const Flags& f, const ArgumentParser& parser) {
+  const bool generated = !f.problem.problems.empty() || !f.problem.presets.empty();
+  const bool separate = !f.files.q.empty() || !f.files.k.empty() || !f.files.v.empty();
+  const bool fused = !f.files.qkv.empty();
+  if (generated + separate + fused == 0) {
+    return absl::InvalidArgumentError(
+        "no inputs; give --q, --k and --v, or --qkv, or --problem, or --preset");
+  }
+  if (generated + separate + fused > 1) {
+    return absl::InvalidArgumentError(
+        "inputs come from --q, --k and --v, or from --qkv, or from --problem or --preset; give "
+        "one of these");
+  }
+  if (separate) {
+    for (const char* name : {"q", "k", "v"}) {
+      if (!parser.Given(name)) {
+        return absl::InvalidArgumentError(absl::StrCat("--", name, " is missing"));
+      }
+    }
+  }
+  if (fused && parser.Given("layout")) {
+    return absl::InvalidArgumentError("--layout does not go with --qkv, which has one of its own");
+  }
+  if (generated) {
+    for (const char* name :
+         {"q_len", "kv_len", "cu_seqlens_q", "cu_seqlens_kv", "mask", "scale", "softcap"}) {
+      if (parser.Given(name)) {
+        return absl::InvalidArgumentError(absl::StrCat(
+            "--", name, " goes with files; with --problem or --preset it is part of ", "the line"));
+      }
+    }
+  } else if (parser.Given("seed")) {
+    return absl::InvalidArgumentError("--seed goes with --problem or --preset, not with files");
+  }
+  return absl::OkStatus();
+}
+
+// That no output would overwrite an input or the other output, and that each can be written.
+absl::Status CheckOutputs(const Flags& f) {
+  const TensorFiles& t = f.files;
+  for (const std::string* output : {&f.out, &f.lse}) {
+    if (output->empty()) continue;
+    const absl::string_view name = output == &f.out ? "--out" : "--lse";
+    for (const std::string* input :
+         {&t.q, &t.k, &t.v, &t.qkv, &t.q_len, &t.kv_len, &t.cu_seqlens_q, &t.cu_seqlens_kv}) {
+      if (!input->empty() && SameFile(*output, *input)) {
+        return absl::InvalidArgumentError(
+            absl::StrCat(name, ": ", *output, " is the input ", *input, ", which stays as it is"));
+      }
+    }
+    // Now, not after minutes of computing. Nothing appears under the name.
+    if (absl::Status s = AtomicFile::Create(*output).status(); !s.ok()) {
+      return absl::Status(s.code(), absl::StrCat(name, ": ", s.message()));
+    }
+  }
+  if (!f.out.empty() && (f.out == f.lse || SameFile(f.out, f.lse))) {
+    return absl::InvalidArgumentError(absl::StrCat("--out and --lse are both ", f.out));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<NpyType> OutType(const std::string& text, DType dtype) {
+  if (text == "auto") return NpyTypeOf(dtype);
+  for (NpyType type :
+       {NpyType::kFloat16, NpyType::kBFloat16, NpyType::kFloat32, NpyType::kFloat64}) {
+    if (text == Name(type)) return type;
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat("--out_dtype: \"", text, "\" is not one of auto, fp16, bf16, fp32, fp64"));
+}
+
+struct Report {
+  const Plan& plan;
+  double seconds;
+  const Outputs& outputs;
+  const Flags& flags;
+  NpyType out_type;
+};
+
+Json SummaryJson(const Outputs::Summary& s, const std::vector<int64_t>& shape,
+                 absl::string_view dtype, const std::string& path) {
+  Json json = {{"shape", shape},        {"dtype", std::string(dtype)},
+               {"min", s.min},          {"max", s.max},
+               {"mean", s.mean},        {"nan", s.nan},
+               {"infinite", s.infinite}};
+  if (!path.empty()) json["file"] = path;
+  return json;
+}
+
+std::string SummaryLine(const Outputs::Summary& s, const std::vector<int64_t>& shape,
+                        absl::string_view dtype, const std::string& path) {
+  std::string line = absl::StrCat(dtype, " [", absl::StrJoin(shape, ", "), "]");
+  if (s.elements > s.nan + s.infinite) {
+    absl::StrAppend(&line, ", mean ", Digits(s.mean), ", from ", Digits(s.min), " to ",
+                    Digits(s.max));
+  }
+  if (s.nan > 0) absl::StrAppend(&line, ", ", s.nan, " NaN");
+  if (s.infinite > 0) absl::StrAppend(&line, ", ", s.infinite, " infinite");
+  if (!path.empty()) absl::StrAppend(&line, ", written to ", path);
+  return line;
+}
+
+void Print(const Report& r, const Streams& streams) {
+  const Outputs::Summary o = r.outputs.SummaryOfO(), lse = r.outputs.SummaryOfLse();
+  const KernelTraits& traits = r.plan.kernel->traits();
+  const absl::string_view o_dtype = Name(r.out_type);
+  if (r.flags.json) {
+    streams.out << Dump({{"problem", r.plan.problem.ToString()},
+                         {"kernel", traits.name},
+                         {"config", r.plan.config.ToString()},
+                         {"machine", MachineJson(r.plan.device)},
+                         {"seconds", r.seconds},
+                         {"o", SummaryJson(o, r.outputs.o_shape(), o_dtype, r.flags.out)},
+                         {"lse", SummaryJson(lse, r.outputs.lse_shape(), "fp32", r.flags.lse)}});
+    return;
+  }
+  streams.out << "problem  " << r.plan.problem.ToString() << "\n"
+              << "kernel   " << traits.name << " on " << ToString(r.plan.device.device) << ": "
+              << r.plan.device.name << ", " << MachineSummary(r.plan.device) << "\n"
+              << "time     " << Seconds(r.seconds) << ", one cold call; `attnlab bench` measures\n"
+              << "O        " << SummaryLine(o, r.outputs.o_shape(), o_dtype, r.flags.out) << "\n"
+              << "LSE      " << SummaryLine(lse, r.outputs.lse_shape(), "fp32", r.flags.lse)
+              << "\n";
+}
+
+// Inputs of either source, on the device of the plan.
+struct Source {
+  std::optional<LoadedTensors> loaded;
+  std::optional<testing::Inputs> generated;
+};
+
+// Forward() checks the lengths of sequences where it can read them, which is not on a GPU. So
+// they are checked here, while they are on the host.
+absl::Status CheckLengths(const LoadedTensors& loaded, Device device) {
+  if (device.kind == DeviceKind::kCpu) return absl::OkStatus();
+  AttentionTensors tensors = loaded.tensors;
+  absl::StatusOr<Outputs> outputs =
+      Outputs::Make(loaded.problem, tensors, FileLayout::kBshd, loaded.has_batch_axis);
+  if (!outputs.ok()) return outputs.status();
+  outputs->AddTo(&tensors);
+  return ValidateTensors(loaded.problem, tensors);
+}
+
+absl::StatusOr<AttentionProblem> TheProblem(const Flags& f, Source* source) {
+  if (f.problem.problems.empty() && f.problem.presets.empty()) {
+    absl::StatusOr<LoadedTensors> loaded = LoadTensors(f.files);
+    if (!loaded.ok()) return loaded.status();
+    const AttentionProblem problem = loaded->problem;
+    source->loaded = *std::move(loaded);
+    return problem;
+  }
+  ProblemFlags flags = f.problem;
+  flags.dtype = f.files.dtype;
+  absl::StatusOr<std::vector<AttentionProblem>> problems = ProblemsOf(flags);
+  if (!problems.ok()) return problems.status();
+  if (problems->size() != 1) {
+    return absl::InvalidArgumentError(absl::StrCat("run does one problem, and the flags give ",
+                                                   problems->size(), "; bench does several"));
+  }
+  return problems->front();
+}
+
+absl::Status RunOne(const Flags& f, const Streams& streams) {
+  Source source;
+  absl::StatusOr<std::vector<const Kernel*>> kernels = KernelsOf(f.kernel);
+  if (!kernels.ok()) return kernels.status();
+  if (!f.kernel.empty() && f.kernel != "all" && kernels->size() != 1) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--kernel: run does one, and \"", f.kernel, "\" names several"));
+  }
+  const absl::StatusOr<std::vector<LaunchConfig>> configs =
+      ConfigsOf(f.config.empty() ? std::vector<std::string>() : std::vector<std::string>{f.config});
+  if (!configs.ok()) return configs.status();
+  absl::StatusOr<AttentionProblem> problem = TheProblem(f, &source);
+  if (!problem.ok()) return problem.status();
+  const absl::StatusOr<NpyType> out_type = OutType(f.out_dtype, problem->dtype);
+  if (!out_type.ok()) return out_type.status();
+  const LaunchConfig& config = configs->front();
+  const absl::StatusOr<DeviceInfo> device = DeviceOf(f.device, *problem, *kernels, config);
+  if (!device.ok()) return device.status();
+  const bool any = f.kernel.empty() || f.kernel == "all";
+  absl::StatusOr<Plan> plan =
+      MakePlan(*problem, device->device, any ? "" : kernels->front()->traits().name, config);
+  if (!plan.ok()) return plan.status();
+
+  AttentionTensors tensors;
+  if (source.loaded.has_value()) {
+    if (absl::Status s = CheckLengths(*source.loaded, device->device); !s.ok()) return s;
+    absl::StatusOr<LoadedTensors> moved = MoveTo(*std::move(source.loaded), device->device);
+    if (!moved.ok()) return moved.status();
+    source.loaded = *std::move(moved);
+    tensors = source.loaded->tensors;
+  } else {
+    testing::InputOptions options;
+    options.seed = static_cast<uint64_t>(f.seed);
+    absl::StatusOr<testing::Inputs> inputs =
+        testing::Inputs::Make(*problem, device->device, options);
+    if (!inputs.ok()) return inputs.status();
+    source.generated = *std::move(inputs);
+    tensors = source.generated->tensors();
+  }
+  absl::StatusOr<Outputs> outputs =
+      Outputs::Make(*problem, tensors, f.files.layout,
+                    !source.loaded.has_value() || source.loaded->has_batch_axis);
+  if (!outputs.ok()) return outputs.status();
+  outputs->AddTo(&tensors);
+  absl::StatusOr<Buffer> workspace = Buffer::Allocate(device->device, plan->workspace_bytes);
+  if (!workspace.ok()) return workspace.status();
+
+  const auto start = std::chrono::steady_clock::now();
+  absl::Status s = Forward(*plan, tensors, {workspace->data(), workspace->bytes()});
+  if (s.ok() && device->device.kind == DeviceKind::kCuda) {
+    s = cuda_backend::Synchronize(device->device.ordinal);
+  }
+  const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
+  if (s.ok()) s = outputs->Fetch();
+  if (s.ok() && !f.out.empty()) s = outputs->WriteO(f.out, *out_type);
+  if (s.ok() && !f.lse.empty()) s = outputs->WriteLse(f.lse);
+  if (!s.ok()) return s;
+  Print({*plan, seconds.count(), *outputs, f, *out_type}, streams);
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+int Run(const Arguments& arguments, const Streams& streams) {
+  Flags flags;
+  ArgumentParser parser = MakeParser(&flags);
+  int code = kOk;
+  if (ParsedToEnd(&parser, "run", arguments, streams, &code)) return code;
+  absl::Status s = CheckSource(flags, parser);
+  if (!s.ok()) return Fail(streams, "run", s, "`attnlab run --help` has examples");
+  const absl::StatusOr<FileLayout> layout = ParseFileLayout(flags.layout);
+  if (!layout.ok()) return Fail(streams, "run", layout.status());
+  flags.files.layout = *layout;
+  for (std::string* path : {&flags.files.q, &flags.files.k, &flags.files.v, &flags.files.qkv,
+                            &flags.files.q_len, &flags.files.kv_len, &flags.files.cu_seqlens_q,
+                            &flags.files.cu_seqlens_kv, &flags.out, &flags.lse}) {
+    *path = ResolvePath(*path);
+  }
+  if (s = CheckOutputs(flags); !s.ok()) return Fail(streams, "run", s);
+  if (s = RunOne(flags, streams); !s.ok()) return Fail(streams, "run", s);
+  return kOk;
+}
+
+}  // namespace attnlab::command

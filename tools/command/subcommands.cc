@@ -1,0 +1,82 @@
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+#include "tools/arguments.h"
+#include "tools/command/command.h"
+
+namespace attnlab::command {
+namespace {
+
+struct Subcommand {
+  const char* name;
+  const char* summary;
+  int (*run)(const Arguments&, const Streams&);
+};
+
+constexpr Subcommand kSubcommands[] = {
+    {"list", "kernels, what each supports, what this machine has", List},
+    {"run", "attention on .npy files, or on generated inputs", Run},
+    {"verify", "kernels against the oracle: a table of errors", Verify},
+    {"bench", "verifies kernels, then times them", Bench},
+};
+
+std::string Help() {
+  std::string help =
+      "attnlab computes attention, checks it and times it.\n\n"
+      "Usage: attnlab SUBCOMMAND [flags]\n\nSubcommands:\n";
+  for (const Subcommand& s : kSubcommands) {
+    absl::StrAppend(&help, "  ", s.name, std::string(8 - std::string(s.name).size(), ' '),
+                    s.summary, "\n");
+  }
+  absl::StrAppend(
+      &help,
+      "\nExamples:\n"
+      "  attnlab bench                            a problem that this machine does in seconds\n"
+      "  attnlab verify --preset=gpt2\n"
+      "  attnlab run --q=q.npy --k=k.npy --v=v.npy --mask=causal --out=o.npy\n"
+      "\n`attnlab SUBCOMMAND --help` has the flags and more examples.\n"
+      "Relative paths are those of the directory you are in, under `bazel run` too.\n"
+      "\nExit codes:\n  ",
+      absl::StrJoin(absl::StrSplit(kExitCodesHelp, '\n'), "\n  "), "\n");
+  return help;
+}
+
+}  // namespace
+
+int Main(const Arguments& arguments, const Streams& streams) {
+  const std::string hint = "`attnlab --help` lists the subcommands";
+  if (arguments.empty()) {
+    streams.err << Help();
+    return kUsage;
+  }
+  std::string name = arguments[0];
+  Arguments rest(arguments.begin() + 1, arguments.end());
+  if (name == "help") {  // `attnlab help run` is `attnlab run --help`
+    if (rest.empty()) {
+      name = "--help";
+    } else {
+      name = rest[0];
+      rest = {"--help"};
+    }
+  }
+  if (name == "--help" || name == "-h") {
+    streams.out << Help();
+    return kOk;
+  }
+  std::vector<std::string> names;
+  for (const Subcommand& s : kSubcommands) {
+    if (name == s.name) return s.run(rest, streams);
+    names.push_back(s.name);
+  }
+  const std::string nearest = Nearest(name, names);
+  streams.err << "attnlab: unknown subcommand \"" << name << "\""
+              << (nearest.empty() ? "" : "; did you mean " + nearest + "?") << "\n"
+              << hint << "\n";
+  return kUsage;
+}
+
+}  // namespace attnlab::command

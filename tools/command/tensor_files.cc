@@ -1,0 +1,447 @@
+#include "tools/command/tensor_files.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "attention/dtype.h"
+#include "attention/tensor.h"
+
+namespace attnlab::command {
+namespace {
+
+absl::Status Invalid(absl::string_view subject, absl::string_view message) {
+  return absl::InvalidArgumentError(absl::StrCat(subject, ": ", message));
+}
+
+std::string Shape(const std::vector<int64_t>& shape) {
+  return absl::StrCat("[", absl::StrJoin(shape, ", "), "]");
+}
+
+// A tensor as it came from a file.
+struct Loaded {
+  std::string path;
+  NpyArray array;
+  int64_t b = 1, s = 0, h = 0, d = 0;
+  bool has_batch_axis = true;
+};
+
+bool IsReal(NpyType type) { return type != NpyType::kInt32 && type != NpyType::kInt64; }
+
+absl::StatusOr<Loaded> Load(const std::string& path) {
+  absl::StatusOr<NpyArray> array = ReadNpy(path);
+  if (!array.ok()) return array.status();
+  if (!IsReal(array->header.type)) {
+    return Invalid(path, absl::StrCat("has ", Name(array->header.type),
+                                      " elements where fp16, bf16, fp32 or fp64 are wanted"));
+  }
+  Loaded loaded;
+  loaded.path = path;
+  loaded.array = *std::move(array);
+  return loaded;
+}
+
+absl::StatusOr<Loaded> LoadTensor(const std::string& path, FileLayout layout) {
+  absl::StatusOr<Loaded> loaded = Load(path);
+  if (!loaded.ok()) return loaded.status();
+  std::vector<int64_t> shape = loaded->array.header.shape;
+  loaded->has_batch_axis = shape.size() == 4;
+  if (shape.size() == 3) shape.insert(shape.begin(), 1);
+  const bool bshd = layout == FileLayout::kBshd;
+  if (shape.size() != 4) {
+    return Invalid(path, absl::StrCat("shape: ", Shape(shape), " is not [",
+                                      bshd ? "B, S, H, D" : "B, H, S, D", "], with or without B"));
+  }
+  loaded->b = shape[0];
+  loaded->s = bshd ? shape[1] : shape[2];
+  loaded->h = bshd ? shape[2] : shape[1];
+  loaded->d = shape[3];
+  return loaded;
+}
+
+absl::StatusOr<Loaded> LoadQkv(const std::string& path) {
+  absl::StatusOr<Loaded> loaded = Load(path);
+  if (!loaded.ok()) return loaded.status();
+  std::vector<int64_t> shape = loaded->array.header.shape;
+  loaded->has_batch_axis = shape.size() == 5;
+  if (shape.size() == 4) shape.insert(shape.begin(), 1);
+  if (shape.size() != 5 || shape[2] != 3) {
+    return Invalid(path, absl::StrCat("shape: ", Shape(loaded->array.header.shape),
+                                      " is not [B, T, 3, H, D], with or without B"));
+  }
+  loaded->b = shape[0];
+  loaded->s = shape[1];
+  loaded->h = shape[3];
+  loaded->d = shape[4];
+  return loaded;
+}
+
+absl::Status CheckSame(const Loaded& a, absl::string_view axis, int64_t value, const Loaded& b,
+                       int64_t wanted) {
+  if (value == wanted) return absl::OkStatus();
+  return Invalid(a.path, absl::StrCat(axis, " ", value, " where ", b.path, " has ", wanted));
+}
+
+absl::StatusOr<DType> ComputeDType(const Loaded& q, absl::Span<const Loaded* const> others,
+                                   const std::string& wanted) {
+  if (!wanted.empty()) {
+    absl::StatusOr<DType> dtype = ParseDType(wanted);
+    if (dtype.ok() && *dtype == DType::kFloat8E4M3) {
+      return absl::InvalidArgumentError("--dtype: fp8_e4m3 is not one of fp32, fp16, bf16");
+    }
+    if (!dtype.ok()) {
+      return absl::InvalidArgumentError(absl::StrCat("--", dtype.status().message()));
+    }
+    return dtype;
+  }
+  const NpyType type = q.array.header.type;
+  for (const Loaded* other : others) {
+    if (other->array.header.type != type) {
+      return Invalid(other->path,
+                     absl::StrCat("is ", Name(other->array.header.type), " where ", q.path, " is ",
+                                  Name(type), "; --dtype=fp32 would compute all in fp32"));
+    }
+  }
+  if (type == NpyType::kFloat16) return DType::kFloat16;
+  if (type == NpyType::kBFloat16) return DType::kBFloat16;
+  return DType::kFloat32;
+}
+
+// The elements in that dtype; the file's own memory where they are so already.
+absl::StatusOr<Buffer> Converted(NpyArray array, DType dtype) {
+  if (array.header.type == NpyTypeOf(dtype)) return std::move(array.data);
+  const int64_t count = array.header.NumElements();
+  absl::StatusOr<Buffer> data = Buffer::Allocate(Device::Cpu(), count * SizeOf(dtype));
+  if (!data.ok()) return data.status();
+  for (int64_t i = 0; i < count; ++i) {
+    StoreElement(data->data(), dtype, i, static_cast<float>(LoadAsDouble(array, i)));
+  }
+  return data;
+}
+
+ConstTensorView ViewOf(const void* data, DType dtype, const Loaded& t, FileLayout layout) {
+  return layout == FileLayout::kBshd ? BshdView(data, dtype, Device::Cpu(), t.b, t.s, t.h, t.d)
+                                     : BhsdView(data, dtype, Device::Cpu(), t.b, t.s, t.h, t.d);
+}
+
+// Lengths or offsets as int32.
+absl::StatusOr<Buffer> LoadLengths(const std::string& path, int64_t* count) {
+  absl::StatusOr<NpyArray> array = ReadNpy(path);
+  if (!array.ok()) return array.status();
+  if (IsReal(array->header.type)) {
+    return Invalid(path, absl::StrCat("has ", Name(array->header.type),
+                                      " elements where int32 or int64 are wanted"));
+  }
+  if (array->header.shape.size() != 1) {
+    return Invalid(path, absl::StrCat("shape: ", Shape(array->header.shape), " has not one axis"));
+  }
+  *count = array->header.shape[0];
+  if (array->header.type == NpyType::kInt32) return std::move(array->data);
+  absl::StatusOr<Buffer> data = Buffer::Allocate(Device::Cpu(), *count * 4);
+  if (!data.ok()) return data.status();
+  const auto* from = static_cast<const int64_t*>(array->data.data());
+  for (int64_t i = 0; i < *count; ++i) {
+    if (from[i] < 0 || from[i] > AttentionProblem::kMaxExtent) {
+      return Invalid(path, absl::StrCat("entry ", i, " is ", from[i], ", which is not in 0..",
+                                        AttentionProblem::kMaxExtent));
+    }
+    static_cast<int32_t*>(data->data())[i] = static_cast<int32_t>(from[i]);
+  }
+  return data;
+}
+
+// The longest sequence between offsets that may yet turn out to be wrong.
+int64_t Longest(const LengthsView& offsets) {
+  int64_t longest = 0;
+  for (int64_t i = 1; i < offsets.count; ++i) {
+    longest = std::max(longest, int64_t{offsets.data[i]} - offsets.data[i - 1]);
+  }
+  return longest;
+}
+
+// Reads the files of lengths that are given and says of what kind they are.
+absl::Status AddLengths(const TensorFiles& files, LoadedTensors* loaded, Lengths* lens) {
+  const bool padded = !files.q_len.empty() || !files.kv_len.empty();
+  const bool packed = !files.cu_seqlens_q.empty() || !files.cu_seqlens_kv.empty();
+  if (padded && packed) {
+    return absl::InvalidArgumentError(
+        "--q_len and --kv_len are for padded tensors, --cu_seqlens_q and --cu_seqlens_kv for "
+        "packed ones; give one kind");
+  }
+  if (packed && (files.cu_seqlens_q.empty() || files.cu_seqlens_kv.empty())) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        files.cu_seqlens_q.empty() ? "--cu_seqlens_q" : "--cu_seqlens_kv",
+        " is missing; where queries and keys are the same tokens, give one file to both"));
+  }
+  *lens = packed ? Lengths::kPacked : padded ? Lengths::kPadded : Lengths::kFixed;
+  const struct {
+    const std::string& path;
+    LengthsView* view;
+  } kFiles[] = {{files.q_len, &loaded->tensors.q_len},
+                {files.kv_len, &loaded->tensors.kv_len},
+                {files.cu_seqlens_q, &loaded->tensors.cu_seqlens_q},
+                {files.cu_seqlens_kv, &loaded->tensors.cu_seqlens_kv}};
+  for (const auto& file : kFiles) {
+    if (file.path.empty()) continue;
+    int64_t count = 0;
+    absl::StatusOr<Buffer> data = LoadLengths(file.path, &count);
+    if (!data.ok()) return data.status();
+    *file.view = {static_cast<const int32_t*>(data->data()), count};
+    loaded->buffers.push_back(*std::move(data));
+  }
+  return absl::OkStatus();
+}
+
+// The problem that the shapes and flags make, by way of the one-line form and its checks.
+absl::StatusOr<AttentionProblem> ProblemOf(const TensorFiles& files, const Loaded& q,
+                                           const Loaded& k, const Loaded& v, DType dtype,
+                                           Lengths lens, const AttentionTensors& tensors) {
+  int64_t b = q.b, sq = q.s, skv = k.s;
+  std::string line;
+  if (lens == Lengths::kPacked) {
+    if (q.b != 1) {
+      return Invalid(q.path,
+                     absl::StrCat("batch ", q.b, " where packed tokens (--cu_seqlens_q) have 1"));
+    }
+    b = tensors.cu_seqlens_q.count - 1;
+    if (b < 1) return Invalid(files.cu_seqlens_q, "has fewer than 2 entries");
+    sq = Longest(tensors.cu_seqlens_q);
+    skv = Longest(tensors.cu_seqlens_kv);
+    line = ",lens=packed";
+  } else if (lens == Lengths::kPadded) {
+    line = ",lens=padded";
+  }
+  const struct {
+    absl::string_view key;
+    const std::string& value;
+  } kFlags[] = {{"mask", files.mask}, {"scale", files.scale}, {"softcap", files.softcap}};
+  for (const auto& flag : kFlags) {
+    if (flag.value.empty()) continue;
+    if (flag.value.find(',') != std::string::npos) {
+      return Invalid(absl::StrCat("--", flag.key),
+                     absl::StrCat("\"", flag.value, "\" has a comma"));
+    }
+    absl::StrAppend(&line, ",", flag.key, "=", flag.value);
+  }
+  return AttentionProblem::Parse(absl::StrCat("b=", b, ",hq=", q.h, ",hkv=", k.h, ",sq=", sq,
+                                              ",skv=", skv, ",d=", q.d, ",dv=", v.d,
+                                              ",dtype=", Name(dtype), line));
+}
+
+absl::Status LoadSeparate(const TensorFiles& files, LoadedTensors* loaded) {
+  absl::StatusOr<Loaded> q = LoadTensor(files.q, files.layout);
+  if (!q.ok()) return q.status();
+  absl::StatusOr<Loaded> k = LoadTensor(files.k, files.layout);
+  if (!k.ok()) return k.status();
+  absl::StatusOr<Loaded> v = LoadTensor(files.v, files.layout);
+  if (!v.ok()) return v.status();
+  absl::Status s = CheckSame(*k, "batch", k->b, *q, q->b);
+  if (s.ok()) s = CheckSame(*v, "batch", v->b, *k, k->b);
+  if (s.ok()) s = CheckSame(*k, "head dim", k->d, *q, q->d);
+  if (s.ok()) s = CheckSame(*v, "length", v->s, *k, k->s);
+  if (s.ok()) s = CheckSame(*v, "heads", v->h, *k, k->h);
+  if (!s.ok()) return s;
+  const absl::StatusOr<DType> dtype = ComputeDType(*q, {&*k, &*v}, files.dtype);
+  if (!dtype.ok()) return dtype.status();
+  Lengths lens = Lengths::kFixed;
+  if (s = AddLengths(files, loaded, &lens); !s.ok()) return s;
+  absl::StatusOr<AttentionProblem> problem =
+      ProblemOf(files, *q, *k, *v, *dtype, lens, loaded->tensors);
+  if (!problem.ok()) return problem.status();
+  loaded->problem = *problem;
+  loaded->has_batch_axis = q->has_batch_axis;
+  const struct {
+    Loaded* from;
+    ConstTensorView* view;
+  } kTensors[] = {{&*q, &loaded->tensors.q}, {&*k, &loaded->tensors.k}, {&*v, &loaded->tensors.v}};
+  for (const auto& t : kTensors) {
+    absl::StatusOr<Buffer> data = Converted(std::move(t.from->array), *dtype);
+    if (!data.ok()) return data.status();
+    *t.view = ViewOf(data->data(), *dtype, *t.from, files.layout);
+    loaded->buffers.push_back(*std::move(data));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status LoadPacked(const TensorFiles& files, LoadedTensors* loaded) {
+  absl::StatusOr<Loaded> qkv = LoadQkv(files.qkv);
+  if (!qkv.ok()) return qkv.status();
+  const absl::StatusOr<DType> dtype = ComputeDType(*qkv, {}, files.dtype);
+  if (!dtype.ok()) return dtype.status();
+  Lengths lens = Lengths::kFixed;
+  if (absl::Status s = AddLengths(files, loaded, &lens); !s.ok()) return s;
+  absl::StatusOr<AttentionProblem> problem =
+      ProblemOf(files, *qkv, *qkv, *qkv, *dtype, lens, loaded->tensors);
+  if (!problem.ok()) return problem.status();
+  loaded->problem = *problem;
+  loaded->has_batch_axis = qkv->has_batch_axis;
+  absl::StatusOr<Buffer> data = Converted(std::move(qkv->array), *dtype);
+  if (!data.ok()) return data.status();
+  const QkvViews views =
+      PackedQkvViews(data->data(), *dtype, Device::Cpu(), qkv->b, qkv->s, qkv->h, qkv->d);
+  loaded->tensors.q = views.q;
+  loaded->tensors.k = views.k;
+  loaded->tensors.v = views.v;
+  loaded->buffers.push_back(*std::move(data));
+  return absl::OkStatus();
+}
+
+Outputs::Summary Summarize(const void* data, DType dtype, int64_t count) {
+  Outputs::Summary summary;
+  summary.elements = count;
+  int64_t finite = 0;
+  double sum = 0;
+  for (int64_t i = 0; i < count; ++i) {
+    const double x = LoadElement(data, dtype, i);
+    if (std::isnan(x)) {
+      ++summary.nan;
+    } else if (std::isinf(x)) {
+      ++summary.infinite;
+    } else {
+      summary.min = finite == 0 ? x : std::min(summary.min, x);
+      summary.max = finite == 0 ? x : std::max(summary.max, x);
+      sum += x;
+      ++finite;
+    }
+  }
+  if (finite > 0) summary.mean = sum / static_cast<double>(finite);
+  return summary;
+}
+
+}  // namespace
+
+absl::StatusOr<FileLayout> ParseFileLayout(absl::string_view text) {
+  if (text == "bshd") return FileLayout::kBshd;
+  if (text == "bhsd") return FileLayout::kBhsd;
+  return Invalid("--layout", absl::StrCat("\"", text, "\" is not one of bshd, bhsd"));
+}
+
+absl::StatusOr<LoadedTensors> LoadTensors(const TensorFiles& files) {
+  LoadedTensors loaded;
+  absl::Status s = files.qkv.empty() ? LoadSeparate(files, &loaded) : LoadPacked(files, &loaded);
+  if (!s.ok()) return s;
+  return loaded;
+}
+
+absl::StatusOr<LoadedTensors> MoveTo(LoadedTensors loaded, Device device) {
+  if (device.kind == DeviceKind::kCpu) return loaded;
+  // Each view looks into one of the buffers, at some distance from its start.
+  std::vector<Buffer> moved;
+  const auto address = [&](const void* old) -> const void* {
+    for (size_t i = 0; i < moved.size(); ++i) {
+      const Buffer& from = loaded.buffers[i];
+      const char* start = static_cast<const char*>(from.data());
+      const char* p = static_cast<const char*>(old);
+      if (p >= start && p <= start + from.bytes()) {
+        return static_cast<const char*>(moved[i].data()) + (p - start);
+      }
+    }
+    return nullptr;
+  };
+  for (const Buffer& buffer : loaded.buffers) {
+    absl::StatusOr<Buffer> copy = Buffer::Allocate(device, buffer.bytes());
+    if (!copy.ok()) return copy.status();
+    if (absl::Status s = copy->CopyFromHost(buffer.data(), buffer.bytes()); !s.ok()) return s;
+    moved.push_back(*std::move(copy));
+  }
+  AttentionTensors& t = loaded.tensors;
+  for (ConstTensorView* view : {&t.q, &t.k, &t.v}) {
+    view->data = address(view->data);
+    view->device = device;
+  }
+  for (LengthsView* view : {&t.q_len, &t.kv_len, &t.cu_seqlens_q, &t.cu_seqlens_kv}) {
+    if (view->data != nullptr) view->data = static_cast<const int32_t*>(address(view->data));
+  }
+  loaded.buffers = std::move(moved);
+  return loaded;
+}
+
+absl::StatusOr<Outputs> Outputs::Make(const AttentionProblem& problem,
+                                      const AttentionTensors& inputs, FileLayout layout,
+                                      bool has_batch_axis) {
+  Outputs out;
+  out.dtype_ = problem.dtype;
+  const Device device = inputs.q.device;
+  const int64_t b = inputs.q.shape[0], s = inputs.q.shape[1];
+  const int64_t h = problem.hq, dv = problem.dv;
+  const int64_t o_bytes = b * s * h * dv * SizeOf(problem.dtype);
+  const int64_t lse_bytes = b * s * h * static_cast<int64_t>(sizeof(float));
+  const struct {
+    Buffer* buffer;
+    Device device;
+    int64_t bytes;
+  } kBuffers[] = {{&out.o_device_, device, o_bytes},
+                  {&out.lse_device_, device, lse_bytes},
+                  {&out.o_host_, Device::Cpu(), o_bytes},
+                  {&out.lse_host_, Device::Cpu(), lse_bytes}};
+  for (const auto& b_ : kBuffers) {
+    absl::StatusOr<Buffer> buffer = Buffer::Allocate(b_.device, b_.bytes);
+    if (!buffer.ok()) return buffer.status();
+    *b_.buffer = *std::move(buffer);
+  }
+  // What no sequence uses is not written by kernels.
+  std::fill_n(static_cast<float*>(out.lse_host_.data()), b * s * h,
+              -std::numeric_limits<float>::infinity());
+  absl::Status status = out.o_device_.Fill(0);
+  if (status.ok()) status = out.lse_device_.CopyFromHost(out.lse_host_.data(), lse_bytes);
+  if (!status.ok()) return status;
+  const bool bshd = layout == FileLayout::kBshd;
+  out.o_ = bshd ? BshdView(out.o_device_.data(), problem.dtype, device, b, s, h, dv)
+                : BhsdView(out.o_device_.data(), problem.dtype, device, b, s, h, dv);
+  out.lse_ = LseView(static_cast<float*>(out.lse_device_.data()), device, b, s, h);
+  out.o_shape_ = bshd ? std::vector<int64_t>{b, s, h, dv} : std::vector<int64_t>{b, h, s, dv};
+  out.lse_shape_ = {b, h, s};
+  if (!has_batch_axis) {
+    out.o_shape_.erase(out.o_shape_.begin());
+    out.lse_shape_.erase(out.lse_shape_.begin());
+  }
+  return out;
+}
+
+void Outputs::AddTo(AttentionTensors* tensors) const {
+  tensors->o = o_;
+  tensors->lse = lse_;
+}
+
+absl::Status Outputs::Fetch() {
+  absl::Status s = o_device_.CopyToHost(o_host_.data(), o_host_.bytes());
+  if (s.ok()) s = lse_device_.CopyToHost(lse_host_.data(), lse_host_.bytes());
+  return s;
+}
+
+absl::Status Outputs::WriteO(const std::string& path, NpyType type) const {
+  if (type == NpyTypeOf(dtype_)) return WriteNpy(path, type, o_shape_, o_host_.data());
+  const int64_t count = o_.NumElements();
+  absl::StatusOr<Buffer> data = Buffer::Allocate(Device::Cpu(), count * SizeOf(type));
+  if (!data.ok()) return data.status();
+  for (int64_t i = 0; i < count; ++i) {
+    const float x = LoadElement(o_host_.data(), dtype_, i);
+    if (type == NpyType::kFloat64) {
+      static_cast<double*>(data->data())[i] = x;
+    } else {
+      StoreElement(data->data(),
+                   type == NpyType::kFloat16    ? DType::kFloat16
+                   : type == NpyType::kBFloat16 ? DType::kBFloat16
+                                                : DType::kFloat32,
+                   i, x);
+    }
+  }
+  return WriteNpy(path, type, o_shape_, data->data());
+}
+
+absl::Status Outputs::WriteLse(const std::string& path) const {
+  return WriteNpy(path, NpyType::kFloat32, lse_shape_, lse_host_.data());
+}
+
+Outputs::Summary Outputs::SummaryOfO() const {
+  return Summarize(o_host_.data(), dtype_, o_.NumElements());
+}
+
+Outputs::Summary Outputs::SummaryOfLse() const {
+  return Summarize(lse_host_.data(), DType::kFloat32, lse_.NumElements());
+}
+
+}  // namespace attnlab::command

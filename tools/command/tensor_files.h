@@ -1,0 +1,101 @@
+// The tensors of an attention problem in .npy files.
+//
+//   layout        q                    k, v                   out (O)
+//   bshd          [B, Sq, Hq, D]       [B, Skv, Hkv, D]       [B, Sq, Hq, Dv]
+//   bhsd          [B, Hq, Sq, D]       [B, Hkv, Skv, D]       [B, Hq, Sq, Dv]
+//   --qkv         [B, T, 3, H, D], one file                   [B, T, H, D]
+//
+// Without the B axis, B is 1 and O has none either. With cu_seqlens, B must be 1 and S counts the
+// tokens of all sequences. LSE is fp32 [B, Hq, Sq], whatever the layout. Rows that no sequence
+// uses (padded, packed) are 0 in O and -inf in LSE.
+#ifndef TOOLS_COMMAND_TENSOR_FILES_H_
+#define TOOLS_COMMAND_TENSOR_FILES_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "attention/machine.h"
+#include "attention/memory.h"
+#include "attention/problem.h"
+#include "attention/tensors.h"
+#include "tools/npy.h"
+
+namespace attnlab::command {
+
+enum class FileLayout { kBshd, kBhsd };
+
+// "bshd", "bhsd".
+absl::StatusOr<FileLayout> ParseFileLayout(absl::string_view text);
+
+// Paths, and what the files do not say. Empty: not given.
+struct TensorFiles {
+  std::string q, k, v;  // these three, or
+  std::string qkv;      // this
+  FileLayout layout = FileLayout::kBshd;
+  std::string q_len, kv_len;                // padded: int32 or int64 [B]
+  std::string cu_seqlens_q, cu_seqlens_kv;  // packed: int32 or int64 [B + 1]
+  std::string dtype;                        // compute in it, whatever the files have
+  std::string mask, scale, softcap;         // as in the one-line form
+};
+
+// Inputs on a device.
+struct LoadedTensors {
+  AttentionProblem problem;
+  AttentionTensors tensors;  // without o and lse
+  bool has_batch_axis = true;
+
+  std::vector<Buffer> buffers;  // what the views look at
+};
+
+// Reads the files into memory of the host, converted to one dtype. fp64 files are computed in
+// fp32. InvalidArgument names the file, or the field, and what does not fit.
+absl::StatusOr<LoadedTensors> LoadTensors(const TensorFiles& files);
+
+// The same on the device; moves them there, or leaves them where they are.
+absl::StatusOr<LoadedTensors> MoveTo(LoadedTensors loaded, Device device);
+
+// O and LSE on a device, laid out as files want them.
+class Outputs {
+ public:
+  // Shapes of a problem whose inputs are `inputs`. O is all 0, LSE all -inf.
+  static absl::StatusOr<Outputs> Make(const AttentionProblem& problem,
+                                      const AttentionTensors& inputs, FileLayout layout,
+                                      bool has_batch_axis);
+
+  // Adds both to the arguments of a call.
+  void AddTo(AttentionTensors* tensors) const;
+
+  // Copies both to the host, once the call is done.
+  absl::Status Fetch();
+
+  // After Fetch(). O in `type`, LSE in fp32.
+  absl::Status WriteO(const std::string& path, NpyType type) const;
+  absl::Status WriteLse(const std::string& path) const;
+
+  const std::vector<int64_t>& o_shape() const { return o_shape_; }
+  const std::vector<int64_t>& lse_shape() const { return lse_shape_; }
+
+  struct Summary {
+    double min = 0, max = 0, mean = 0;  // of the finite elements
+    int64_t elements = 0, nan = 0, infinite = 0;
+  };
+  // After Fetch().
+  Summary SummaryOfO() const;
+  Summary SummaryOfLse() const;
+
+ private:
+  Outputs() = default;
+
+  DType dtype_ = DType::kFloat32;
+  TensorView o_, lse_;
+  std::vector<int64_t> o_shape_, lse_shape_;
+  Buffer o_device_, lse_device_;
+  Buffer o_host_, lse_host_;
+};
+
+}  // namespace attnlab::command
+
+#endif  // TOOLS_COMMAND_TENSOR_FILES_H_

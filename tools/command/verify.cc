@@ -1,0 +1,238 @@
+// attnlab verify: kernels against the oracle.
+#include "attention/testing/verify.h"
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
+#include "attention/attention.h"
+#include "attention/testing/inputs.h"
+#include "attention/testing/layout.h"
+#include "tools/arguments.h"
+#include "tools/command/command.h"
+#include "tools/command/json.h"
+#include "tools/command/selection.h"
+#include "tools/table.h"
+#include "tools/terminal.h"
+
+namespace attnlab::command {
+namespace {
+
+// Every dtype and mask, grouped heads, lengths that are no multiple of a tile.
+constexpr char kDefaultProblem[] =
+    "b=2,hq=4,hkv=2,sq=129,skv=257,d=64,dtype=fp32/fp16/bf16,mask=none/causal/window:63:0";
+
+struct Flags {
+  ProblemFlags problem;
+  std::string kernel = "all", device = "auto";
+  std::vector<std::string> configs;
+  int64_t seed = 0;
+  std::string layout = "bshd", values = "normal";
+  double oracle_flops = 1e9;
+  bool lse = true;
+  bool json = false, csv = false;
+};
+
+ArgumentParser MakeParser(Flags* f) {
+  ArgumentParser parser("attnlab verify",
+                        "Holds kernels against the oracle, which computes in double: the largest "
+                        "error of O and LSE,\nand the bound that it must stay within.");
+  parser.AddGroup("What");
+  AddProblemFlags(&parser, &f->problem);
+  parser.AddString("kernel", "NAMES", &f->kernel, "all (the default), or names as in a,b.");
+  parser.AddString("device", "D", &f->device,
+                   "auto (each kernel on the first device that it is for), cpu, cuda:N.");
+  parser.AddStrings("config", "LINE", &f->configs,
+                    "Launch configuration, key=value,…. Repeatable: each is a row.");
+  parser.AddGroup("Inputs");
+  parser.AddInteger("seed", "N", &f->seed, 0, INT64_MAX, "The same seed, the same inputs. 0.");
+  parser.AddString("layout", "L", &f->layout, "bshd (the default), bhsd, qkv, strided, odd.");
+  parser.AddString("values", "V", &f->values,
+                   "normal (the default), uniform, outliers, large, zero_q, constant_v.");
+  parser.AddGroup("How");
+  parser.AddBool("lse", &f->lse, "Ask for the log-sum-exp, too: true by default.");
+  parser.AddNumber("oracle_flops", "N", &f->oracle_flops, 1, 1e18,
+                   "Work of the oracle for a kernel, 1e9 by default. Of larger problems it checks "
+                   "a sample of the rows.");
+  parser.AddBool("json", &f->json, "Print JSON.");
+  parser.AddBool("csv", &f->csv, "Print CSV.");
+  parser.AddSection("The one-line form of a problem", kProblemHelp);
+  parser.AddSection("Examples",
+                    "attnlab verify\n"
+                    "attnlab verify --preset=gpt2 --dtype=fp32/bf16\n"
+                    "attnlab verify --kernel=cpu --problem=hq=8,hkv=1,sq=1..128,d=64 --seed=7");
+  parser.AddSection("Exit codes", kExitCodesHelp);
+  return parser;
+}
+
+struct Rows {
+  Table table{{{"problem", Table::kLeft},
+               {"kernel", Table::kLeft},
+               {"rows checked", Table::kRight},
+               {"O error", Table::kRight},
+               {"bound", Table::kRight},
+               {"LSE error", Table::kRight},
+               {"bound", Table::kRight},
+               {"verdict", Table::kLeft}}};
+  std::vector<Json> json;
+  std::string details;  // of what failed, below the table
+  int64_t passed = 0, failed = 0, skipped = 0;
+};
+
+std::string KernelLabel(const Kernel& kernel, const LaunchConfig& config) {
+  return config.empty() ? kernel.traits().name
+                        : absl::StrCat(kernel.traits().name, " ", config.ToString());
+}
+
+void AddSkipped(const AttentionProblem& problem, const Kernel& kernel, const LaunchConfig& config,
+                const absl::Status& why, Rows* rows) {
+  ++rows->skipped;
+  rows->table.AddRow({problem.ToString(),
+                      KernelLabel(kernel, config),
+                      "-",
+                      "-",
+                      "-",
+                      "-",
+                      "-",
+                      {absl::StrCat("skipped: ", why.message()), Colour::kYellow}});
+  rows->json.push_back({{"problem", problem.ToString()},
+                        {"kernel", kernel.traits().name},
+                        {"config", config.ToString()},
+                        {"verdict", "skipped"},
+                        {"message", std::string(why.message())}});
+}
+
+void AddResult(const Plan& plan, int64_t seed, bool with_lse,
+               const absl::StatusOr<testing::VerifyResult>& result, Rows* rows) {
+  Json json = {{"problem", plan.problem.ToString()},
+               {"kernel", plan.kernel->traits().name},
+               {"config", plan.config.ToString()},
+               {"machine", MachineJson(plan.device)},
+               {"seed", seed}};
+  const std::string label = KernelLabel(*plan.kernel, plan.config);
+  if (!result.ok()) {
+    ++rows->failed;
+    rows->table.AddRow(
+        {plan.problem.ToString(), label, "-", "-", "-", "-", "-", {"FAILED", Colour::kRed}});
+    absl::StrAppend(&rows->details, "\n", result.status().message(), "\n");
+    json["verdict"] = "failed";
+    json["message"] = std::string(result.status().message());
+    rows->json.push_back(std::move(json));
+    return;
+  }
+  ++(result->passed ? rows->passed : rows->failed);
+  const std::string checked = result->rows_checked == result->rows
+                                  ? absl::StrCat("all ", result->rows)
+                                  : absl::StrCat(result->rows_checked, " of ", result->rows);
+  rows->table.AddRow(
+      {plan.problem.ToString(), label, checked, ErrorNumber(result->o.max_error),
+       ErrorNumber(result->o.bound), with_lse ? ErrorNumber(result->lse.max_error) : "-",
+       with_lse ? ErrorNumber(result->lse.bound) : "-",
+       result->passed ? Table::Cell("ok", Colour::kGreen) : Table::Cell("WRONG", Colour::kRed)});
+  if (!result->passed) absl::StrAppend(&rows->details, "\n", result->message);
+  json["rows"] = result->rows;
+  json["rows_checked"] = result->rows_checked;
+  json["error"] = result->o.max_error;
+  json["bound"] = result->o.bound;
+  if (with_lse) {
+    json["lse_error"] = result->lse.max_error;
+    json["lse_bound"] = result->lse.bound;
+  }
+  json["verdict"] = result->passed ? "ok" : "wrong";
+  if (!result->passed) json["message"] = result->message;
+  rows->json.push_back(std::move(json));
+}
+
+absl::Status VerifyAll(const Flags& f, const std::vector<AttentionProblem>& problems, Rows* rows) {
+  testing::VerifyOptions options;
+  options.inputs.seed = static_cast<uint64_t>(f.seed);
+  options.with_lse = f.lse;
+  options.oracle_flops = f.oracle_flops;
+  const absl::StatusOr<testing::Layout> layout = testing::ParseLayout(f.layout);
+  if (!layout.ok()) return layout.status();
+  options.inputs.layout = *layout;
+  const absl::StatusOr<testing::Values> values = testing::ParseValues(f.values);
+  if (!values.ok()) return values.status();
+  options.inputs.values = *values;
+  const absl::StatusOr<std::vector<const Kernel*>> kernels = KernelsOf(f.kernel);
+  if (!kernels.ok()) return kernels.status();
+  const absl::StatusOr<std::vector<LaunchConfig>> configs = ConfigsOf(f.configs);
+  if (!configs.ok()) return configs.status();
+
+  const int64_t total = static_cast<int64_t>(problems.size() * kernels->size() * configs->size());
+  Progress progress(stderr, total);
+  int64_t done = 0;
+  for (const AttentionProblem& problem : problems) {
+    for (const Kernel* kernel : *kernels) {
+      for (const LaunchConfig& config : *configs) {
+        progress.Show(done++, absl::StrCat(kernel->traits().name, " ", problem.ToString()));
+        // "auto" is each kernel's own kind of device, not one for all.
+        const std::string device_text = f.device != "auto"                            ? f.device
+                                        : kernel->traits().device == DeviceKind::kCpu ? "cpu"
+                                                                                      : "cuda:0";
+        const absl::StatusOr<DeviceInfo> device = DeviceOf(device_text, problem, {kernel}, config);
+        if (!device.ok()) {
+          if (f.device != "auto") return device.status();
+          AddSkipped(problem, *kernel, config, device.status(), rows);
+          continue;
+        }
+        absl::StatusOr<Plan> plan = PlanFor(*kernel, problem, *device, config);
+        absl::Status s = plan.status();
+        if (s.ok()) s = testing::CheckLayout(*layout, problem);
+        if (!s.ok()) {
+          AddSkipped(problem, *kernel, config, s, rows);
+          continue;
+        }
+        const absl::StatusOr<testing::VerifyResult> result = testing::Verify(*plan, options);
+        if (absl::IsResourceExhausted(result.status())) {
+          AddSkipped(problem, *kernel, config, result.status(), rows);
+        } else {
+          AddResult(*plan, f.seed, f.lse, result, rows);
+        }
+      }
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+int Verify(const Arguments& arguments, const Streams& streams) {
+  Flags flags;
+  ArgumentParser parser = MakeParser(&flags);
+  int code = kOk;
+  if (ParsedToEnd(&parser, "verify", arguments, streams, &code)) return code;
+  if (flags.json && flags.csv) {
+    return Fail(streams, "verify",
+                absl::InvalidArgumentError("--json and --csv exclude each other"));
+  }
+  if (flags.problem.problems.empty() && flags.problem.presets.empty()) {
+    flags.problem.problems = {kDefaultProblem};
+  }
+  absl::StatusOr<std::vector<AttentionProblem>> problems = ProblemsOf(flags.problem);
+  if (!problems.ok()) return Fail(streams, "verify", problems.status());
+  Rows rows;
+  if (absl::Status s = VerifyAll(flags, *problems, &rows); !s.ok()) {
+    return Fail(streams, "verify", s);
+  }
+  if (flags.json) {
+    streams.out << Dump({{"command", "verify"}, {"date", UtcNow()}, {"rows", rows.json}});
+  } else if (flags.csv) {
+    streams.out << Csv(rows.json);
+  } else {
+    streams.out << rows.table.Markdown(streams.colours) << rows.details << "\n"
+                << rows.passed << " ok, " << rows.failed << " wrong, " << rows.skipped
+                << " skipped\n";
+  }
+  if (rows.failed > 0) return kFailed;
+  if (rows.passed == 0) {
+    return Fail(streams, "verify",
+                absl::UnimplementedError("no kernel here does any of these problems"));
+  }
+  return kOk;
+}
+
+}  // namespace attnlab::command
