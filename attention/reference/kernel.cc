@@ -65,10 +65,13 @@ class ReferenceKernel : public Kernel {
     double* const per_thread = v + scratch.v;
     for (int64_t i = 0; i < p.b; ++i) {
       const Sequence s = SequenceOf(p, t, i);
+      // Waking threads costs more than a little work.
+      const double work = 1.0 * s.q_len * p.GroupSize() * s.kv_len * (p.d + p.dv);
+      const int workers = work < 2e5 ? 1 : threads;
       for (int64_t head = 0; head < p.hkv; ++head) {
         LoadRows(t.k, s.kv_batch, head, s.kv_begin, s.kv_begin + s.kv_len, Padded(p.d), k);
         LoadRows(t.v, s.kv_batch, head, s.kv_begin, s.kv_begin + s.kv_len, p.dv, v);
-        ParallelFor(s.q_len * p.GroupSize(), threads, [&](int64_t index, int worker) {
+        ParallelFor(s.q_len * p.GroupSize(), workers, [&](int64_t index, int worker) {
           const int64_t row = index / p.GroupSize();
           const int64_t q_head = head * p.GroupSize() + index % p.GroupSize();
           double* const q = per_thread + worker * scratch.PerThread();

@@ -23,6 +23,8 @@ def kernel_conformance_test(name, deps, kernel = None, shard_count = 2, size = "
         name = name,
         size = size,
         args = ["--kernel=" + kernel] if kernel else [],
+        # Shards run side by side, and threads that spin for work take it from the others.
+        env = {"OMP_WAIT_POLICY": "passive"},
         shard_count = shard_count,
         deps = [Label("//attention/testing:conformance_main")] + deps,
         **kwargs

@@ -169,7 +169,7 @@ std::vector<Case> SpecialCases() {
 const std::vector<Case>& ConformanceCases() {
   static const std::vector<Case>* const kCases = [] {
     auto* cases = new std::vector<Case>(SpecialCases());
-    for (Case& c : EdgeCases(/*seed=*/1, /*count=*/240)) cases->push_back(std::move(c));
+    for (Case& c : EdgeCases(/*seed=*/1, /*count=*/320)) cases->push_back(std::move(c));
     return cases;
   }();
   return *kCases;

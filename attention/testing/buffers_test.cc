@@ -1,0 +1,156 @@
+#include "attention/testing/buffers.h"
+
+#include <cmath>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "attention/dtype.h"
+#include "attention/testing/inputs.h"
+#include "gtest/gtest.h"
+
+namespace attnlab::testing {
+namespace {
+
+TEST(PoisonTest, IsNanInEveryDtype) {
+  const uint16_t words[2] = {kPoison, kPoison};
+  for (DType dtype : {DType::kFloat32, DType::kFloat16, DType::kBFloat16}) {
+    EXPECT_TRUE(std::isnan(LoadElement(words, dtype, 0))) << Name(dtype);
+  }
+}
+
+TEST(FencedBufferTest, SaysWhichByteOutsideWasWritten) {
+  absl::StatusOr<FencedBuffer> buffer = FencedBuffer::Make(Device::Cpu(), 1000);
+  ASSERT_TRUE(buffer.ok()) << buffer.status();
+  EXPECT_EQ(reinterpret_cast<uintptr_t>(buffer->data()) % 256, 0);
+  char* const data = static_cast<char*>(buffer->data());
+  for (const auto& [offset, fault] : {std::pair<int, std::string>{0, ""},
+                                      {999, ""},
+                                      {1000, "w: writes 0 bytes beyond its end of 1000\n"},
+                                      {5000, "w: writes 4000 bytes beyond its end of 1000\n"},
+                                      {-1, "w: writes 2 bytes before its beginning\n"},
+                                      {-300, "w: writes 300 bytes before its beginning\n"}}) {
+    ASSERT_TRUE(buffer->Poison(kOtherPoison).ok());
+    EXPECT_EQ(static_cast<uint16_t*>(buffer->data())[499], kOtherPoison);
+    data[offset] = 1;
+    absl::StatusOr<std::string> found = buffer->FenceFault("w");
+    ASSERT_TRUE(found.ok());
+    EXPECT_EQ(*found, fault) << offset;
+  }
+}
+
+class OutputsTest : public ::testing::Test {
+ protected:
+  // 2 sequences with 2 and 1 rows in use of 3, 2 heads, dv 4.
+  OutputsTest() : problem_(*AttentionProblem::Parse("b=2,hq=2,sq=3,skv=1,d=4,lens=padded")) {
+    options_.q_lens = {2, 1};
+    options_.kv_lens = {1, 1};
+  }
+
+  // Writes every row in use, then what `more` writes, and returns the faults.
+  template <typename More>
+  std::string Faults(Layout layout, const More& more) {
+    options_.layout = layout;
+    absl::StatusOr<Inputs> inputs = Inputs::Make(problem_, Device::Cpu(), options_);
+    EXPECT_TRUE(inputs.ok()) << inputs.status();
+    absl::StatusOr<Outputs> outputs = Outputs::Make(problem_, inputs->tensors(), layout, true);
+    EXPECT_TRUE(outputs.ok()) << outputs.status();
+    EXPECT_TRUE(outputs->Poison().ok());
+    const AttentionTensors t = outputs->Attach(inputs->tensors());
+    EXPECT_TRUE(ValidateTensors(problem_, t).ok()) << ValidateTensors(problem_, t);
+    for (const auto& [b, s] : {std::pair{0, 0}, {0, 1}, {1, 0}}) {
+      for (int64_t h = 0; h < 2; ++h) {
+        for (int64_t i = 0; i < 4; ++i) Store(t.o, b, s, h, i, 1);
+        Store(t.lse, b, s, h, 0, 2);
+      }
+    }
+    more(t);
+    absl::StatusOr<HostOutputs> host = outputs->ToHost();
+    EXPECT_TRUE(host.ok()) << host.status();
+    return WriteFaults(problem_, inputs->host_tensors(), *host);
+  }
+
+  static void Store(const TensorView& t, int64_t b, int64_t s, int64_t h, int64_t i, float value) {
+    StoreElement(t.data, t.dtype, t.Offset(b, s, h, i), value);
+  }
+  static void Unwrite(const TensorView& t, int64_t b, int64_t s, int64_t h, int64_t i) {
+    const int64_t words = SizeOf(t.dtype) / 2;
+    uint16_t* at = static_cast<uint16_t*>(t.data) + words * t.Offset(b, s, h, i);
+    for (int64_t w = 0; w < words; ++w) at[w] = kPoison;
+  }
+
+  AttentionProblem problem_;
+  InputOptions options_;
+};
+
+TEST_F(OutputsTest, NoFaultsWhereRowsInUseAndNothingElseIsWritten) {
+  for (Layout layout : {Layout::kBshd, Layout::kBhsd, Layout::kStrided, Layout::kOdd}) {
+    EXPECT_EQ(Faults(layout, [](const AttentionTensors&) {}), "") << Name(layout);
+  }
+}
+
+TEST_F(OutputsTest, FindsWhatIsNotWritten) {
+  for (Layout layout : {Layout::kBhsd, Layout::kOdd}) {
+    EXPECT_EQ(Faults(layout,
+                     [](const AttentionTensors& t) {
+                       Unwrite(t.o, 0, 1, 1, 2);
+                       Unwrite(t.o, 1, 0, 0, 3);
+                       Unwrite(t.lse, 1, 0, 1, 0);
+                     }),
+              "o: 2 elements are not written, the first at sequence 0, head 1, row 1, dim 2\n"
+              "lse: 1 elements are not written, the first at sequence 1, head 1, row 0, dim 0\n");
+  }
+}
+
+TEST_F(OutputsTest, ANanThatWasWrittenIsWritten) {
+  EXPECT_EQ(Faults(Layout::kBshd,
+                   [](const AttentionTensors& t) { Store(t.o, 0, 0, 0, 0, std::nanf("")); }),
+            "");
+}
+
+TEST_F(OutputsTest, FindsWhatIsWrittenOutside) {
+  // A row that no sequence uses.
+  EXPECT_EQ(Faults(Layout::kBshd, [](const AttentionTensors& t) { Store(t.o, 1, 2, 1, 3, 0); }),
+            "o: writes where it must not: 94 bytes from its first element, which is index "
+            "[1, 2, 1, 3] of shape [2, 3, 2, 4] (batch, sequence, head, dim)\n");
+  // A gap between heads.
+  EXPECT_EQ(Faults(Layout::kOdd, [](const AttentionTensors& t) { Store(t.o, 0, 1, 0, 4, 0); }),
+            "o: writes where it must not: 34 bytes from its first element, which is index "
+            "[0, 1, 0, 4] of shape [2, 3, 2, 4] (batch, sequence, head, dim)\n");
+  // The fences.
+  EXPECT_EQ(Faults(Layout::kBshd, [](const AttentionTensors& t) { Store(t.o, 0, 0, 0, -2, 0); }),
+            "o: writes 4 bytes before its first element\n");
+  EXPECT_EQ(Faults(Layout::kBhsd, [](const AttentionTensors& t) { Store(t.lse, 2, 0, 0, 0, 0); }),
+            "lse: writes where it must not: 48 bytes from its first element, which is index "
+            "[2, 0, 0, 0] of shape [2, 3, 2, 1] (batch, sequence, head, dim)\n");
+}
+
+TEST_F(OutputsTest, ComparesBitsOfTheRowsAskedFor) {
+  absl::StatusOr<Inputs> inputs = Inputs::Make(problem_, Device::Cpu(), options_);
+  ASSERT_TRUE(inputs.ok());
+  absl::StatusOr<Outputs> outputs = Outputs::Make(problem_, inputs->tensors(), Layout::kBshd, true);
+  ASSERT_TRUE(outputs.ok());
+  ASSERT_TRUE(outputs->Poison().ok());
+  absl::StatusOr<HostOutputs> a = outputs->ToHost(), b = outputs->ToHost();
+  ASSERT_TRUE(a.ok() && b.ok());
+  const std::vector<reference::Row> all = {{0, 0, 0}, {0, 1, 1}, {1, 0, 0}};
+  const auto difference = [&](absl::Span<const reference::Row> rows) {
+    return BitDifference(problem_, inputs->host_tensors(), *a, *b, rows);
+  };
+  EXPECT_EQ(difference(all), "");  // NaNs of the same bits
+  Store(a->o, 0, 1, 1, 2, 0.0f);
+  Store(b->o, 0, 1, 1, 2, -0.0f);
+  EXPECT_EQ(difference(all), "o: bits differ at sequence 0, head 1, row 1, dim 2: 0 and -0\n");
+  EXPECT_EQ(difference({{0, 0, 0}, {1, 0, 0}}), "");
+  Store(a->lse, 1, 0, 0, 0, 3);
+  EXPECT_EQ(difference({{1, 0, 0}}).substr(0, 56),
+            "lse: bits differ at sequence 1, head 0, row 0, dim 0: 3 ");
+  b->lse.data = nullptr;
+  EXPECT_EQ(difference({{1, 0, 0}}), "");
+  const reference::Result values = ValuesOf(problem_, inputs->host_tensors(), *a, {{0, 1, 1}});
+  EXPECT_EQ(values.O(0, 2), 0);
+  EXPECT_EQ(values.lse.size(), 1);
+}
+
+}  // namespace
+}  // namespace attnlab::testing

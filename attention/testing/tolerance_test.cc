@@ -1,0 +1,110 @@
+#include "attention/testing/tolerance.h"
+
+#include <cmath>
+#include <limits>
+#include <vector>
+
+#include "gtest/gtest.h"
+
+namespace attnlab::testing {
+namespace {
+
+using reference::Result;
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
+
+class ToleranceTest : public ::testing::Test {
+ protected:
+  ToleranceTest() {
+    exact_.dv = 2;
+    exact_.o = {1, 2, 3, 4};
+    exact_.lse = {3, -1};
+    exact_.spread = {0.5, 0.25};
+    plain_ = values_ = exact_;
+  }
+
+  Errors Run(DType dtype = DType::kFloat32) const {
+    return Compare(dtype, rows_, exact_, plain_, values_);
+  }
+
+  const std::vector<reference::Row> rows_ = {{0, 0, 0}, {2, 1, 7}};
+  Result exact_, plain_, values_;
+};
+
+TEST_F(ToleranceTest, TheBoundIsTwiceTheStraightforwardErrorAndAFloor) {
+  const double e32 = std::ldexp(1.0, -23), e16 = std::ldexp(1.0, -10);
+  EXPECT_DOUBLE_EQ(Run().lse.bound, 8 * e32 * 4);
+  EXPECT_DOUBLE_EQ(Run().o.bound, (e32 + 8 * e32 * 4) * 0.5);
+  EXPECT_DOUBLE_EQ(Run(DType::kFloat16).o.bound, (e16 + 8 * e32 * 4) * 0.5);
+  plain_.o[1] = 2.25;
+  plain_.lse[1] = -1.5;
+  EXPECT_DOUBLE_EQ(Run().o.bound, 0.5 + (e32 + 8 * e32 * 4) * 0.5);
+  EXPECT_DOUBLE_EQ(Run().lse.bound, 1 + 8 * e32 * 4);
+}
+
+TEST_F(ToleranceTest, SaysWhereTheLargestErrorIs) {
+  EXPECT_TRUE(Run().o.Passed());
+  EXPECT_EQ(Run().o.max_error, 0);
+  values_.o = {1, 2.25, 3, 4.5};
+  values_.lse = {3, -1};
+  const Errors errors = Run();
+  EXPECT_FALSE(errors.o.Passed());
+  EXPECT_TRUE(errors.lse.Passed());
+  EXPECT_EQ(errors.o.ToString(),
+            "max error 0.5 > bound 1.97e-06, at sequence 2, head 1, row 7, dim 1: 4.5 where the "
+            "oracle has 4");
+  plain_.o[0] = 0.8;
+  EXPECT_FALSE(Run().o.Passed());
+  plain_.o[0] = 0.7;
+  EXPECT_TRUE(Run().o.Passed());
+}
+
+TEST_F(ToleranceTest, NanNeverPassesUnlessTheOracleHasIt) {
+  values_.o[2] = kNan;
+  EXPECT_EQ(Run().o.max_error, kInfinity);
+  EXPECT_FALSE(Run().o.Passed());
+  // An implementation that has NaN there as well does not make it fair.
+  plain_.o[2] = kNan;
+  EXPECT_FALSE(Run().o.Passed());
+  exact_.o[2] = kNan;
+  EXPECT_TRUE(Run().o.Passed());
+  values_.o[2] = 3;
+  EXPECT_FALSE(Run().o.Passed());
+}
+
+TEST_F(ToleranceTest, InfinitiesMustBeTheSame) {
+  exact_.lse[0] = plain_.lse[0] = -kInfinity;
+  values_.lse[0] = -kInfinity;
+  EXPECT_TRUE(Run().lse.Passed());
+  EXPECT_GT(Run().lse.bound, 0);
+  EXPECT_TRUE(std::isfinite(Run().lse.bound));
+  for (double wrong : {kInfinity, -1e30, 0.0, kNan}) {
+    values_.lse[0] = wrong;
+    EXPECT_FALSE(Run().lse.Passed()) << wrong;
+  }
+}
+
+TEST_F(ToleranceTest, InfinityPassesWhereTheOracleRoundsToIt) {
+  values_.o[0] = kInfinity;
+  exact_.o[0] = 65519;  // the largest half is 65504, and this rounds down to it
+  EXPECT_FALSE(Run(DType::kFloat16).o.Passed());
+  exact_.o[0] = 65521;
+  EXPECT_TRUE(Run(DType::kFloat16).o.Passed());
+  EXPECT_FALSE(Run(DType::kBFloat16).o.Passed());
+}
+
+TEST_F(ToleranceTest, WithoutLseOnlyOIsCompared) {
+  values_.lse.clear();
+  EXPECT_TRUE(Run().lse.Passed());
+  EXPECT_EQ(Run().lse.bound, 0);
+}
+
+TEST_F(ToleranceTest, NoRowsPass) {
+  const Errors errors = Compare(DType::kBFloat16, {}, Result(), Result(), Result());
+  EXPECT_TRUE(errors.o.Passed());
+  EXPECT_TRUE(errors.lse.Passed());
+}
+
+}  // namespace
+}  // namespace attnlab::testing
