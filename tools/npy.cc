@@ -260,6 +260,11 @@ int64_t NpyHeader::NumElements() const {
 
 absl::StatusOr<NpyHeader> ParseNpyHeader(absl::string_view name, absl::string_view bytes) {
   const absl::string_view magic(kMagic, kMagicBytes);
+  if (absl::StartsWith(bytes, "PK\x03\x04")) {
+    return Invalid(name,
+                   "is a zip archive, such as a .npz; numpy.save(file, archive['name']) makes a "
+                   ".npy of one array");
+  }
   if (!absl::StartsWith(bytes, magic)) {
     return Invalid(name,
                    absl::StrCat("is not a .npy file: it begins with ",

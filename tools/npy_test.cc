@@ -96,7 +96,8 @@ TEST(NpyTest, RejectsWithAMessage) {
     std::string bytes, message;
   } kCases[] = {
       {"", "is not a .npy file: it begins with ''"},
-      {"PK\x03\x04 an archive", "is not a .npy file: it begins with 'PK\\x03\\x04 a'"},
+      {"PK\x03\x04 an archive", "is a zip archive, such as a .npz; numpy.save("},
+      {"\x01 hello", "is not a .npy file: it begins with '\\x01 hell', not '\\x93NUMPY'"},
       {good.substr(0, 7), "is cut short in the version"},
       {good.substr(0, 9), "is cut short in the header length"},
       {good.substr(0, 30), "is cut short in the header: 20 of"},

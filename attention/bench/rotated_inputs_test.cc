@@ -43,7 +43,9 @@ TEST(RotatedInputsTest, EachSetIsOfItsOwnAndTheyComeInTurn) {
     o.insert(t.o.data);
     lse.insert(t.lse.data);
     const float value = *static_cast<const float*>(t.q.data);
-    if (i > 0) EXPECT_NE(value, last_value);
+    if (i > 0) {
+      EXPECT_NE(value, last_value);
+    }
     last_value = value;
   }
   EXPECT_EQ(static_cast<int64_t>(q.size()), inputs->sets());

@@ -275,6 +275,7 @@ absl::Status RunOne(const Flags& f, const Streams& streams) {
   const bool any = f.kernel.empty() || f.kernel == "all";
   absl::StatusOr<Plan> plan =
       MakePlan(*problem, device->device, any ? "" : kernels->front()->traits().name, config);
+  if (plan.ok()) plan = PlanFor(*plan->kernel, *problem, *device, config);
   if (!plan.ok()) return plan.status();
 
   AttentionTensors tensors;

@@ -11,6 +11,7 @@
 #include "attention/registry.h"
 #include "tools/presets.h"
 #include "tools/sweep.h"
+#include "tools/table.h"
 
 namespace attnlab::command {
 
@@ -53,8 +54,11 @@ absl::StatusOr<std::vector<AttentionProblem>> ProblemsOf(const ProblemFlags& fla
   for (const std::string& flag : flags.presets) {
     for (absl::string_view preset : absl::StrSplit(flag, ';')) {
       absl::StatusOr<std::string> line = PresetLine(preset);
-      absl::Status s = line.ok() ? expand(*line) : line.status();
-      if (!s.ok()) return absl::Status(s.code(), absl::StrCat("--preset: ", s.message()));
+      absl::Status s = line.status();
+      if (line.ok() && !(s = expand(*line)).ok()) {
+        s = absl::Status(s.code(), absl::StrCat("preset: ", s.message()));
+      }
+      if (!s.ok()) return absl::Status(s.code(), absl::StrCat("--", s.message()));
     }
   }
   if (!flags.dtype.empty()) {
@@ -147,7 +151,23 @@ absl::StatusOr<DeviceInfo> DeviceOf(absl::string_view text, const AttentionProbl
 
 absl::StatusOr<Plan> PlanFor(const Kernel& kernel, const AttentionProblem& problem,
                              const DeviceInfo& device, const LaunchConfig& config) {
-  return MakePlan(problem, device.device, kernel.traits().name, config);
+  absl::StatusOr<Plan> plan = MakePlan(problem, device.device, kernel.traits().name, config);
+  if (!plan.ok()) return plan;
+  // A system that promises more memory than it has would kill the process later on.
+  const AttentionProblem& p = problem;
+  const int64_t per_token = SizeOf(p.dtype);
+  const double bytes = static_cast<double>(p.b) * static_cast<double>(per_token) *
+                           (static_cast<double>(p.sq * p.hq) * static_cast<double>(p.d + p.dv) +
+                            static_cast<double>(p.skv * p.hkv) * static_cast<double>(p.d + p.dv)) +
+                       static_cast<double>(plan->workspace_bytes);
+  // Packed sequences have the maximal lengths at most, so their sum may be anything below.
+  if (p.lens != Lengths::kPacked && bytes > static_cast<double>(device.memory_bytes)) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("memory: ", kernel.traits().name, " on ", p.ToString(), " takes ",
+                     Bytes(static_cast<int64_t>(std::min(bytes, 9e18))), ", and ",
+                     ToString(device.device), " has ", Bytes(device.memory_bytes)));
+  }
+  return plan;
 }
 
 }  // namespace attnlab::command

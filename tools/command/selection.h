@@ -46,7 +46,7 @@ absl::StatusOr<DeviceInfo> DeviceOf(absl::string_view text, const AttentionProbl
                                     absl::Span<const Kernel* const> kernels,
                                     const LaunchConfig& config);
 
-// As MakePlan(); Unimplemented too where the kernel is for the other kind of device.
+// As MakePlan(); and ResourceExhausted where the tensors and the workspace cannot fit the device.
 absl::StatusOr<Plan> PlanFor(const Kernel& kernel, const AttentionProblem& problem,
                              const DeviceInfo& device, const LaunchConfig& config);
 

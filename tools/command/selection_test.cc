@@ -1,0 +1,100 @@
+#include "tools/command/selection.h"
+
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace attnlab::command {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+std::vector<std::string> Lines(const ProblemFlags& flags) {
+  const auto problems = ProblemsOf(flags);
+  if (!problems.ok()) return {std::string(problems.status().message())};
+  std::vector<std::string> lines;
+  for (const AttentionProblem& p : *problems) {
+    lines.push_back(absl::StrCat(p.sq, " ", Name(p.dtype)));
+  }
+  return lines;
+}
+
+TEST(SelectionTest, ProblemsComeFromEveryFlagInOrder) {
+  ProblemFlags flags;
+  EXPECT_TRUE(ProblemsOf(flags)->empty());
+  flags.presets = {"llama3-8b-prefill-512;gpt2"};
+  flags.problems = {"hq=1,sq=1/2,d=8;hq=1,sq=3,d=8", "hq=1,sq=4,d=8"};
+  EXPECT_THAT(Lines(flags),
+              ElementsAre("1 bf16", "2 bf16", "3 bf16", "4 bf16", "512 bf16", "1024 fp32"));
+  flags.problems = {};
+  flags.dtype = "fp16/fp32";
+  EXPECT_THAT(Lines(flags), ElementsAre("512 fp16", "512 fp32", "1024 fp16", "1024 fp32"));
+}
+
+TEST(SelectionTest, BadProblemsNameTheFlag) {
+  ProblemFlags flags;
+  flags.problems = {"hq=1"};
+  EXPECT_THAT(Lines(flags), ElementsAre("--problem: sq: is required and missing"));
+  flags.problems = {};
+  flags.presets = {"gpt2,b=x"};
+  EXPECT_THAT(Lines(flags), ElementsAre("--preset: b: \"x\" is not a 64-bit integer"));
+  flags.presets = {"gpt2"};
+  flags.dtype = "fp32/x";
+  EXPECT_THAT(Lines(flags), ElementsAre(HasSubstr("--dtype: \"x\" is not one of")));
+  flags.dtype = "";
+  flags.presets = {};
+  flags.problems = {"hq=1,sq=1..512,d=1..512,b=1..8", "hq=1,sq=1..512,d=1..512,b=1..128"};
+  EXPECT_THAT(Lines(flags), ElementsAre("--problem: 1200 problems are more than 1000"));
+}
+
+std::vector<std::string> KernelNames(absl::string_view names) {
+  const auto kernels = KernelsOf(names);
+  if (!kernels.ok()) return {std::string(kernels.status().message())};
+  std::vector<std::string> result;
+  for (const Kernel* kernel : *kernels) result.push_back(kernel->traits().name);
+  return result;
+}
+
+TEST(SelectionTest, KernelsByNameOrByPreference) {
+  EXPECT_THAT(KernelNames("all"),
+              ElementsAre("reference", "failing", "wrong", "picky", "via_host"));
+  EXPECT_THAT(KernelNames(""), ElementsAre("reference", "failing", "wrong", "picky", "via_host"));
+  EXPECT_THAT(KernelNames("picky,reference,picky"), ElementsAre("picky", "reference"));
+  EXPECT_THAT(KernelNames("picki"),
+              ElementsAre("--kernel: there is no \"picki\"; there are failing, picky, reference, "
+                          "via_host, wrong; did you mean picky?"));
+  EXPECT_THAT(KernelNames("reference,"), ElementsAre(HasSubstr("there is no \"\"")));
+}
+
+TEST(SelectionTest, Configurations) {
+  EXPECT_EQ(ConfigsOf({})->size(), 1u);
+  EXPECT_EQ((*ConfigsOf({"a=1", "b=2,c=3"}))[1].ToString(), "b=2,c=3");
+  EXPECT_THAT(std::string(ConfigsOf({"a=1", "a"}).status().message()), HasSubstr("--config: "));
+}
+
+TEST(SelectionTest, Devices) {
+  const AttentionProblem p = *AttentionProblem::Parse("hq=1,sq=1,d=1");
+  EXPECT_EQ(DeviceOf("cpu", p, {}, {})->device, Device::Cpu());
+  EXPECT_EQ(DeviceOf("auto", p, *KernelsOf("reference,wrong"), {})->device, Device::Cpu());
+  EXPECT_EQ(DeviceOf("auto", p, *KernelsOf("all"), {})->device,
+            CudaInfo().ok() ? Device::Cuda(0) : Device::Cpu());
+  EXPECT_EQ(DeviceOf("cuda:99", p, {}, {}).status().code(), absl::StatusCode::kUnavailable);
+  EXPECT_EQ(DeviceOf("tpu", p, {}, {}).status().code(), absl::StatusCode::kInvalidArgument);
+}
+
+TEST(SelectionTest, WhatDoesNotFitIsNotPlanned) {
+  const Kernel& kernel = *KernelsOf("reference")->front();
+  DeviceInfo small = CpuInfo();
+  small.memory_bytes = 1 << 20;
+  EXPECT_TRUE(PlanFor(kernel, *AttentionProblem::Parse("hq=1,sq=64,d=8"), small, {}).ok());
+  const auto plan = PlanFor(kernel, *AttentionProblem::Parse("hq=8,sq=4096,d=64"), small, {});
+  EXPECT_EQ(plan.status().code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_THAT(std::string(plan.status().message()), HasSubstr("and cpu has 1 MiB"));
+}
+
+}  // namespace
+}  // namespace attnlab::command

@@ -1,0 +1,163 @@
+#include "tools/command/tensor_files.h"
+
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "attention/dtype.h"
+#include "attention/tensor.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace attnlab::command {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+// A file of 0, 1, 2, … in that shape.
+std::string Counting(const char* name, const std::vector<int64_t>& shape,
+                     NpyType type = NpyType::kFloat32) {
+  const std::string path = absl::StrCat(testing::TempDir(), "/", name, ".npy");
+  int64_t count = 1;
+  for (int64_t extent : shape) count *= extent;
+  std::string data(count * SizeOf(type), '\0');
+  for (int64_t i = 0; i < count; ++i) {
+    const float f4 = static_cast<float>(i);
+    const Float16 f2(f4);
+    const double f8 = f4;
+    const auto i4 = static_cast<int32_t>(i);
+    const void* from = type == NpyType::kFloat16   ? static_cast<const void*>(&f2)
+                       : type == NpyType::kFloat64 ? static_cast<const void*>(&f8)
+                       : type == NpyType::kInt32   ? static_cast<const void*>(&i4)
+                                                   : static_cast<const void*>(&f4);
+    std::memcpy(&data[i * SizeOf(type)], from, SizeOf(type));
+  }
+  EXPECT_TRUE(WriteNpy(path, type, shape, data.data()).ok());
+  return path;
+}
+
+float At(const ConstTensorView& view, int64_t b, int64_t s, int64_t h, int64_t i) {
+  return LoadElement(view.data, view.dtype, view.Offset(b, s, h, i));
+}
+
+TEST(TensorFilesTest, BothLayoutsGiveTheSameAxes) {
+  TensorFiles files;
+  files.q = Counting("q", {2, 3, 4, 5});
+  files.k = files.v = Counting("k", {2, 3, 2, 5});
+  files.mask = "window:1:2";
+  auto loaded = LoadTensors(files);
+  ASSERT_TRUE(loaded.ok()) << loaded.status();
+  EXPECT_EQ(loaded->problem.ToString(), "b=2,hq=4,hkv=2,sq=3,skv=3,d=5,dtype=fp32,mask=window:1:2");
+  EXPECT_EQ(At(loaded->tensors.q, 1, 2, 3, 4), 119);
+  EXPECT_EQ(At(loaded->tensors.q, 0, 1, 0, 0), 20);
+
+  files.layout = FileLayout::kBhsd;
+  files.q = Counting("q", {2, 4, 3, 5});
+  files.k = files.v = Counting("k", {2, 2, 3, 5});
+  loaded = LoadTensors(files);
+  ASSERT_TRUE(loaded.ok()) << loaded.status();
+  EXPECT_EQ(loaded->problem.ToString(), "b=2,hq=4,hkv=2,sq=3,skv=3,d=5,dtype=fp32,mask=window:1:2");
+  EXPECT_EQ(At(loaded->tensors.q, 0, 1, 0, 0), 5);
+  EXPECT_EQ(At(loaded->tensors.q, 0, 0, 1, 0), 15);
+}
+
+TEST(TensorFilesTest, PackedQkvIsOneFile) {
+  TensorFiles files;
+  files.qkv = Counting("qkv", {2, 4, 2, 4});
+  EXPECT_THAT(std::string(LoadTensors(files).status().message()),
+              HasSubstr("shape: [2, 4, 2, 4] is not [B, T, 3, H, D]"));
+  files.qkv = Counting("qkv", {5, 3, 2, 4});
+  EXPECT_FALSE(LoadTensors(files)->has_batch_axis);
+  files.qkv = Counting("qkv", {2, 5, 3, 2, 4});
+  auto loaded = LoadTensors(files);
+  ASSERT_TRUE(loaded.ok()) << loaded.status();
+  EXPECT_EQ(loaded->problem.ToString(), "b=2,hq=2,hkv=2,sq=5,skv=5,d=4,dtype=fp32,mask=none");
+  EXPECT_EQ(At(loaded->tensors.q, 0, 1, 0, 0), 24);
+  EXPECT_EQ(At(loaded->tensors.k, 0, 1, 0, 0), 32);
+  EXPECT_EQ(At(loaded->tensors.v, 0, 1, 1, 3), 47);
+}
+
+TEST(TensorFilesTest, DtypesAreOneOrSaid) {
+  TensorFiles files;
+  files.q = Counting("q", {3, 4, 5}, NpyType::kFloat64);
+  files.k = files.v = Counting("k", {3, 4, 5}, NpyType::kFloat16);
+  EXPECT_THAT(std::string(LoadTensors(files).status().message()),
+              HasSubstr("k.npy: is fp16 where "));
+  files.dtype = "bf16";
+  auto loaded = LoadTensors(files);
+  ASSERT_TRUE(loaded.ok()) << loaded.status();
+  EXPECT_EQ(loaded->problem.dtype, DType::kBFloat16);
+  EXPECT_EQ(At(loaded->tensors.q, 0, 2, 3, 4), 59);
+  files.dtype = "fp8_e4m3";
+  EXPECT_FALSE(LoadTensors(files).ok());
+  files.dtype = "";
+  files.k = files.v = files.q;
+  EXPECT_EQ(LoadTensors(files)->problem.dtype, DType::kFloat32);
+}
+
+TEST(TensorFilesTest, LengthsMakePaddedAndPackedProblems) {
+  TensorFiles files;
+  files.q = files.k = files.v = Counting("q", {2, 4, 1, 5});
+  files.kv_len = Counting("len", {2}, NpyType::kInt32);
+  auto padded = LoadTensors(files);
+  ASSERT_TRUE(padded.ok()) << padded.status();
+  EXPECT_EQ(padded->problem.lens, Lengths::kPadded);
+  EXPECT_EQ(padded->tensors.kv_len.data[1], 1);
+  EXPECT_EQ(padded->tensors.q_len.data, nullptr);
+
+  files.cu_seqlens_q = files.kv_len;
+  EXPECT_THAT(std::string(LoadTensors(files).status().message()), HasSubstr("give one kind"));
+  files.kv_len = "";
+  files.cu_seqlens_kv = files.cu_seqlens_q;
+  EXPECT_THAT(std::string(LoadTensors(files).status().message()),
+              HasSubstr("batch 2 where packed tokens"));
+  files.q = files.k = files.v = Counting("q", {4, 1, 5});
+  files.cu_seqlens_q = files.cu_seqlens_kv = Counting("cu", {3}, NpyType::kInt32);
+  auto packed = LoadTensors(files);
+  ASSERT_TRUE(packed.ok()) << packed.status();
+  EXPECT_EQ(packed->problem.ToString(),
+            "b=2,hq=1,hkv=1,sq=1,skv=1,d=5,dtype=fp32,mask=none,lens=packed");
+  EXPECT_EQ(packed->tensors.q.shape[1], 4);
+  files.cu_seqlens_q = files.cu_seqlens_kv = Counting("cu", {1}, NpyType::kInt32);
+  EXPECT_THAT(std::string(LoadTensors(files).status().message()),
+              HasSubstr("has fewer than 2 entries"));
+}
+
+TEST(TensorFilesTest, UnusedRowsOfOutputsAreZeroAndMinusInfinity) {
+  TensorFiles files;
+  files.q = files.k = files.v = Counting("q", {1, 2, 1, 4});
+  auto loaded = LoadTensors(files);
+  ASSERT_TRUE(loaded.ok()) << loaded.status();
+  auto outputs = Outputs::Make(loaded->problem, loaded->tensors, FileLayout::kBhsd, false);
+  ASSERT_TRUE(outputs.ok()) << outputs.status();
+  EXPECT_THAT(outputs->o_shape(), ElementsAre(1, 2, 4));
+  EXPECT_THAT(outputs->lse_shape(), ElementsAre(1, 2));
+  AttentionTensors tensors;
+  outputs->AddTo(&tensors);
+  static_cast<float*>(tensors.o.data)[tensors.o.Offset(0, 1, 0, 2)] = 8;
+  static_cast<float*>(tensors.o.data)[0] = std::nanf("");
+  ASSERT_TRUE(outputs->Fetch().ok());
+  const Outputs::Summary o = outputs->SummaryOfO();
+  EXPECT_EQ(o.elements, 8);
+  EXPECT_EQ(o.nan, 1);
+  EXPECT_EQ(o.max, 8);
+  EXPECT_EQ(o.min, 0);
+  EXPECT_DOUBLE_EQ(o.mean, 8.0 / 7);
+  EXPECT_EQ(outputs->SummaryOfLse().infinite, 2);
+  const std::string path = absl::StrCat(testing::TempDir(), "/o.npy");
+  for (NpyType type :
+       {NpyType::kFloat16, NpyType::kBFloat16, NpyType::kFloat32, NpyType::kFloat64}) {
+    ASSERT_TRUE(outputs->WriteO(path, type).ok());
+    const auto back = ReadNpy(path);
+    ASSERT_TRUE(back.ok()) << back.status();
+    EXPECT_EQ(back->header.type, type);
+    EXPECT_EQ(LoadAsDouble(*back, 6), 8);
+  }
+}
+
+}  // namespace
+}  // namespace attnlab::command

@@ -1,0 +1,175 @@
+// Kernels for tests of the command: "wrong" computes something else, "failing" fails, "picky" does
+// fp16 with head dims 64 and 128 alone, and "via_host" is for GPUs but computes on the CPU, so that
+// what the command does around a GPU kernel can be tested without one.
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "attention/cuda_backend.h"
+#include "attention/dtype.h"
+#include "attention/kernel.h"
+#include "attention/machine.h"
+#include "attention/memory.h"
+#include "attention/registry.h"
+#include "attention/tensor.h"
+#include "attention/tensors.h"
+
+namespace attnlab {
+namespace {
+
+// The oracle's kernel under another name. It is looked up when first needed: registration is in
+// no order.
+class Wrapper : public Kernel {
+ public:
+  explicit Wrapper(const char* name, int preference) {
+    traits_.name = name;
+    traits_.summary = "for tests of the command";
+    traits_.preference = preference;
+  }
+  const KernelTraits& traits() const override { return traits_; }
+  absl::Status Supports(const AttentionProblem& p, const DeviceInfo& d,
+                        const LaunchConfig& c) const override {
+    return Inner().Supports(p, d, c);
+  }
+  absl::StatusOr<int64_t> WorkspaceBytes(const AttentionProblem& p, const DeviceInfo& d,
+                                         const LaunchConfig& c) const override {
+    return Inner().WorkspaceBytes(p, d, c);
+  }
+  absl::Status Forward(const AttentionProblem& p, const AttentionTensors& t,
+                       const Launch& l) const override {
+    return Inner().Forward(p, t, l);
+  }
+  absl::StatusOr<Traffic> ExpectedTraffic(const AttentionProblem& p, const DeviceInfo& d,
+                                          const LaunchConfig& c) const override {
+    return Inner().ExpectedTraffic(p, d, c);
+  }
+
+ protected:
+  static const Kernel& Inner() { return **Registry::Global().Find("reference"); }
+  KernelTraits traits_;
+};
+
+class Wrong : public Wrapper {
+ public:
+  Wrong() : Wrapper("wrong", 1) {}
+  absl::Status Forward(const AttentionProblem& p, const AttentionTensors& t,
+                       const Launch& l) const override {
+    absl::Status s = Wrapper::Forward(p, t, l);
+    if (t.o.NumElements() > 0) {
+      StoreElement(t.o.data, t.o.dtype, 0, LoadElement(t.o.data, t.o.dtype, 0) + 1);
+    }
+    return s;
+  }
+};
+
+class Failing : public Wrapper {
+ public:
+  Failing() : Wrapper("failing", 1) {}
+  absl::Status Forward(const AttentionProblem&, const AttentionTensors&,
+                       const Launch&) const override {
+    return absl::InternalError("out of luck");
+  }
+};
+
+class Picky : public Wrapper {
+ public:
+  Picky() : Wrapper("picky", 2) { traits_.config_keys = {"tile_q: rows of Q in a tile"}; }
+  absl::Status Supports(const AttentionProblem& p, const DeviceInfo&,
+                        const LaunchConfig& c) const override {
+    if (absl::Status s = c.CheckKeys({"tile_q"}); !s.ok()) return s;
+    if (p.dtype != DType::kFloat16) return absl::UnimplementedError("dtype: is not fp16");
+    if (p.d != 64 && p.d != 128) return absl::UnimplementedError("d: is neither 64 nor 128");
+    if (p.lens != Lengths::kFixed) return absl::UnimplementedError("lens: is not fixed");
+    return absl::OkStatus();
+  }
+  absl::StatusOr<int64_t> WorkspaceBytes(const AttentionProblem& p, const DeviceInfo& d,
+                                         const LaunchConfig&) const override {
+    return Wrapper::WorkspaceBytes(p, d, {});
+  }
+  absl::StatusOr<Traffic> ExpectedTraffic(const AttentionProblem& p, const DeviceInfo& d,
+                                          const LaunchConfig&) const override {
+    return Wrapper::ExpectedTraffic(p, d, {});
+  }
+};
+
+class ViaHost : public Wrapper {
+ public:
+  ViaHost() : Wrapper("via_host", 3) {
+    traits_.device = DeviceKind::kCuda;
+    traits_.compute_capabilities = {75, 80, 86, 89, 90, 100, 103, 120};
+  }
+  absl::StatusOr<int64_t> WorkspaceBytes(const AttentionProblem&, const DeviceInfo&,
+                                         const LaunchConfig&) const override {
+    return 0;
+  }
+  absl::Status Forward(const AttentionProblem& p, const AttentionTensors& device,
+                       const Launch& launch) const override {
+    const int ordinal = launch.device.device.ordinal;
+    AttentionTensors host = device;
+    std::vector<Buffer> buffers;
+    // A copy on the host of what the view at `data` reaches, O and LSE too: not all of it will be
+    // written.
+    const auto fetch = [&](const void* data, int64_t bytes) -> absl::StatusOr<void*> {
+      absl::StatusOr<Buffer> copy = Buffer::Allocate(Device::Cpu(), bytes);
+      if (!copy.ok()) return copy.status();
+      absl::Status s = cuda_backend::CopyToHost(ordinal, copy->data(), data, bytes);
+      if (!s.ok()) return s;
+      buffers.push_back(*std::move(copy));
+      return buffers.back().data();
+    };
+    for (ConstTensorView* view : {&host.q, &host.k, &host.v}) {
+      absl::StatusOr<void*> data = fetch(view->data, Reach(*view));
+      if (!data.ok()) return data.status();
+      view->data = *data;
+      view->device = Device::Cpu();
+    }
+    for (TensorView* view : {&host.o, &host.lse}) {
+      if (view->data == nullptr) continue;
+      absl::StatusOr<void*> data = fetch(view->data, Reach(*view));
+      if (!data.ok()) return data.status();
+      view->data = *data;
+      view->device = Device::Cpu();
+    }
+    for (LengthsView* view : {&host.cu_seqlens_q, &host.cu_seqlens_kv, &host.q_len, &host.kv_len}) {
+      if (view->data == nullptr) continue;
+      absl::StatusOr<void*> data = fetch(view->data, view->count * 4);
+      if (!data.ok()) return data.status();
+      view->data = static_cast<const int32_t*>(*data);
+    }
+    Launch inner;
+    inner.device = CpuInfo();
+    absl::StatusOr<int64_t> bytes = Inner().WorkspaceBytes(p, inner.device, {});
+    if (!bytes.ok()) return bytes.status();
+    absl::StatusOr<Buffer> workspace = Buffer::Allocate(Device::Cpu(), *bytes);
+    if (!workspace.ok()) return workspace.status();
+    inner.workspace = {workspace->data(), *bytes};
+    absl::Status s = Inner().Forward(p, host, inner);
+    if (s.ok()) s = cuda_backend::CopyToDevice(ordinal, device.o.data, host.o.data, Reach(host.o));
+    if (s.ok() && device.lse.data != nullptr) {
+      s = cuda_backend::CopyToDevice(ordinal, device.lse.data, host.lse.data, Reach(host.lse));
+    }
+    return s;
+  }
+
+ private:
+  // Bytes from the first element to behind the last.
+  static int64_t Reach(const ConstTensorView& view) {
+    if (view.NumElements() == 0) return 0;
+    return (view.Offset(view.shape[0] - 1, view.shape[1] - 1, view.shape[2] - 1,
+                        view.shape[3] - 1) +
+            1) *
+           SizeOf(view.dtype);
+  }
+};
+
+ATTNLAB_REGISTER_KERNEL(ViaHost);
+ATTNLAB_REGISTER_KERNEL(Wrong);
+ATTNLAB_REGISTER_KERNEL(Failing);
+ATTNLAB_REGISTER_KERNEL(Picky);
+
+}  // namespace
+}  // namespace attnlab
