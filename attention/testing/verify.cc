@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "attention/reference/reference.h"
 #include "attention/testing/buffers.h"
 #include "attention/testing/trial.h"
@@ -119,6 +120,12 @@ std::string ReproduceCommand(const Plan& plan, const VerifyOptions& options) {
     absl::StrAppend(&command, " --values=", Name(options.inputs.values));
   }
   if (!plan.config.empty()) absl::StrAppend(&command, " --config=", plan.config.ToString());
+  if (!options.with_lse) absl::StrAppend(&command, " --lse=false");
+  // The command has no flags for these: they are chosen by hand, in SpecialCases() and in tests.
+  if (!options.inputs.q_lens.empty() || !options.inputs.kv_lens.empty()) {
+    absl::StrAppend(&command, "  # but with q_lens=", absl::StrJoin(options.inputs.q_lens, ","),
+                    " kv_lens=", absl::StrJoin(options.inputs.kv_lens, ","));
+  }
   return command;
 }
 

@@ -70,6 +70,22 @@ TEST(VerifyTest, ReportsWhatIsWrongAndHowToSeeItAgain) {
   EXPECT_TRUE(result->passed) << result->message;
 }
 
+TEST(ReproduceCommandTest, HasEverythingThatIsNotTheDefault) {
+  const std::unique_ptr<const Kernel> kernel = SoundKernel();
+  Plan plan = PlanFor(*kernel, "hq=1,sq=2,d=3,dtype=fp32,lens=padded");
+  EXPECT_EQ(ReproduceCommand(plan, {}),
+            "bazel run //tools:attnlab -- verify --kernel=sound --problem=b=1,hq=1,hkv=1,sq=2,"
+            "skv=2,d=3,dtype=fp32,mask=none,lens=padded --seed=0");
+  plan.config.Set("tile_q", 16);
+  VerifyOptions options;
+  options.with_lse = false;
+  options.inputs.q_lens = {1};
+  options.inputs.kv_lens = {2};
+  const std::string command = ReproduceCommand(plan, options);
+  EXPECT_EQ(command.substr(command.find(" --seed=")),
+            " --seed=0 --config=tile_q=16 --lse=false  # but with q_lens=1 kv_lens=2");
+}
+
 TEST(VerifyTest, ChecksASampleOfAProblemThatIsTooLarge) {
   const std::unique_ptr<const Kernel> sound = SoundKernel();
   const std::string line = "b=3,hq=4,hkv=2,sq=64,d=32,dtype=fp32,mask=causal,lens=padded";
