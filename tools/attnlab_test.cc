@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cmath>
 #include <string>
 #include <vector>
@@ -480,8 +481,9 @@ TEST_F(AttnlabTest, AWrongKernelIsExitCode1AndAWayToSeeItAgain) {
     EXPECT_THAT(r.out, HasSubstr("1 wrong"));
   }
   const ProcessResult r = TestAttnlab({"verify", "--kernel=wrong", problem[0], problem[1]});
-  EXPECT_THAT(r.out, AllOf(HasSubstr("| WRONG"), HasSubstr("verify --kernel=wrong --problem=b=1,"),
-                           HasSubstr("--seed=3")));
+  EXPECT_THAT(r.out,
+              AllOf(StartsWith("b=1,hq=2,hkv=2,sq=16"), HasSubstr("| WRONG"),
+                    HasSubstr("verify --kernel=wrong --problem=b=1,"), HasSubstr("--seed=3")));
 }
 
 TEST_F(AttnlabTest, WhatAKernelDoesNotDoIsSkippedNotPassed) {
@@ -496,7 +498,8 @@ TEST_F(AttnlabTest, WhatAKernelDoesNotDoIsSkippedNotPassed) {
   const ProcessResult none =
       TestAttnlab({"verify", "--kernel=picky", "--problem=hq=1,sq=4,d=32,dtype=fp16"});
   EXPECT_EQ(none.exit_code, 3);
-  EXPECT_THAT(none.out, HasSubstr("0 ok, 0 wrong, 1 skipped"));
+  EXPECT_THAT(none.out, HasSubstr("0 ok, 0 wrong, 1 skipped\n"
+                                  "skipped 1: picky: d: is neither 64 nor 128"));
 }
 
 TEST_F(AttnlabTest, VerifyAsCsv) {
@@ -579,7 +582,15 @@ TEST_F(AttnlabTest, BenchSaysWhatIsWrong) {
   EXPECT_THAT(unchecked.out, AllOf(HasSubstr("| not checked"), Not(HasSubstr("| ok"))));
   const ProcessResult failing = TestAttnlab(QuickBench({"--kernel=failing", problem[0]}));
   EXPECT_EQ(failing.exit_code, 1);
-  EXPECT_THAT(failing.err, HasSubstr("out of luck"));
+  EXPECT_THAT(failing.out, AllOf(HasSubstr("| FAILED"), HasSubstr("out of luck")));
+  const ProcessResult both =
+      TestAttnlab(QuickBench({"--kernel=failing,reference", problem[0], "--json"}));
+  EXPECT_EQ(both.exit_code, 1);
+  const json rows = Parse(both.out)["rows"];
+  EXPECT_EQ(rows[0]["verdict"], "failed");
+  EXPECT_TRUE(rows[0]["median_seconds"].is_null());
+  EXPECT_EQ(rows[1]["verdict"], "ok");
+  EXPECT_EQ(rows[1]["baseline"], "reference");
 }
 
 TEST_F(AttnlabTest, BenchComparesConfigurationsWithTheBaseline) {

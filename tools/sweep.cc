@@ -113,4 +113,22 @@ absl::StatusOr<std::vector<AttentionProblem>> ExpandSweep(absl::string_view line
   return problems;
 }
 
+CommonKeys SplitCommon(const std::vector<std::string>& lines) {
+  CommonKeys result;
+  std::vector<std::vector<std::string>> items;
+  for (const std::string& line : lines) items.push_back(absl::StrSplit(line, ','));
+  const auto in_all = [&items](const std::string& item) {
+    return std::all_of(items.begin(), items.end(), [&item](const std::vector<std::string>& line) {
+      return std::find(line.begin(), line.end(), item) != line.end();
+    });
+  };
+  for (const std::vector<std::string>& line : items) {
+    std::vector<std::string> common, rest;
+    for (const std::string& item : line) (in_all(item) ? common : rest).push_back(item);
+    result.common = absl::StrJoin(common, ",");
+    result.rests.push_back(absl::StrJoin(rest, ","));
+  }
+  return result;
+}
+
 }  // namespace attnlab

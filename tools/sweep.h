@@ -33,6 +33,17 @@ absl::StatusOr<int64_t> ParseCount(absl::string_view text);
 // list, for what AttentionProblem::Parse() rejects, and for more than kMostProblems.
 absl::StatusOr<std::vector<AttentionProblem>> ExpandSweep(absl::string_view line);
 
+// What a table of problems shows: the keys that all have in common once, and for each the rest.
+//
+//   {"hq=8,sq=1,d=64", "hq=8,sq=2,d=64"}  ->  common "hq=8,d=64", rests {"sq=1", "sq=2"}
+//
+// Of one problem, or several equal ones, all is common.
+struct CommonKeys {
+  std::string common;
+  std::vector<std::string> rests;
+};
+CommonKeys SplitCommon(const std::vector<std::string>& lines);
+
 }  // namespace attnlab
 
 #endif  // TOOLS_SWEEP_H_

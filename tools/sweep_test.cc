@@ -77,6 +77,17 @@ TEST(SweepTest, ErrorsNameKeyAndValue) {
   }
 }
 
+TEST(SweepTest, CommonKeysAndTheRest) {
+  const CommonKeys several = SplitCommon({"hq=8,sq=1,d=64", "hq=8,sq=2,d=64", "hq=8,sq=2,d=64"});
+  EXPECT_EQ(several.common, "hq=8,d=64");
+  EXPECT_THAT(several.rests, ElementsAre("sq=1", "sq=2", "sq=2"));
+  EXPECT_EQ(SplitCommon({"hq=8,sq=1"}).common, "hq=8,sq=1");
+  EXPECT_THAT(SplitCommon({"a=1", "a=1"}).rests, ElementsAre("", ""));
+  EXPECT_THAT(SplitCommon({"a=1", "a=1,b=2"}).rests, ElementsAre("", "b=2"));
+  EXPECT_EQ(SplitCommon({"a=1", "a=2"}).common, "");
+  EXPECT_TRUE(SplitCommon({}).rests.empty());
+}
+
 TEST(SweepTest, Counts) {
   EXPECT_EQ(*ParseCount("0"), 0);
   EXPECT_EQ(*ParseCount("512"), 512);

@@ -121,6 +121,13 @@ std::string Seconds(double seconds) {
   return absl::StrCat(Digits(seconds * 1e9), " ns");
 }
 
+std::string SecondsRange(double low, double high) {
+  const std::string from = Seconds(low), to = Seconds(high);
+  const size_t blank = from.find(' ');
+  if (from.substr(blank) != to.substr(to.find(' '))) return absl::StrCat(from, " - ", to);
+  return absl::StrCat(from.substr(0, blank), "-", to);
+}
+
 std::string ErrorNumber(double value) { return value == 0 ? "0" : absl::StrFormat("%.1e", value); }
 
 std::string Bytes(int64_t bytes) {

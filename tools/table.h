@@ -58,9 +58,10 @@ std::string Csv(const std::vector<nlohmann::ordered_json>& rows);
 
 // Short forms for tables. Three significant digits: "1.25", "31.4", "812", "0.00312".
 std::string Digits(double value);
-std::string Seconds(double seconds);    // "1.25 ms", "31.4 µs"
-std::string ErrorNumber(double value);  // "0", "1.2e-07", "nan"
-std::string Bytes(int64_t bytes);       // "32 MiB", "1.5 GiB"
+std::string Seconds(double seconds);                // "1.25 ms", "31.4 µs"
+std::string SecondsRange(double low, double high);  // "1.2-1.4 ms", "0.9 ms - 1.1 s"
+std::string ErrorNumber(double value);              // "0", "1.2e-07", "nan"
+std::string Bytes(int64_t bytes);                   // "32 MiB", "1.5 GiB"
 
 }  // namespace attnlab
 

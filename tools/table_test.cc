@@ -60,6 +60,8 @@ TEST(TableTest, Units) {
   EXPECT_EQ(Seconds(0.99999e-3), "1.00 ms");
   EXPECT_EQ(Seconds(31.4e-6), "31.4 µs");
   EXPECT_EQ(Seconds(812e-9), "812 ns");
+  EXPECT_EQ(SecondsRange(1.2e-3, 1.4e-3), "1.20-1.40 ms");
+  EXPECT_EQ(SecondsRange(0.9e-3, 1.1), "900 µs - 1.10 s");
   EXPECT_EQ(ErrorNumber(0), "0");
   EXPECT_EQ(ErrorNumber(1.23e-7), "1.2e-07");
   EXPECT_EQ(ErrorNumber(std::nan("")), "nan");

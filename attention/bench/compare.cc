@@ -98,14 +98,19 @@ absl::StatusOr<std::vector<Row>> Compare(absl::Span<const Plan> plans, const Opt
       verify.inputs.seed = options.seed;
       verify.rerun = false;  // the conformance suite does that
       absl::StatusOr<testing::VerifyResult> result = testing::Verify(plan, verify);
-      if (!result.ok()) return result.status();
-      row.verified = result->passed;
-      row.verification = *std::move(result);
+      row.status = result.status();
+      if (result.ok()) {
+        row.verified = result->passed;
+        row.verification = *std::move(result);
+      }
     }
     absl::StatusOr<Traffic> expected =
         plan.kernel->ExpectedTraffic(plan.problem, plan.device, plan.config);
-    if (!expected.ok()) return Named(plan, expected.status());
-    row.expected = *expected;
+    if (expected.ok()) {
+      row.expected = *expected;
+    } else if (row.status.ok()) {
+      row.status = Named(plan, expected.status());
+    }
     rows.push_back(std::move(row));
   }
 
@@ -119,26 +124,30 @@ absl::StatusOr<std::vector<Row>> Compare(absl::Span<const Plan> plans, const Opt
   InterleaveRepetitions();
   benchmark::ClearRegisteredBenchmarks();
   std::list<TimedKernel> kernels;  // keeps addresses
-  std::vector<absl::Status> errors(rows.size());
   for (size_t i = 0; i < rows.size(); ++i) {
     Row& row = rows[i];
     row.input_sets = inputs->sets();
     row.set_bytes = inputs->set_bytes();
     row.past_cache = inputs->past_cache();
     row.compulsory = inputs->compulsory();
+    if (!row.status.ok()) continue;
     absl::StatusOr<TimedKernel> made = TimedKernel::Make(row.plan, &*inputs);
-    if (!made.ok()) return Named(row.plan, made.status());
+    if (!made.ok()) {
+      row.status = Named(row.plan, made.status());
+      continue;
+    }
     kernels.push_back(*std::move(made));
     TimedKernel* kernel = &kernels.back();
     tell(absl::StrCat("timing ", row.plan.kernel->traits().name));
-    if (absl::Status s = PlanRepetitions(kernel, options, &row); !s.ok()) return s;
-    absl::Status* error = &errors[i];
+    row.status = PlanRepetitions(kernel, options, &row);
+    if (!row.status.ok()) continue;
+    absl::Status* error = &row.status;
     benchmark::RegisterBenchmark(absl::StrCat(i).c_str(),
                                  [kernel, error](benchmark::State& state) {
                                    for (auto _ : state) {
                                      const absl::StatusOr<double> seconds = kernel->Call();
                                      if (!seconds.ok()) {
-                                       *error = seconds.status();
+                                       *error = Named(kernel->plan(), seconds.status());
                                        state.SkipWithError("the kernel failed");
                                        break;
                                      }
@@ -151,20 +160,22 @@ absl::StatusOr<std::vector<Row>> Compare(absl::Span<const Plan> plans, const Opt
   }
   tell("timing");
   Recorder recorder;
-  benchmark::RunSpecifiedBenchmarks(&recorder, "all");
+  const bool any =
+      std::any_of(rows.begin(), rows.end(), [](const Row& r) { return r.status.ok(); });
+  if (any) benchmark::RunSpecifiedBenchmarks(&recorder, "all");
   benchmark::ClearRegisteredBenchmarks();
 
   for (size_t i = 0; i < rows.size(); ++i) {
-    if (!errors[i].ok()) return Named(rows[i].plan, errors[i]);
+    Row& row = rows[i];
+    if (!row.status.ok()) continue;
     const std::vector<double>& seconds = recorder.seconds[absl::StrCat(i)];
     if (seconds.empty()) {
-      return absl::InternalError(
-          absl::StrCat(rows[i].plan.kernel->traits().name, ": was not timed"));
+      return absl::InternalError(absl::StrCat(row.plan.kernel->traits().name, ": was not timed"));
     }
-    rows[i].repetitions = static_cast<int64_t>(seconds.size());
-    rows[i].median = Quantile(seconds, 0.5);
-    rows[i].p10 = Quantile(seconds, 0.1);
-    rows[i].p90 = Quantile(seconds, 0.9);
+    row.repetitions = static_cast<int64_t>(seconds.size());
+    row.median = Quantile(seconds, 0.5);
+    row.p10 = Quantile(seconds, 0.1);
+    row.p90 = Quantile(seconds, 0.9);
   }
   return rows;
 }

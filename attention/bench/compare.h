@@ -15,6 +15,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
@@ -38,6 +39,8 @@ struct Options {
 
 struct Row {
   Plan plan;
+  // Not OK where the kernel itself failed, with why; then nothing below was measured.
+  absl::Status status;
   bool verified = false;  // `verification` says more; false too where it was not wanted
   testing::VerifyResult verification;
 
@@ -60,9 +63,9 @@ struct Row {
   double MovedGbPerSecond() const { return static_cast<double>(expected.Bytes()) / median * 1e-9; }
 };
 
-// One row a plan, in order. A kernel that gives wrong results is timed all the same; its row
-// says so. InvalidArgument when the plans are not of one problem and one device; otherwise the
-// errors of making inputs and of the kernels.
+// One row a plan, in order. A kernel that gives wrong results is timed all the same, and its row
+// says so; one that fails does not keep others from being timed. InvalidArgument when the plans
+// are not of one problem and one device; otherwise the errors of making inputs.
 absl::StatusOr<std::vector<Row>> Compare(absl::Span<const Plan> plans, const Options& options);
 
 // Roughly the seconds of one call on the plan's problem, from timing a small part of it.

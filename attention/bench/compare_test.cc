@@ -144,16 +144,38 @@ TEST(CompareTest, WithoutVerificationNothingIsCalledVerified) {
   EXPECT_EQ((*rows)[0].verification.rows_checked, 0);
 }
 
-TEST(CompareTest, AKernelThatFailsIsTheError) {
+// Fails from its fourth call on: when it is timed, after all went well.
+class FailingLater : public Changed {
+ public:
+  FailingLater() : Changed("failing_later") {}
+  absl::Status Forward(const AttentionProblem& p, const AttentionTensors& t,
+                       const Launch& l) const override {
+    if (++calls_ > 3) return absl::InternalError("worn out");
+    return Changed::Forward(p, t, l);
+  }
+
+ private:
+  mutable int calls_ = 0;
+};
+
+TEST(CompareTest, AKernelThatFailsDoesNotStopTheOthers) {
   Failing failing;
   for (bool verify : {true, false}) {
+    FailingLater later;
     Options options = Quick();
     options.verify = verify;
-    const auto rows = Compare({PlanOf(), PlanOf(&failing)}, options);
-    EXPECT_EQ(rows.status().code(), absl::StatusCode::kInternal);
-    EXPECT_THAT(std::string(rows.status().message()), HasSubstr("failing"));
-    EXPECT_THAT(std::string(rows.status().message()), HasSubstr("out of luck"));
+    const auto rows = Compare({PlanOf(&failing), PlanOf(), PlanOf(&later)}, options);
+    ASSERT_TRUE(rows.ok()) << rows.status();
+    EXPECT_EQ((*rows)[0].status.code(), absl::StatusCode::kInternal);
+    EXPECT_THAT(std::string((*rows)[0].status.message()), HasSubstr("failing"));
+    EXPECT_THAT(std::string((*rows)[0].status.message()), HasSubstr("out of luck"));
+    EXPECT_TRUE((*rows)[1].status.ok());
+    EXPECT_GT((*rows)[1].median, 0);
+    EXPECT_EQ(std::string((*rows)[2].status.message()), "failing_later: worn out");
   }
+  const auto alone = Compare({PlanOf(&failing)}, Quick());
+  ASSERT_TRUE(alone.ok()) << alone.status();
+  EXPECT_FALSE((*alone)[0].status.ok());
 }
 
 TEST(CompareTest, PlansAreOfOneProblem) {

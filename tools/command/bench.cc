@@ -14,6 +14,7 @@
 #include "tools/command/command.h"
 #include "tools/command/json.h"
 #include "tools/command/selection.h"
+#include "tools/sweep.h"
 #include "tools/table.h"
 #include "tools/terminal.h"
 
@@ -79,7 +80,7 @@ ArgumentParser MakeParser(Flags* f) {
       "p10-p90    within which 80 % of the repetitions lie\n"
       "TFLOP/s    the two matrix products over what the mask lets through, over the median\n"
       "GB/s       the bytes that any kernel must move (Q, K, V once, O once), over the median\n"
-      "moved      the bytes that this kernel moves by its own model, over the median\n"
+      "moved GB/s the bytes that this kernel moves by its own model, over the median\n"
       "error      the largest error of O against the oracle, and the bound it must stay within");
   parser.AddSection("Examples",
                     "attnlab bench\n"
@@ -175,7 +176,7 @@ absl::StatusOr<AttentionProblem> DefaultProblem(const Flags& f,
 const bench::Row* BaselineOf(const bench::Row& row, const std::vector<bench::Row>& rows,
                              const std::string& baseline) {
   for (const bench::Row& other : rows) {
-    if (other.plan.problem == row.plan.problem &&
+    if (other.status.ok() && other.plan.problem == row.plan.problem &&
         (baseline.empty() || other.plan.kernel->traits().name == baseline)) {
       return &other;
     }
@@ -214,11 +215,20 @@ Json RowJson(const bench::Row& row, const bench::Row* baseline, const Flags& f,
                {"lse", f.lse},
                {"commit", nullptr},
                {"date", date}};
+  if (!row.status.ok()) {
+    json["verdict"] = "failed";
+    json["message"] = std::string(row.status.message());
+    for (const char* key : {"median_seconds", "p10_seconds", "p90_seconds", "tflop_per_second",
+                            "gb_per_second", "moved_gb_per_second"}) {
+      json[key] = nullptr;
+    }
+    baseline = nullptr;
+  }
   if (baseline != nullptr) {
     json["baseline"] = baseline->plan.kernel->traits().name;
     json["speed_up"] = baseline->median / row.median;
   }
-  if (f.verify) {
+  if (f.verify && row.status.ok()) {
     json["error"] = row.verification.o.max_error;
     json["bound"] = row.verification.o.bound;
   }
@@ -247,8 +257,11 @@ std::string InputsText(const bench::Row& row) {
 
 void PrintTable(const Results& results, const Flags& f, const Streams& streams) {
   const std::vector<bench::Row>& rows = results.rows;
-  const std::string one_problem =
-      Common(rows, [](const bench::Row& r) { return r.plan.problem.ToString(); });
+  std::vector<std::string> lines;
+  for (const bench::Row& row : rows) lines.push_back(row.plan.problem.ToString());
+  const CommonKeys problems = SplitCommon(lines);
+  const bool one_problem =
+      Common(rows, [](const bench::Row& r) { return r.plan.problem.ToString(); }) == lines.front();
   const bool configs = std::any_of(rows.begin(), rows.end(),
                                    [](const bench::Row& row) { return !row.plan.config.empty(); });
   const std::string machine = Common(rows, [](const bench::Row& r) {
@@ -260,11 +273,11 @@ void PrintTable(const Results& results, const Flags& f, const Streams& streams) 
   });
 
   std::vector<Table::Column> columns;
-  if (one_problem.empty()) columns.push_back({"problem", Table::kLeft});
+  if (!one_problem) columns.push_back({"problem", Table::kLeft});
   columns.push_back({"kernel", Table::kLeft});
   if (machine.empty()) columns.push_back({"on", Table::kLeft});
   if (configs) columns.push_back({"config", Table::kLeft});
-  for (const char* title : {"median", "p10-p90", "TFLOP/s", "GB/s", "moved"}) {
+  for (const char* title : {"median", "p10-p90", "TFLOP/s", "GB/s", "moved GB/s"}) {
     columns.push_back({title, Table::kRight});
   }
   columns.push_back({versus.empty() ? "speed-up" : absl::StrCat("vs ", versus), Table::kRight});
@@ -272,14 +285,21 @@ void PrintTable(const Results& results, const Flags& f, const Streams& streams) 
   columns.push_back({"bound", Table::kRight});
   columns.push_back({"verdict", Table::kLeft});
   Table table(std::move(columns));
-  for (const bench::Row& row : rows) {
+  for (size_t i = 0; i < rows.size(); ++i) {
+    const bench::Row& row = rows[i];
     std::vector<Table::Cell> cells;
-    if (one_problem.empty()) cells.push_back({row.plan.problem.ToString()});
+    if (!one_problem) cells.push_back({problems.rests[i]});
     cells.push_back({row.plan.kernel->traits().name});
     if (machine.empty()) cells.push_back({ToString(row.plan.device.device)});
     if (configs) cells.push_back({row.plan.config.ToString()});
+    if (!row.status.ok()) {
+      for (int k = 0; k < 8; ++k) cells.push_back({"-"});
+      cells.push_back({"FAILED", Colour::kRed});
+      table.AddRow(std::move(cells));
+      continue;
+    }
     cells.push_back({Seconds(row.median)});
-    cells.push_back({absl::StrCat(Seconds(row.p10), " - ", Seconds(row.p90))});
+    cells.push_back({SecondsRange(row.p10, row.p90)});
     cells.push_back({Digits(row.TflopPerSecond())});
     cells.push_back({Digits(row.GbPerSecond())});
     cells.push_back({Digits(row.MovedGbPerSecond())});
@@ -293,22 +313,28 @@ void PrintTable(const Results& results, const Flags& f, const Streams& streams) 
                                    : Table::Cell("WRONG", Colour::kRed));
     table.AddRow(std::move(cells));
   }
-  if (!one_problem.empty()) streams.out << one_problem << "\n";
+  if (!problems.common.empty()) streams.out << problems.common << "\n";
   if (!machine.empty()) streams.out << machine << "\n";
   streams.out << "\n" << table.Markdown(streams.colours);
-  const std::string inputs = Common(rows, InputsText);
-  const auto [fewest, most] = std::minmax_element(
-      rows.begin(), rows.end(),
-      [](const bench::Row& a, const bench::Row& b) { return a.repetitions < b.repetitions; });
-  streams.out << "\n"
-              << fewest->repetitions
-              << (fewest->repetitions == most->repetitions
-                      ? ""
-                      : absl::StrCat(" to ", most->repetitions))
-              << " repetitions, kernels in random order; "
-              << (inputs.empty() ? "sets of inputs in turn, see --json" : inputs) << ".\n";
+  int64_t fewest = 0, most = 0;
   for (const bench::Row& row : rows) {
-    if (f.verify && !row.verified) streams.out << "\n" << row.verification.message;
+    if (!row.status.ok()) continue;
+    fewest = fewest == 0 ? row.repetitions : std::min(fewest, row.repetitions);
+    most = std::max(most, row.repetitions);
+  }
+  if (most > 0) {
+    const std::string inputs = Common(rows, InputsText);
+    streams.out << "\n"
+                << fewest << (fewest == most ? "" : absl::StrCat(" to ", most))
+                << " repetitions, kernels in random order; "
+                << (inputs.empty() ? "sets of inputs in turn, see --json" : inputs) << ".\n";
+  }
+  for (const bench::Row& row : rows) {
+    if (!row.status.ok()) {
+      streams.out << "\n" << row.status.message() << "\n";
+    } else if (f.verify && !row.verified) {
+      streams.out << "\n" << row.verification.message;
+    }
   }
 }
 
@@ -401,8 +427,9 @@ int Bench(const Arguments& arguments, const Streams& streams) {
     PrintTable(results, flags, streams);
   }
   if (!s.ok()) return Fail(streams, "bench", s);
-  const bool wrong = flags.verify && std::any_of(results.rows.begin(), results.rows.end(),
-                                                 [](const bench::Row& r) { return !r.verified; });
+  const bool wrong = std::any_of(
+      results.rows.begin(), results.rows.end(),
+      [&flags](const bench::Row& r) { return !r.status.ok() || (flags.verify && !r.verified); });
   return wrong ? kFailed : kOk;
 }
 

@@ -1,6 +1,9 @@
 // attnlab verify: kernels against the oracle.
 #include "attention/testing/verify.h"
 
+#include <algorithm>
+#include <cstdint>
+#include <map>
 #include <string>
 #include <utility>
 #include <vector>
@@ -15,6 +18,7 @@
 #include "tools/command/command.h"
 #include "tools/command/json.h"
 #include "tools/command/selection.h"
+#include "tools/sweep.h"
 #include "tools/table.h"
 #include "tools/terminal.h"
 
@@ -69,17 +73,18 @@ ArgumentParser MakeParser(Flags* f) {
 }
 
 struct Rows {
-  Table table{{{"problem", Table::kLeft},
-               {"kernel", Table::kLeft},
-               {"rows checked", Table::kRight},
-               {"O error", Table::kRight},
-               {"bound", Table::kRight},
-               {"LSE error", Table::kRight},
-               {"bound", Table::kRight},
-               {"verdict", Table::kLeft}}};
+  std::vector<std::string> problems;            // of each row
+  std::vector<std::vector<Table::Cell>> cells;  // of each row, behind its problem
   std::vector<Json> json;
-  std::string details;  // of what failed, below the table
+  std::string details;                     // of what failed, below the table
+  std::map<std::string, int64_t> reasons;  // why rows were skipped, and how many
   int64_t passed = 0, failed = 0, skipped = 0;
+
+  void Add(const AttentionProblem& problem, std::vector<Table::Cell> row, Json row_json) {
+    problems.push_back(problem.ToString());
+    cells.push_back(std::move(row));
+    json.push_back(std::move(row_json));
+  }
 };
 
 std::string KernelLabel(const Kernel& kernel, const LaunchConfig& config) {
@@ -90,19 +95,14 @@ std::string KernelLabel(const Kernel& kernel, const LaunchConfig& config) {
 void AddSkipped(const AttentionProblem& problem, const Kernel& kernel, const LaunchConfig& config,
                 const absl::Status& why, Rows* rows) {
   ++rows->skipped;
-  rows->table.AddRow({problem.ToString(),
-                      KernelLabel(kernel, config),
-                      "-",
-                      "-",
-                      "-",
-                      "-",
-                      "-",
-                      {absl::StrCat("skipped: ", why.message()), Colour::kYellow}});
-  rows->json.push_back({{"problem", problem.ToString()},
-                        {"kernel", kernel.traits().name},
-                        {"config", config.ToString()},
-                        {"verdict", "skipped"},
-                        {"message", std::string(why.message())}});
+  ++rows->reasons[std::string(why.message())];
+  rows->Add(problem,
+            {KernelLabel(kernel, config), "-", "-", "-", "-", "-", {"skipped", Colour::kYellow}},
+            {{"problem", problem.ToString()},
+             {"kernel", kernel.traits().name},
+             {"config", config.ToString()},
+             {"verdict", "skipped"},
+             {"message", std::string(why.message())}});
 }
 
 void AddResult(const Plan& plan, int64_t seed, bool with_lse,
@@ -115,23 +115,17 @@ void AddResult(const Plan& plan, int64_t seed, bool with_lse,
   const std::string label = KernelLabel(*plan.kernel, plan.config);
   if (!result.ok()) {
     ++rows->failed;
-    rows->table.AddRow(
-        {plan.problem.ToString(), label, "-", "-", "-", "-", "-", {"FAILED", Colour::kRed}});
     absl::StrAppend(&rows->details, "\n", result.status().message(), "\n");
     json["verdict"] = "failed";
     json["message"] = std::string(result.status().message());
-    rows->json.push_back(std::move(json));
+    rows->Add(plan.problem, {label, "-", "-", "-", "-", "-", {"FAILED", Colour::kRed}},
+              std::move(json));
     return;
   }
   ++(result->passed ? rows->passed : rows->failed);
   const std::string checked = result->rows_checked == result->rows
                                   ? absl::StrCat("all ", result->rows)
                                   : absl::StrCat(result->rows_checked, " of ", result->rows);
-  rows->table.AddRow(
-      {plan.problem.ToString(), label, checked, ErrorNumber(result->o.max_error),
-       ErrorNumber(result->o.bound), with_lse ? ErrorNumber(result->lse.max_error) : "-",
-       with_lse ? ErrorNumber(result->lse.bound) : "-",
-       result->passed ? Table::Cell("ok", Colour::kGreen) : Table::Cell("WRONG", Colour::kRed)});
   if (!result->passed) absl::StrAppend(&rows->details, "\n", result->message);
   json["rows"] = result->rows;
   json["rows_checked"] = result->rows_checked;
@@ -143,7 +137,13 @@ void AddResult(const Plan& plan, int64_t seed, bool with_lse,
   }
   json["verdict"] = result->passed ? "ok" : "wrong";
   if (!result->passed) json["message"] = result->message;
-  rows->json.push_back(std::move(json));
+  rows->Add(
+      plan.problem,
+      {label, checked, ErrorNumber(result->o.max_error), ErrorNumber(result->o.bound),
+       with_lse ? ErrorNumber(result->lse.max_error) : "-",
+       with_lse ? ErrorNumber(result->lse.bound) : "-",
+       result->passed ? Table::Cell("ok", Colour::kGreen) : Table::Cell("WRONG", Colour::kRed)},
+      std::move(json));
 }
 
 absl::Status VerifyAll(const Flags& f, const std::vector<AttentionProblem>& problems, Rows* rows) {
@@ -198,6 +198,32 @@ absl::Status VerifyAll(const Flags& f, const std::vector<AttentionProblem>& prob
   return absl::OkStatus();
 }
 
+void Print(const Rows& rows, const Streams& streams) {
+  const CommonKeys problems = SplitCommon(rows.problems);
+  const bool several = std::any_of(problems.rests.begin(), problems.rests.end(),
+                                   [](const std::string& rest) { return !rest.empty(); });
+  std::vector<Table::Column> columns;
+  if (several) columns.push_back({"problem", Table::kLeft});
+  columns.push_back({"kernel", Table::kLeft});
+  for (const char* title : {"rows checked", "O error", "bound", "LSE error", "bound"}) {
+    columns.push_back({title, Table::kRight});
+  }
+  columns.push_back({"verdict", Table::kLeft});
+  Table table(std::move(columns));
+  for (size_t i = 0; i < rows.cells.size(); ++i) {
+    std::vector<Table::Cell> cells = rows.cells[i];
+    if (several) cells.insert(cells.begin(), Table::Cell(problems.rests[i]));
+    table.AddRow(std::move(cells));
+  }
+  if (!problems.common.empty()) streams.out << problems.common << "\n\n";
+  streams.out << table.Markdown(streams.colours) << rows.details << "\n"
+              << rows.passed << " ok, " << rows.failed << " wrong, " << rows.skipped
+              << " skipped\n";
+  for (const auto& [reason, count] : rows.reasons) {
+    streams.out << "skipped " << count << ": " << reason << "\n";
+  }
+}
+
 }  // namespace
 
 int Verify(const Arguments& arguments, const Streams& streams) {
@@ -223,9 +249,7 @@ int Verify(const Arguments& arguments, const Streams& streams) {
   } else if (flags.csv) {
     streams.out << Csv(rows.json);
   } else {
-    streams.out << rows.table.Markdown(streams.colours) << rows.details << "\n"
-                << rows.passed << " ok, " << rows.failed << " wrong, " << rows.skipped
-                << " skipped\n";
+    Print(rows, streams);
   }
   if (rows.failed > 0) return kFailed;
   if (rows.passed == 0) {
