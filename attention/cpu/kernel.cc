@@ -1,0 +1,210 @@
+#include "attention/cpu/kernel.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <type_traits>
+
+#include "absl/strings/str_cat.h"
+#include "attention/cpu/schedule.h"
+#include "attention/cpu/tile.h"
+#include "attention/mask.h"
+#include "attention/parallel.h"
+#include "attention/registry.h"
+
+namespace attnlab::cpu {
+namespace {
+
+constexpr int64_t kAlignment = 256;
+
+int64_t Aligned(int64_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
+
+// The parts of the workspace: scratch of each thread, states of chunks, offsets of items.
+struct Layout {
+  int64_t scratch = 0;  // bytes a thread
+  int64_t partials = 0, offsets = 0, total = 0;
+  int64_t slot_floats = 0;
+
+  Layout(const AttentionProblem& p, const Options& options, const Schedule& schedule) {
+    scratch = Aligned(TileScratchBytes(schedule.tile_q(), options.tile_kv, p.d, p.dv));
+    slot_floats = PartialFloats(schedule.slot_rows(), p.dv);
+    partials = options.threads * scratch;
+    offsets =
+        partials + Aligned(schedule.slots() * slot_floats * static_cast<int64_t>(sizeof(float)));
+    total = offsets + Aligned(schedule.OffsetCount() * static_cast<int64_t>(sizeof(int64_t)));
+  }
+};
+
+template <typename Pointer>
+Pointer At(const BasicTensorView<Pointer>& view, int64_t batch, int64_t row, int64_t head) {
+  using Byte =
+      std::conditional_t<std::is_const_v<std::remove_pointer_t<Pointer>>, const char, char>;
+  return static_cast<Byte*>(view.data) + view.Offset(batch, row, head, 0) * SizeOf(view.dtype);
+}
+
+TileTask TaskOf(const AttentionProblem& p, const AttentionTensors& t, const Options& options,
+                const Schedule& schedule, const Item& item) {
+  const Sequence s = SequenceOf(p, t, item.sequence);
+  const int64_t group = p.GroupSize();
+  const int64_t head = item.kv_head * group;
+  TileTask task;
+  task.dtype = p.dtype;
+  task.q = At(t.q, s.q_batch, s.q_begin, head);
+  task.q_row_stride = t.q.strides[1];
+  task.q_head_stride = t.q.strides[2];
+  task.k = At(t.k, s.kv_batch, s.kv_begin, item.kv_head);
+  task.k_stride = t.k.strides[1];
+  task.v = At(t.v, s.kv_batch, s.kv_begin, item.kv_head);
+  task.v_stride = t.v.strides[1];
+  task.o = At(t.o, s.q_batch, s.q_begin, head);
+  task.o_row_stride = t.o.strides[1];
+  task.o_head_stride = t.o.strides[2];
+  if (t.lse.data != nullptr) {
+    task.lse = static_cast<float*>(At(t.lse, s.q_batch, s.q_begin, head));
+    task.lse_row_stride = t.lse.strides[1];
+    task.lse_head_stride = t.lse.strides[2];
+  }
+  task.d = p.d;
+  task.dv = p.dv;
+  task.group = group;
+  task.q_len = s.q_len;
+  task.kv_len = s.kv_len;
+  task.mask = p.mask;
+  task.scale = p.Scale();
+  task.softcap = p.softcap;
+  task.row_begin = item.row_begin;
+  task.row_end = item.row_end;
+  task.kv_begin = item.kv_begin;
+  task.kv_end = item.kv_end;
+  task.tile_q = schedule.tile_q();
+  task.tile_kv = options.tile_kv;
+  return task;
+}
+
+}  // namespace
+
+absl::Status Supports(const AttentionProblem& p, const DeviceInfo& device,
+                      const LaunchConfig& config) {
+  if (p.dtype == DType::kFloat8E4M3) {
+    return absl::UnimplementedError("dtype: fp8_e4m3 is not one of fp32, fp16, bf16");
+  }
+  if (p.page != 0) {
+    return absl::UnimplementedError(
+        absl::StrCat("page: ", p.page, "; paged K and V are not supported, only page = 0"));
+  }
+  return OptionsFor(p, device, config).status();
+}
+
+absl::StatusOr<int64_t> WorkspaceBytes(const AttentionProblem& p, const DeviceInfo& device,
+                                       const LaunchConfig& config) {
+  if (absl::Status s = Supports(p, device, config); !s.ok()) return s;
+  const absl::StatusOr<Options> options = OptionsFor(p, device, config);
+  if (!options.ok()) return options.status();
+  return Layout(p, *options, Schedule(p, *options)).total;
+}
+
+absl::Status Forward(const AttentionProblem& p, const AttentionTensors& t, const Launch& launch) {
+  if (absl::Status s = Supports(p, launch.device, launch.config); !s.ok()) return s;
+  const absl::StatusOr<Options> options = OptionsFor(p, launch.device, launch.config);
+  if (!options.ok()) return options.status();
+  const Schedule schedule(p, *options);
+  const Layout layout(p, *options, schedule);
+  if (launch.workspace.bytes < layout.total) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("workspace: ", launch.workspace.bytes, " bytes, needed are ", layout.total));
+  }
+  char* const memory = static_cast<char*>(launch.workspace.data);
+  float* const partials = reinterpret_cast<float*>(memory + layout.partials);
+  int64_t* const offsets = reinterpret_cast<int64_t*>(memory + layout.offsets);
+
+  const int64_t items = schedule.Count(t, offsets);
+  ParallelFor(items, options->threads, [&](int64_t index, int worker) {
+    const Item item = schedule.ItemAt(t, offsets, index);
+    TileTask task = TaskOf(p, t, *options, schedule, item);
+    if (item.slot >= 0) task.partial = partials + item.slot * layout.slot_floats;
+    RunTile(task, memory + worker * layout.scratch);
+  });
+  if (schedule.max_chunks() == 1) return absl::OkStatus();
+
+  // The first item of each tile merges its chunks.
+  ParallelFor(items, options->threads, [&](int64_t index, int worker) {
+    const Item item = schedule.ItemAt(t, offsets, index);
+    if (item.slot < 0 || item.kv_begin != 0) return;
+    MergeChunks(TaskOf(p, t, *options, schedule, item), schedule.chunk(),
+                partials + item.slot * layout.slot_floats, layout.slot_floats,
+                memory + worker * layout.scratch);
+  });
+  return absl::OkStatus();
+}
+
+absl::StatusOr<Traffic> ExpectedTraffic(const AttentionProblem& p, const DeviceInfo& device,
+                                        const LaunchConfig& config) {
+  if (absl::Status s = Supports(p, device, config); !s.ok()) return s;
+  const absl::StatusOr<Options> options = OptionsFor(p, device, config);
+  if (!options.ok()) return options.status();
+  const Schedule schedule(p, *options);
+
+  Traffic traffic = CompulsoryTraffic(p);
+  const int64_t kv_row = (p.d + p.dv) * SizeOf(p.dtype);
+  const int64_t at_a_time = std::min<int64_t>(options->threads, p.b * p.hkv);
+  if (schedule.max_tiles() > 1 && at_a_time * p.skv * kv_row > device.last_level_cache_bytes) {
+    const int64_t group = p.GroupSize();
+    int64_t keys = 0;  // that the tiles of one head read, less those that are read at least once
+    for (int64_t tile = 0; tile < schedule.max_tiles(); ++tile) {
+      const int64_t begin = tile * schedule.tile_q() / group;
+      const int64_t end = std::min(p.sq, ((tile + 1) * schedule.tile_q() + group - 1) / group);
+      const KvRange range = VisibleKvOfRows(p.mask, begin, end, p.sq, p.skv);
+      keys += range.end - range.begin;
+    }
+    const KvRange once = VisibleKvOfRows(p.mask, 0, p.sq, p.sq, p.skv);
+    traffic.bytes_read += p.b * p.hkv * (keys - (once.end - once.begin)) * kv_row;
+  }
+  const int64_t states = schedule.slots() * PartialFloats(schedule.slot_rows(), p.dv) *
+                         static_cast<int64_t>(sizeof(float));
+  traffic.bytes_read += states;
+  traffic.bytes_written += states;
+  return traffic;
+}
+
+namespace {
+
+class CpuKernel : public Kernel {
+ public:
+  CpuKernel() {
+    traits_.name = "cpu";
+    traits_.summary = absl::StrCat("tiled online softmax on threads and SIMD (", TargetName(), ")");
+    traits_.device = DeviceKind::kCpu;
+    traits_.config_keys = {
+        "threads: threads to use, by default those of the device",
+        "tile_q: query rows of a tile, 1 to 4096, by default 64 to 256",
+        "tile_kv: keys of a tile, 1 to 4096, by default 128",
+    };
+    traits_.preference = 100;
+  }
+
+  const KernelTraits& traits() const override { return traits_; }
+
+  absl::Status Supports(const AttentionProblem& problem, const DeviceInfo& device,
+                        const LaunchConfig& config) const override {
+    return cpu::Supports(problem, device, config);
+  }
+  absl::StatusOr<int64_t> WorkspaceBytes(const AttentionProblem& problem, const DeviceInfo& device,
+                                         const LaunchConfig& config) const override {
+    return cpu::WorkspaceBytes(problem, device, config);
+  }
+  absl::Status Forward(const AttentionProblem& problem, const AttentionTensors& tensors,
+                       const Launch& launch) const override {
+    return cpu::Forward(problem, tensors, launch);
+  }
+  absl::StatusOr<Traffic> ExpectedTraffic(const AttentionProblem& problem, const DeviceInfo& device,
+                                          const LaunchConfig& config) const override {
+    return cpu::ExpectedTraffic(problem, device, config);
+  }
+
+ private:
+  KernelTraits traits_;
+};
+
+ATTNLAB_REGISTER_KERNEL(CpuKernel);
+
+}  // namespace
+}  // namespace attnlab::cpu

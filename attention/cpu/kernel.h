@@ -1,0 +1,59 @@
+// "cpu": tiled attention with the online softmax (Dao et al., "FlashAttention", 2022), on the
+// threads and the vector instructions of the processor. The default where there is no GPU.
+//
+// How it goes. The rows of all query heads that share a KV head are cut into tiles; a tile is one
+// thread's work, start to end:
+//
+//   schedule     tiles and, for decoding, chunks of keys; which thread does what does not matter
+//   panels-inl   a tile of many rows: Sᵀ = K Qᵀ, softmax, O += P V, for each 128 keys or so
+//   few_rows-inl a tile of up to 4 rows: dot products, at the speed of memory
+//   matmul-inl   the two products, 24 sums in registers
+//   softmax-inl  maxima, 2^x and sums; masks by row
+//   exp-inl      2^x and tanh
+//   convert-inl  fp16 and bf16 to floats and back; packing
+//   tile         the above for each instruction set, chosen at run time
+//
+// Everything between load and store is fp32, P too, whatever the dtype. Scores are kept in units
+// of log2: Q is multiplied by scale * log2(e) once.
+//
+// Where the time goes. Of a score's work, the products are 2 (d + dv) / 16 instructions for 16
+// scores with AVX-512 and the softmax about 16: with d = 64, 6 % of the total. K is read in place
+// and never transposed, because Sᵀ is what is computed; packing V, or converting, costs two
+// instructions where a tile has tile_q / 16 * 2 multiply-adds. docs/results has measurements.
+//
+// Configuration: threads (default: the device's), tile_q (query rows a tile; default 64 to 256,
+// so that there is work for all threads), tile_kv (keys at a time, 128). The bits of the result
+// depend on tile_kv, not on the others.
+#ifndef ATTENTION_CPU_KERNEL_H_
+#define ATTENTION_CPU_KERNEL_H_
+
+#include <cstdint>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "attention/kernel.h"
+#include "attention/launch_config.h"
+#include "attention/machine.h"
+#include "attention/problem.h"
+#include "attention/tensors.h"
+
+namespace attnlab::cpu {
+
+// As the functions of Kernel (attention/kernel.h), for callers that want this family and no
+// registry.
+absl::Status Supports(const AttentionProblem& problem, const DeviceInfo& device,
+                      const LaunchConfig& config);
+absl::StatusOr<int64_t> WorkspaceBytes(const AttentionProblem& problem, const DeviceInfo& device,
+                                       const LaunchConfig& config);
+absl::Status Forward(const AttentionProblem& problem, const AttentionTensors& tensors,
+                     const Launch& launch);
+
+// Multiply-adds of the visible pairs. Q is read once and O written once. K and V are read once by
+// each tile of rows that sees them, unless those that the threads work on at a time fit the last
+// level of cache together: then once. States of chunks are written and read once.
+absl::StatusOr<Traffic> ExpectedTraffic(const AttentionProblem& problem, const DeviceInfo& device,
+                                        const LaunchConfig& config);
+
+}  // namespace attnlab::cpu
+
+#endif  // ATTENTION_CPU_KERNEL_H_

@@ -1,0 +1,117 @@
+// The online softmax on a panel of transposed scores: Sᵀ[key][row], in units of log2.
+//
+// Each row keeps the largest score so far, m, and the sum of 2^(s - m) (Milakov and Gimelshein,
+// "Online normalizer calculation for softmax", 2018). A tile with a larger score raises m, and
+// what was summed before is multiplied by 2^(m before - m after): the caller does so for O.
+//
+// Rows lie along the lanes of a vector, so maxima and sums need no step across lanes, and keys
+// along memory. Four partial sums, by key modulo 4 from the start of the tile: so a row has the
+// same bits wherever its tile of queries begins.
+//
+// Included once for each target, inside the file that dispatches.
+#include <algorithm>
+#include <cstdint>
+#include <limits>
+
+#include "attention/cpu/exp-inl.h"
+#include "attention/cpu/targets.h"
+#include "hwy/highway.h"
+
+#if defined(ATTENTION_CPU_SOFTMAX_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef ATTENTION_CPU_SOFTMAX_INL_H_
+#undef ATTENTION_CPU_SOFTMAX_INL_H_
+#else
+#define ATTENTION_CPU_SOFTMAX_INL_H_
+#endif
+
+HWY_BEFORE_NAMESPACE();
+namespace attnlab::cpu::HWY_NAMESPACE {
+
+// What the softmax is computed in is 2^x: scores are multiplied by log2(e), with Q.
+constexpr float kLog2E = 1.44269504088896341f;
+
+constexpr int64_t kPartialSums = 4;
+
+// Replaces kLanes-wide columns of scores s[j * stride], j in [begin, end), by outer * tanh(s).
+HWY_INLINE void CapScores(float* s, int64_t stride, int64_t begin, int64_t end, float outer) {
+  const F df;
+  for (int64_t j = begin; j < end; ++j) {
+    hn::Store(hn::Mul(Tanh(hn::Load(df, s + j * stride)), hn::Set(df, outer)), df, s + j * stride);
+  }
+}
+
+// m where it is a number to subtract; 0 where no key was seen, so that -inf - m is not NaN.
+HWY_INLINE VF Subtrahend(VF m) {
+  const F df;
+  const VF none = hn::Set(df, -std::numeric_limits<float>::infinity());
+  return hn::IfThenZeroElse(hn::Eq(m, none), m);
+}
+
+// Which keys of the tile each of kLanes rows sees: [begin, end), from the start of the tile.
+// Whole numbers, as floats.
+struct AllVisible {
+  HWY_INLINE VF Apply(int64_t, VF s) const { return s; }
+};
+struct SomeVisible {
+  VF begin, end;
+  HWY_INLINE VF Apply(int64_t j, VF s) const {
+    const F df;
+    const VF key = hn::Set(df, static_cast<float>(j));
+    const auto visible = hn::And(hn::Ge(key, begin), hn::Lt(key, end));
+    return hn::IfThenElse(visible, s, hn::Set(df, -std::numeric_limits<float>::infinity()));
+  }
+};
+
+// One vector of rows. Replaces scores s[j * stride], j in [begin, end), by 2^(s - m), where
+// `begin` is a multiple of kPartialSums. Updates m[kLanes] and sum[kLanes], and writes to
+// factor[kLanes] what was multiplied to the sum, and must be to O. Scores that the rows do not
+// see may be anything; they become 0.
+template <class Visible>
+void SoftmaxColumn(float* HWY_RESTRICT s, int64_t stride, int64_t begin, int64_t end,
+                   const Visible& visible, float* HWY_RESTRICT m, float* HWY_RESTRICT sum,
+                   float* HWY_RESTRICT factor) {
+  const F df;
+  const VF before = hn::Load(df, m);
+  const int64_t whole = begin + (end - begin) / kPartialSums * kPartialSums;
+
+  VF max0 = before, max1 = before, max2 = before, max3 = before;
+  int64_t j = begin;
+  for (; j < whole; j += kPartialSums) {
+    const float* row = s + j * stride;
+    max0 = hn::Max(max0, visible.Apply(j, hn::Load(df, row)));
+    max1 = hn::Max(max1, visible.Apply(j + 1, hn::Load(df, row + stride)));
+    max2 = hn::Max(max2, visible.Apply(j + 2, hn::Load(df, row + 2 * stride)));
+    max3 = hn::Max(max3, visible.Apply(j + 3, hn::Load(df, row + 3 * stride)));
+  }
+  for (; j < end; ++j) max0 = hn::Max(max0, visible.Apply(j, hn::Load(df, s + j * stride)));
+  const VF after = hn::Max(hn::Max(max0, max1), hn::Max(max2, max3));
+  const VF subtrahend = Subtrahend(after);
+
+  const auto exponentiate = [&](int64_t key) HWY_ATTR {
+    float* at = s + key * stride;
+    const VF p = Exp2(hn::Sub(visible.Apply(key, hn::Load(df, at)), subtrahend));
+    hn::Store(p, df, at);
+    return p;
+  };
+  VF sum0 = hn::Zero(df), sum1 = sum0, sum2 = sum0, sum3 = sum0;
+  for (j = begin; j < whole; j += kPartialSums) {
+    sum0 = hn::Add(sum0, exponentiate(j));
+    sum1 = hn::Add(sum1, exponentiate(j + 1));
+    sum2 = hn::Add(sum2, exponentiate(j + 2));
+    sum3 = hn::Add(sum3, exponentiate(j + 3));
+  }
+  if (j < end) sum0 = hn::Add(sum0, exponentiate(j++));
+  if (j < end) sum1 = hn::Add(sum1, exponentiate(j++));
+  if (j < end) sum2 = hn::Add(sum2, exponentiate(j++));
+
+  const VF rescale = Exp2(hn::Sub(before, subtrahend));
+  const VF added = hn::Add(hn::Add(sum0, sum1), hn::Add(sum2, sum3));
+  hn::Store(hn::MulAdd(hn::Load(df, sum), rescale, added), df, sum);
+  hn::Store(after, df, m);
+  hn::Store(rescale, df, factor);
+}
+
+}  // namespace attnlab::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#endif  // ATTENTION_CPU_SOFTMAX_INL_H_
