@@ -6,11 +6,12 @@
 
 __global__ void AddOne(int* p) { *p += 1; }
 
-int main() {
+int main(int argc, char**) {
+  const bool need_gpu = argc > 1;
   int devices = 0;
   if (cudaGetDeviceCount(&devices) != cudaSuccess || devices == 0) {
     std::puts("no GPU: linked and started");
-    return 0;
+    return need_gpu ? 1 : 0;
   }
   int* p = nullptr;
   int value = 41;
