@@ -1,14 +1,17 @@
 // The conformance suite as a program: a test for each kernel, check and problem.
 //
-//   conformance_test [--kernel=NAME] [GoogleTest's flags]
+//   conformance_test [--kernel=NAME] [--seed=N] [--cases=N] [GoogleTest's flags]
 //
-// Without --kernel, all kernels that are linked. A test is skipped where the kernel's Supports()
-// declines the problem, or where the machine lacks the device; a kernel that supports none of the
-// problems fails.
+// Without --kernel, all kernels that are linked. Another seed gives other problems, and --cases
+// how many of them come after those that are always there: for an hour of search. A test is skipped
+// where the kernel's Supports() declines the problem, or where the machine lacks the device; a
+// kernel that supports none of the problems fails.
+#include <cstdint>
 #include <iostream>
 #include <string>
 #include <vector>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/strip.h"
@@ -43,20 +46,22 @@ class Conformance : public ::testing::Test {
 
 class SupportsSomething : public ::testing::Test {
  public:
-  explicit SupportsSomething(const Kernel& kernel) : kernel_(kernel) {}
+  SupportsSomething(const Kernel& kernel, const std::vector<Case>& cases)
+      : kernel_(kernel), cases_(cases) {}
 
   void TestBody() override {
     const absl::StatusOr<Subject> subject = SubjectFor(kernel_);
     if (!subject.ok()) GTEST_SKIP() << subject.status().message();
-    const int supported = CountSupported(*subject, ConformanceCases());
+    const int supported = CountSupported(*subject, cases_);
     RecordProperty("supported", supported);
-    std::cout << kernel_.traits().name << " supports " << supported << " of "
-              << ConformanceCases().size() << " problems\n";
+    std::cout << kernel_.traits().name << " supports " << supported << " of " << cases_.size()
+              << " problems\n";
     EXPECT_GT(supported, 0) << kernel_.traits().name << " declines every problem";
   }
 
  private:
   const Kernel& kernel_;
+  const std::vector<Case>& cases_;
 };
 
 // A name without the characters that mean something in --gtest_filter.
@@ -69,12 +74,11 @@ std::string TestName(size_t index, const Case& c) {
                       "_", Name(c.inputs.layout));
 }
 
-void Register(const Kernel& kernel) {
+void Register(const Kernel& kernel, const std::vector<Case>& cases) {
   const std::string& name = kernel.traits().name;
   ::testing::RegisterTest(
       name.c_str(), "supports_something", nullptr, nullptr, __FILE__, __LINE__,
-      [&kernel]() -> SupportsSomething* { return new SupportsSomething(kernel); });
-  const std::vector<Case>& cases = ConformanceCases();
+      [&kernel, &cases]() -> SupportsSomething* { return new SupportsSomething(kernel, cases); });
   for (const Check& check : Checks()) {
     const std::string suite = absl::StrCat(name, "_", check.name);
     int applicable = 0;
@@ -91,13 +95,23 @@ void Register(const Kernel& kernel) {
 int Main(int argc, char** argv) {
   ::testing::InitGoogleTest(&argc, argv);
   std::string only;
+  uint64_t seed = 1;
+  int count = 320;
   for (int i = 1; i < argc; ++i) {
-    absl::string_view argument = argv[i];
-    if (!absl::ConsumePrefix(&argument, "--kernel=") || argument.empty()) {
-      std::cerr << "unknown argument " << argv[i] << "; there is --kernel=NAME\n";
+    absl::string_view value = argv[i];
+    bool understood = false;
+    if (absl::ConsumePrefix(&value, "--kernel=")) {
+      only = std::string(value);
+      understood = !only.empty();
+    } else if (absl::ConsumePrefix(&value, "--seed=")) {
+      understood = absl::SimpleAtoi(value, &seed);
+    } else if (absl::ConsumePrefix(&value, "--cases=")) {
+      understood = absl::SimpleAtoi(value, &count) && count >= 0;
+    }
+    if (!understood) {
+      std::cerr << argv[i] << " is not one of --kernel=NAME, --seed=N, --cases=N\n";
       return 2;
     }
-    only = std::string(argument);
   }
   if (const absl::Status s = Registry::Global().Check(); !s.ok()) {
     std::cerr << s << "\n";
@@ -116,7 +130,8 @@ int Main(int argc, char** argv) {
     std::cerr << "no kernel is linked into this test\n";
     return 1;
   }
-  for (const Kernel* kernel : kernels) Register(*kernel);
+  const std::vector<Case> cases = ConformanceCases(seed, count);
+  for (const Kernel* kernel : kernels) Register(*kernel, cases);
   return RUN_ALL_TESTS();
 }
 

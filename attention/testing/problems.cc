@@ -166,13 +166,10 @@ std::vector<Case> SpecialCases() {
   return cases;
 }
 
-const std::vector<Case>& ConformanceCases() {
-  static const std::vector<Case>* const kCases = [] {
-    auto* cases = new std::vector<Case>(SpecialCases());
-    for (Case& c : EdgeCases(/*seed=*/1, /*count=*/320)) cases->push_back(std::move(c));
-    return cases;
-  }();
-  return *kCases;
+std::vector<Case> ConformanceCases(uint64_t seed, int count) {
+  std::vector<Case> cases = SpecialCases();
+  for (Case& c : EdgeCases(seed, count)) cases.push_back(std::move(c));
+  return cases;
 }
 
 }  // namespace attnlab::testing

@@ -11,6 +11,9 @@ namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
+// Below it, numbers of the dtype have a fixed spacing: Epsilon(dtype) of it.
+double SmallestNormal(DType dtype) { return dtype == DType::kFloat16 ? 0x1p-14 : 0x1p-126; }
+
 double ErrorOf(double value, double expected, DType dtype) {
   if (std::isnan(value) || std::isnan(expected)) {
     return std::isnan(value) && std::isnan(expected) ? 0 : kInfinity;
@@ -24,34 +27,50 @@ double ErrorOf(double value, double expected, DType dtype) {
   return std::abs(value - expected);  // infinity if `expected` is
 }
 
-// The largest error of `got` against `expected`, [rows][width] each.
-TensorError Largest(absl::Span<const reference::Row> rows, int64_t width, DType dtype,
-                    const std::vector<double>& expected, const std::vector<double>& got) {
-  TensorError largest;
-  largest.max_error = -1;
-  for (size_t i = 0; i < expected.size(); ++i) {
-    const double error = ErrorOf(got[i], expected[i], dtype);
-    if (error <= largest.max_error) continue;
-    largest.max_error = error;
-    largest.row = rows[i / width];
-    largest.dim = static_cast<int64_t>(i) % width;
-    largest.value = got[i];
-    largest.expected = expected[i];
+// What an error of each row is held against, and the error of the straightforward implementation in
+// that unit.
+struct Scale {
+  std::vector<double> unit;   // one a row
+  std::vector<double> floor;  // one a row, absolute
+  double fair = 0;            // the straightforward implementation's largest error, in units
+};
+
+double FairError(const Scale& scale, int64_t width, DType dtype, const std::vector<double>& exact,
+                 const std::vector<double>& straightforward) {
+  double fair = 0;
+  for (size_t i = 0; i < exact.size(); ++i) {
+    const double unit = scale.unit[i / width];
+    const double error = ErrorOf(straightforward[i], exact[i], dtype);
+    // Where even the straightforward implementation overflows, its error says nothing.
+    if (unit > 0 && std::isfinite(unit) && std::isfinite(error))
+      fair = std::max(fair, error / unit);
   }
-  largest.max_error = std::max(largest.max_error, 0.0);
-  return largest;
+  return fair;
 }
 
-double Bound(const TensorError& straightforward, double floor) {
-  // Where even the straightforward implementation overflows, its error says nothing.
-  return (std::isfinite(straightforward.max_error) ? 2 * straightforward.max_error : 0) + floor;
+// The error of `got` that is the largest part of its row's bound; [rows][width] values.
+TensorError Worst(absl::Span<const reference::Row> rows, int64_t width, DType dtype,
+                  const Scale& scale, const std::vector<double>& exact,
+                  const std::vector<double>& got) {
+  TensorError worst;
+  double worst_part = -1;
+  for (size_t i = 0; i < exact.size(); ++i) {
+    const int64_t row = static_cast<int64_t>(i) / width;
+    const double error = ErrorOf(got[i], exact[i], dtype);
+    const double bound = 2 * scale.fair * scale.unit[row] + scale.floor[row];
+    const double part = std::isinf(error) ? kInfinity : error == 0 ? 0 : error / bound;
+    if (part <= worst_part) continue;
+    worst_part = part;
+    worst = {error, bound, rows[row], static_cast<int64_t>(i) % width, got[i], exact[i]};
+  }
+  return worst;
 }
 
 }  // namespace
 
 std::string TensorError::ToString() const {
   return absl::StrFormat(
-      "max error %.3g %s bound %.3g, at sequence %d, head %d, row %d, dim %d: %.9g where the "
+      "error %.3g %s bound %.3g at sequence %d, head %d, row %d, dim %d: %.9g where the "
       "oracle has %.9g",
       max_error, Passed() ? "<=" : ">", bound, row.sequence, row.head, row.row, dim, value,
       expected);
@@ -59,19 +78,28 @@ std::string TensorError::ToString() const {
 
 Errors Compare(DType dtype, absl::Span<const reference::Row> rows, const reference::Result& exact,
                const reference::Result& straightforward, const reference::Result& values) {
-  double spread = 0, lse = 0;
-  for (double x : exact.spread) spread = std::isfinite(x) ? std::max(spread, x) : spread;
-  for (double x : exact.lse) lse = std::isfinite(x) ? std::max(lse, std::abs(x)) : lse;
-  const double score_error = 8 * Epsilon(DType::kFloat32) * (1 + lse);
-
+  const double e = Epsilon(dtype), e32 = Epsilon(DType::kFloat32);
+  double score = 1;
+  for (double x : exact.lse) score = std::isfinite(x) ? std::max(score, 1 + std::abs(x)) : score;
+  Scale o, lse;
+  for (size_t row = 0; row < rows.size(); ++row) {
+    double size = exact.spread[row];
+    for (int64_t c = 0; c < exact.dv; ++c) {
+      // A NaN compares as smaller: it has no size, and ErrorOf() asks for it in its place.
+      size = std::max(size, std::abs(exact.O(static_cast<int64_t>(row), c)));
+    }
+    if (!std::isfinite(size)) size = std::numeric_limits<double>::max() / 16;
+    o.unit.push_back(size);
+    o.floor.push_back((e / 2 + 8 * e32 * score) * size + SmallestNormal(dtype) * e);
+    lse.unit.push_back(score);
+    lse.floor.push_back(8 * e32 * score);
+  }
   Errors errors;
-  errors.o = Largest(rows, exact.dv, dtype, exact.o, values.o);
-  errors.o.bound = Bound(Largest(rows, exact.dv, dtype, exact.o, straightforward.o),
-                         (Epsilon(dtype) + score_error) * spread);
+  o.fair = FairError(o, exact.dv, dtype, exact.o, straightforward.o);
+  errors.o = Worst(rows, exact.dv, dtype, o, exact.o, values.o);
   if (values.lse.empty()) return errors;
-  errors.lse = Largest(rows, 1, DType::kFloat32, exact.lse, values.lse);
-  errors.lse.bound =
-      Bound(Largest(rows, 1, DType::kFloat32, exact.lse, straightforward.lse), score_error);
+  lse.fair = FairError(lse, 1, DType::kFloat32, exact.lse, straightforward.lse);
+  errors.lse = Worst(rows, 1, DType::kFloat32, lse, exact.lse, values.lse);
   return errors;
 }
 

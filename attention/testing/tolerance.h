@@ -1,17 +1,20 @@
 // How large an error may be.
 //
-// A kernel passes when its largest error is at most twice that of the straightforward
-// implementation (reference.h) on the same rows, plus a floor. The floor is for problems so small
-// that the straightforward implementation is right by luck:
+// A row of O is as precise as its numbers are large. Over a thousand keys O is small, because its
+// terms cancel; over one key it is V. So errors are measured in a unit of their row: the larger of
+// its spread (reference.h: the size of O if the signs of its terms were random) and its largest
+// |O|. For LSE the unit is 1 + max |LSE|, about the size of the scores; of all rows, because a
+// score may be small by cancellation, as its error is not. In these units a kernel may err
+// twice as much as the straightforward implementation does on the worst of the same rows, plus a
+// floor, for problems so small that the straightforward implementation is right by luck:
 //
-//   O     (e + 8 e32 (1 + max |LSE|)) · max spread
-//   LSE        8 e32 (1 + max |LSE|)
+//   O     |error| <= 2 fair u + (e / 2 + 8 e32 (1 + max |LSE|)) u + (the dtype's denormal spacing)
+//   LSE   |error| <= 2 fair u + 8 e32 u
 //
-// where e = Epsilon(dtype), e32 = Epsilon(fp32), and the maxima are over the rows checked. One e
-// of the spread (reference.h: the size of O if the signs of its terms were random) is what the
-// rounding of P and O to the dtype comes to. Scores are about as large as LSE and have an fp32
-// error of a few units in proportion; so have then P, and O. For bf16, spread 1 and LSE 4 that is
-// 0.0078 + 0.000005; for fp32 5e-6.
+// where u is the row's unit, `fair` the straightforward implementation's largest error in units,
+// e = Epsilon(dtype) and e32 = Epsilon(fp32). e / 2 is what rounding O to the dtype may cost;
+// scores have an fp32 error of a few units in proportion to their size, and so have P, and O. For
+// bf16, u = 1 and LSE = 4 the floor is 0.0039; for fp32 5e-6.
 //
 // NaN never passes, unless the oracle has NaN in the same place; infinity passes where the oracle
 // has it or rounds to it.
@@ -27,18 +30,17 @@
 
 namespace attnlab::testing {
 
-// The largest absolute error of one tensor, its bound, and where it is.
+// The error of one tensor that comes closest to its bound, or goes furthest beyond it, and where.
 struct TensorError {
-  double max_error = 0;  // infinity for NaN and infinities out of place
-  double bound = 0;
-  // Of the largest error:
+  double max_error = 0;  // absolute; infinity for NaN and infinities out of place
+  double bound = 0;      // of its row
   reference::Row row;
   int64_t dim = 0;
   double value = 0;     // what the kernel gave
   double expected = 0;  // what the oracle gave
 
   bool Passed() const { return max_error <= bound; }
-  // "max error 0.1 > bound 0.02 at sequence 0, head 1, row 2, dim 3: 0.3 where the oracle has 0.4"
+  // "error 0.1 > bound 0.02 at sequence 0, head 1, row 2, dim 3: 0.3 where the oracle has 0.4"
   std::string ToString() const;
 };
 

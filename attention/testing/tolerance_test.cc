@@ -34,30 +34,43 @@ class ToleranceTest : public ::testing::Test {
 
 TEST_F(ToleranceTest, TheBoundIsTwiceTheStraightforwardErrorAndAFloor) {
   const double e32 = std::ldexp(1.0, -23), e16 = std::ldexp(1.0, -10);
+  values_.o[0] = 1.5;  // row 0: its largest |O| is 2, its LSE 3
+  values_.lse[0] = 3.5;
   EXPECT_DOUBLE_EQ(Run().lse.bound, 8 * e32 * 4);
-  EXPECT_DOUBLE_EQ(Run().o.bound, (e32 + 8 * e32 * 4) * 0.5);
-  EXPECT_DOUBLE_EQ(Run(DType::kFloat16).o.bound, (e16 + 8 * e32 * 4) * 0.5);
-  plain_.o[1] = 2.25;
-  plain_.lse[1] = -1.5;
-  EXPECT_DOUBLE_EQ(Run().o.bound, 0.5 + (e32 + 8 * e32 * 4) * 0.5);
-  EXPECT_DOUBLE_EQ(Run().lse.bound, 1 + 8 * e32 * 4);
+  EXPECT_NEAR(Run().o.bound, (e32 / 2 + 8 * e32 * 4) * 2, 1e-12);
+  EXPECT_NEAR(Run(DType::kFloat16).o.bound, (e16 / 2 + 8 * e32 * 4) * 2, 1e-7);
+  plain_.o[2] = 3.4;     // row 1: an error of 0.4 where O is up to 4
+  plain_.lse[1] = -1.5;  // 0.5 where the unit is 4
+  EXPECT_NEAR(Run().o.bound, 2 * 0.1 * 2 + (e32 / 2 + 8 * e32 * 4) * 2, 1e-12);
+  EXPECT_NEAR(Run().lse.bound, 2 * 0.5 + 8 * e32 * 4, 1e-12);
 }
 
-TEST_F(ToleranceTest, SaysWhereTheLargestErrorIs) {
+TEST_F(ToleranceTest, SmallRowsMustBeMorePrecise) {
+  exact_.o = {1, 2, 0.01, 0.02};
+  exact_.spread = {0.5, 0.01};
+  plain_ = values_ = exact_;
+  plain_.o[0] = 1.1;  // 0.05 units
+  values_.o[0] = 1.19;
+  EXPECT_TRUE(Run().o.Passed());
+  values_.o[0] = 1;
+  values_.o[2] = 0.0119;
+  EXPECT_TRUE(Run().o.Passed());
+  values_.o[2] = 0.03;  // far below what row 0 may err, too much here
+  EXPECT_FALSE(Run().o.Passed());
+  EXPECT_EQ(Run().o.row, rows_[1]);
+}
+
+TEST_F(ToleranceTest, SaysWhereTheErrorIs) {
   EXPECT_TRUE(Run().o.Passed());
   EXPECT_EQ(Run().o.max_error, 0);
-  values_.o = {1, 2.25, 3, 4.5};
+  values_.o = {1, 2.125, 3, 4.5};
   values_.lse = {3, -1};
   const Errors errors = Run();
   EXPECT_FALSE(errors.o.Passed());
   EXPECT_TRUE(errors.lse.Passed());
   EXPECT_EQ(errors.o.ToString(),
-            "max error 0.5 > bound 1.97e-06, at sequence 2, head 1, row 7, dim 1: 4.5 where the "
-            "oracle has 4");
-  plain_.o[0] = 0.8;
-  EXPECT_FALSE(Run().o.Passed());
-  plain_.o[0] = 0.7;
-  EXPECT_TRUE(Run().o.Passed());
+            "error 0.5 > bound 1.55e-05 at sequence 2, head 1, row 7, dim 1: 4.5 where the oracle "
+            "has 4");
 }
 
 TEST_F(ToleranceTest, NanNeverPassesUnlessTheOracleHasIt) {

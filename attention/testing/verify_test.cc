@@ -60,7 +60,7 @@ TEST(VerifyTest, ReportsWhatIsWrongAndHowToSeeItAgain) {
   EXPECT_TRUE(result->o.Passed());
   EXPECT_FALSE(result->lse.Passed());
   EXPECT_THAT(result->message,
-              MatchesRegex("lse: max error .* > bound .*, at sequence 0, head [01], row .*\n"
+              MatchesRegex("lse: error .* > bound .* at sequence 0, head [01], row .*\n"
                            "bazel run //tools:attnlab -- verify --kernel=lse_base_2 "
                            "--problem=b=1,hq=2,hkv=2,sq=20,skv=20,d=8,dtype=fp32,mask=none "
                            "--seed=9 --layout=odd --values=uniform\n"));
