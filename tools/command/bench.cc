@@ -11,10 +11,10 @@
 #include "attention/attention.h"
 #include "attention/bench/compare.h"
 #include "tools/arguments.h"
+#include "tools/command/bench_report.h"
 #include "tools/command/command.h"
 #include "tools/command/json.h"
 #include "tools/command/selection.h"
-#include "tools/sweep.h"
 #include "tools/table.h"
 #include "tools/terminal.h"
 
@@ -31,14 +31,12 @@ constexpr double kCheckingPatience = 2;
 
 struct Flags {
   ProblemFlags problem;
-  std::string kernel = "all", device = "auto", baseline;
+  std::string kernel = "all", device = "auto";
   std::vector<std::string> configs;
-  int64_t seed = 0;
   double seconds = 0.5;
   int64_t repetitions = 5;
   int64_t input_mib = 0;
-  bool lse = false, verify = true;
-  std::string commit;
+  BenchReport report;
   bool json = false, csv = false;
 };
 
@@ -55,7 +53,7 @@ ArgumentParser MakeParser(Flags* f) {
                    "cuda:N.");
   parser.AddStrings("config", "LINE", &f->configs,
                     "Launch configuration, key=value,…. Repeatable: each is a row.");
-  parser.AddString("baseline", "NAME", &f->baseline,
+  parser.AddString("baseline", "NAME", &f->report.baseline,
                    "The kernel that speed-ups are against; by default that of the first row.");
   parser.AddGroup("How");
   parser.AddNumber("seconds", "X", &f->seconds, 0.001, 3600,
@@ -65,11 +63,12 @@ ArgumentParser MakeParser(Flags* f) {
   parser.AddInteger("input_mib", "N", &f->input_mib, 1, int64_t{1} << 30,
                     "At most so much memory for sets of inputs; by default a quarter of what the "
                     "device has.");
-  parser.AddInteger("seed", "N", &f->seed, 0, INT64_MAX, "The same seed, the same inputs. 0.");
-  parser.AddBool("lse", &f->lse, "Have kernels write the log-sum-exp, too.");
-  parser.AddBool("verify", &f->verify, "Verify before timing: true by default.");
+  parser.AddInteger("seed", "N", &f->report.seed, 0, INT64_MAX,
+                    "The same seed, the same inputs. 0.");
+  parser.AddBool("lse", &f->report.lse, "Have kernels write the log-sum-exp, too.");
+  parser.AddBool("verify", &f->report.verify, "Verify before timing: true by default.");
   parser.AddGroup("Results");
-  parser.AddString("commit", "ID", &f->commit,
+  parser.AddString("commit", "ID", &f->report.commit,
                    "Goes into every JSON row; by default $ATTNLAB_COMMIT.");
   parser.AddBool("json", &f->json, "Print JSON.");
   parser.AddBool("csv", &f->csv, "Print CSV.");
@@ -129,7 +128,7 @@ absl::Status LeaveOutSlow(const Flags& f, std::vector<Plan>* plans,
   if (!others) return absl::OkStatus();
   for (auto it = plans->begin(); it != plans->end();) {
     const KernelTraits& traits = it->kernel->traits();
-    if (traits.preference == 0 && traits.name != f.baseline) {
+    if (traits.preference == 0 && traits.name != f.report.baseline) {
       const absl::StatusOr<double> seconds = bench::EstimateSeconds(*it);
       if (!seconds.ok()) return seconds.status();
       if (*seconds > kCheckingPatience) {
@@ -172,182 +171,16 @@ absl::StatusOr<AttentionProblem> DefaultProblem(const Flags& f,
   return problem;
 }
 
-// The row that the speed-up of `row` is against: the first of its problem, or of the baseline.
-const bench::Row* BaselineOf(const bench::Row& row, const std::vector<bench::Row>& rows,
-                             const std::string& baseline) {
-  for (const bench::Row& other : rows) {
-    if (other.status.ok() && other.plan.problem == row.plan.problem &&
-        (baseline.empty() || other.plan.kernel->traits().name == baseline)) {
-      return &other;
-    }
-  }
-  return nullptr;
-}
-
-Json RowJson(const bench::Row& row, const bench::Row* baseline, const Flags& f,
-             const std::string& commit, const std::string& date) {
-  Json json = {{"problem", row.plan.problem.ToString()},
-               {"kernel", row.plan.kernel->traits().name},
-               {"config", row.plan.config.ToString()},
-               {"machine", MachineJson(row.plan.device)},
-               {"median_seconds", row.median},
-               {"p10_seconds", row.p10},
-               {"p90_seconds", row.p90},
-               {"repetitions", row.repetitions},
-               {"calls_per_repetition", row.calls_per_repetition},
-               {"tflop_per_second", row.TflopPerSecond()},
-               {"gb_per_second", row.GbPerSecond()},
-               {"moved_gb_per_second", row.MovedGbPerSecond()},
-               {"flops", row.compulsory.flops},
-               {"compulsory_bytes", row.compulsory.Bytes()},
-               {"expected_bytes", row.expected.Bytes()},
-               {"baseline", nullptr},
-               {"speed_up", nullptr},
-               {"verdict", !f.verify      ? "not checked"
-                           : row.verified ? "ok"
-                                          : "wrong"},
-               {"error", nullptr},
-               {"bound", nullptr},
-               {"input_sets", row.input_sets},
-               {"input_set_bytes", row.set_bytes},
-               {"past_last_level_cache", row.past_cache},
-               {"seed", f.seed},
-               {"lse", f.lse},
-               {"commit", nullptr},
-               {"date", date}};
-  if (!row.status.ok()) {
-    json["verdict"] = "failed";
-    json["message"] = std::string(row.status.message());
-    for (const char* key : {"median_seconds", "p10_seconds", "p90_seconds", "tflop_per_second",
-                            "gb_per_second", "moved_gb_per_second"}) {
-      json[key] = nullptr;
-    }
-    baseline = nullptr;
-  }
-  if (baseline != nullptr) {
-    json["baseline"] = baseline->plan.kernel->traits().name;
-    json["speed_up"] = baseline->median / row.median;
-  }
-  if (f.verify && row.status.ok()) {
-    json["error"] = row.verification.o.max_error;
-    json["bound"] = row.verification.o.bound;
-  }
-  if (!commit.empty()) json["commit"] = commit;
-  return json;
-}
-
-// Text of `value` where all rows have one; "" where they differ.
-template <typename Get>
-std::string Common(const std::vector<bench::Row>& rows, const Get& get) {
-  for (const bench::Row& row : rows) {
-    if (get(row) != get(rows.front())) return "";
-  }
-  return get(rows.front());
-}
-
-std::string InputsText(const bench::Row& row) {
-  if (row.input_sets == 1) {
-    return absl::StrCat("one set of inputs of ", Bytes(row.set_bytes),
-                        row.past_cache ? "" : ", which caches may hold");
-  }
-  return absl::StrCat(row.input_sets, " sets of inputs of ", Bytes(row.set_bytes), " in turn, ",
-                      row.past_cache ? "more than the last-level cache holds"
-                                     : "which the last-level cache may hold");
-}
-
-void PrintTable(const Results& results, const Flags& f, const Streams& streams) {
-  const std::vector<bench::Row>& rows = results.rows;
-  std::vector<std::string> lines;
-  for (const bench::Row& row : rows) lines.push_back(row.plan.problem.ToString());
-  const CommonKeys problems = SplitCommon(lines);
-  const bool one_problem =
-      Common(rows, [](const bench::Row& r) { return r.plan.problem.ToString(); }) == lines.front();
-  const bool configs = std::any_of(rows.begin(), rows.end(),
-                                   [](const bench::Row& row) { return !row.plan.config.empty(); });
-  const std::string machine = Common(rows, [](const bench::Row& r) {
-    return absl::StrCat(r.plan.device.name, ", ", MachineSummary(r.plan.device));
-  });
-  const std::string versus = Common(rows, [&](const bench::Row& r) {
-    const bench::Row* baseline = BaselineOf(r, rows, f.baseline);
-    return baseline == nullptr ? std::string() : baseline->plan.kernel->traits().name;
-  });
-
-  std::vector<Table::Column> columns;
-  if (!one_problem) columns.push_back({"problem", Table::kLeft});
-  columns.push_back({"kernel", Table::kLeft});
-  if (machine.empty()) columns.push_back({"on", Table::kLeft});
-  if (configs) columns.push_back({"config", Table::kLeft});
-  for (const char* title : {"median", "p10-p90", "TFLOP/s", "GB/s", "moved GB/s"}) {
-    columns.push_back({title, Table::kRight});
-  }
-  columns.push_back({versus.empty() ? "speed-up" : absl::StrCat("vs ", versus), Table::kRight});
-  columns.push_back({"error", Table::kRight});
-  columns.push_back({"bound", Table::kRight});
-  columns.push_back({"verdict", Table::kLeft});
-  Table table(std::move(columns));
-  for (size_t i = 0; i < rows.size(); ++i) {
-    const bench::Row& row = rows[i];
-    std::vector<Table::Cell> cells;
-    if (!one_problem) cells.push_back({problems.rests[i]});
-    cells.push_back({row.plan.kernel->traits().name});
-    if (machine.empty()) cells.push_back({ToString(row.plan.device.device)});
-    if (configs) cells.push_back({row.plan.config.ToString()});
-    if (!row.status.ok()) {
-      for (int k = 0; k < 8; ++k) cells.push_back({"-"});
-      cells.push_back({"FAILED", Colour::kRed});
-      table.AddRow(std::move(cells));
-      continue;
-    }
-    cells.push_back({Seconds(row.median)});
-    cells.push_back({SecondsRange(row.p10, row.p90)});
-    cells.push_back({Digits(row.TflopPerSecond())});
-    cells.push_back({Digits(row.GbPerSecond())});
-    cells.push_back({Digits(row.MovedGbPerSecond())});
-    const bench::Row* baseline = BaselineOf(row, rows, f.baseline);
-    cells.push_back(
-        {baseline == nullptr ? "-" : absl::StrCat(Digits(baseline->median / row.median), "x")});
-    cells.push_back({f.verify ? ErrorNumber(row.verification.o.max_error) : "-"});
-    cells.push_back({f.verify ? ErrorNumber(row.verification.o.bound) : "-"});
-    cells.push_back(!f.verify      ? Table::Cell("not checked", Colour::kYellow)
-                    : row.verified ? Table::Cell("ok", Colour::kGreen)
-                                   : Table::Cell("WRONG", Colour::kRed));
-    table.AddRow(std::move(cells));
-  }
-  if (!problems.common.empty()) streams.out << problems.common << "\n";
-  if (!machine.empty()) streams.out << machine << "\n";
-  streams.out << "\n" << table.Markdown(streams.colours);
-  int64_t fewest = 0, most = 0;
-  for (const bench::Row& row : rows) {
-    if (!row.status.ok()) continue;
-    fewest = fewest == 0 ? row.repetitions : std::min(fewest, row.repetitions);
-    most = std::max(most, row.repetitions);
-  }
-  if (most > 0) {
-    const std::string inputs = Common(rows, InputsText);
-    streams.out << "\n"
-                << fewest << (fewest == most ? "" : absl::StrCat(" to ", most))
-                << " repetitions, kernels in random order; "
-                << (inputs.empty() ? "sets of inputs in turn, see --json" : inputs) << ".\n";
-  }
-  for (const bench::Row& row : rows) {
-    if (!row.status.ok()) {
-      streams.out << "\n" << row.status.message() << "\n";
-    } else if (f.verify && !row.verified) {
-      streams.out << "\n" << row.verification.message;
-    }
-  }
-}
-
 absl::Status BenchAll(const Flags& f, const Streams& streams, Results* results) {
   const absl::StatusOr<std::vector<const Kernel*>> kernels = KernelsOf(f.kernel);
   if (!kernels.ok()) return kernels.status();
   const absl::StatusOr<std::vector<LaunchConfig>> configs = ConfigsOf(f.configs);
   if (!configs.ok()) return configs.status();
-  if (!f.baseline.empty() && std::none_of(kernels->begin(), kernels->end(), [&f](const Kernel* k) {
-        return k->traits().name == f.baseline;
-      })) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("--baseline: \"", f.baseline, "\" is not among the kernels that are timed"));
+  if (!f.report.baseline.empty() &&
+      std::none_of(kernels->begin(), kernels->end(),
+                   [&f](const Kernel* k) { return k->traits().name == f.report.baseline; })) {
+    return absl::InvalidArgumentError(absl::StrCat("--baseline: \"", f.report.baseline,
+                                                   "\" is not among the kernels that are timed"));
   }
   absl::StatusOr<std::vector<AttentionProblem>> problems = ProblemsOf(f.problem);
   if (!problems.ok()) return problems.status();
@@ -357,9 +190,9 @@ absl::Status BenchAll(const Flags& f, const Streams& streams, Results* results) 
     problems->push_back(*problem);
   }
   bench::Options options;
-  options.seed = static_cast<uint64_t>(f.seed);
-  options.with_lse = f.lse;
-  options.verify = f.verify;
+  options.seed = static_cast<uint64_t>(f.report.seed);
+  options.with_lse = f.report.lse;
+  options.verify = f.report.verify;
   options.seconds = f.seconds;
   options.min_repetitions = f.repetitions;
   options.max_repetitions = std::max<int64_t>(f.repetitions, 200);
@@ -411,25 +244,21 @@ int Bench(const Arguments& arguments, const Streams& streams) {
     return Fail(streams, "bench",
                 absl::UnimplementedError("no kernel here does any of these problems"));
   }
-  std::string commit = flags.commit;
-  if (const char* from = std::getenv("ATTNLAB_COMMIT"); commit.empty() && from != nullptr) {
-    commit = from;
+  if (const char* commit = std::getenv("ATTNLAB_COMMIT");
+      flags.report.commit.empty() && commit != nullptr) {
+    flags.report.commit = commit;
   }
   if (flags.json || flags.csv) {
-    std::vector<Json> rows;
-    const std::string date = UtcNow();
-    for (const bench::Row& row : results.rows) {
-      rows.push_back(
-          RowJson(row, BaselineOf(row, results.rows, flags.baseline), flags, commit, date));
-    }
+    const std::vector<Json> rows = BenchJson(results.rows, flags.report);
     streams.out << (flags.csv ? Csv(rows) : Dump({{"command", "bench"}, {"rows", rows}}));
   } else {
-    PrintTable(results, flags, streams);
+    PrintBench(results.rows, flags.report, streams);
   }
   if (!s.ok()) return Fail(streams, "bench", s);
-  const bool wrong = std::any_of(
-      results.rows.begin(), results.rows.end(),
-      [&flags](const bench::Row& r) { return !r.status.ok() || (flags.verify && !r.verified); });
+  const bool wrong =
+      std::any_of(results.rows.begin(), results.rows.end(), [&flags](const bench::Row& r) {
+        return !r.status.ok() || (flags.report.verify && !r.verified);
+      });
   return wrong ? kFailed : kOk;
 }
 

@@ -17,6 +17,7 @@
 #include "tools/arguments.h"
 #include "tools/command/command.h"
 #include "tools/command/json.h"
+#include "tools/command/outputs.h"
 #include "tools/command/selection.h"
 #include "tools/command/tensor_files.h"
 #include "tools/files.h"

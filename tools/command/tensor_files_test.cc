@@ -1,8 +1,6 @@
 #include "tools/command/tensor_files.h"
 
-#include <cmath>
 #include <cstring>
-#include <limits>
 #include <string>
 #include <vector>
 
@@ -15,7 +13,6 @@
 namespace attnlab::command {
 namespace {
 
-using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 // A file of 0, 1, 2, … in that shape.
@@ -125,38 +122,6 @@ TEST(TensorFilesTest, LengthsMakePaddedAndPackedProblems) {
   files.cu_seqlens_q = files.cu_seqlens_kv = Counting("cu", {1}, NpyType::kInt32);
   EXPECT_THAT(std::string(LoadTensors(files).status().message()),
               HasSubstr("has fewer than 2 entries"));
-}
-
-TEST(TensorFilesTest, UnusedRowsOfOutputsAreZeroAndMinusInfinity) {
-  TensorFiles files;
-  files.q = files.k = files.v = Counting("q", {1, 2, 1, 4});
-  auto loaded = LoadTensors(files);
-  ASSERT_TRUE(loaded.ok()) << loaded.status();
-  auto outputs = Outputs::Make(loaded->problem, loaded->tensors, FileLayout::kBhsd, false);
-  ASSERT_TRUE(outputs.ok()) << outputs.status();
-  EXPECT_THAT(outputs->o_shape(), ElementsAre(1, 2, 4));
-  EXPECT_THAT(outputs->lse_shape(), ElementsAre(1, 2));
-  AttentionTensors tensors;
-  outputs->AddTo(&tensors);
-  static_cast<float*>(tensors.o.data)[tensors.o.Offset(0, 1, 0, 2)] = 8;
-  static_cast<float*>(tensors.o.data)[0] = std::nanf("");
-  ASSERT_TRUE(outputs->Fetch().ok());
-  const Outputs::Summary o = outputs->SummaryOfO();
-  EXPECT_EQ(o.elements, 8);
-  EXPECT_EQ(o.nan, 1);
-  EXPECT_EQ(o.max, 8);
-  EXPECT_EQ(o.min, 0);
-  EXPECT_DOUBLE_EQ(o.mean, 8.0 / 7);
-  EXPECT_EQ(outputs->SummaryOfLse().infinite, 2);
-  const std::string path = absl::StrCat(testing::TempDir(), "/o.npy");
-  for (NpyType type :
-       {NpyType::kFloat16, NpyType::kBFloat16, NpyType::kFloat32, NpyType::kFloat64}) {
-    ASSERT_TRUE(outputs->WriteO(path, type).ok());
-    const auto back = ReadNpy(path);
-    ASSERT_TRUE(back.ok()) << back.status();
-    EXPECT_EQ(back->header.type, type);
-    EXPECT_EQ(LoadAsDouble(*back, 6), 8);
-  }
 }
 
 }  // namespace

@@ -1,0 +1,62 @@
+// O and LSE of a call, and the .npy files that they become (tensor_files.h has the shapes).
+#ifndef TOOLS_COMMAND_OUTPUTS_H_
+#define TOOLS_COMMAND_OUTPUTS_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "attention/dtype.h"
+#include "attention/memory.h"
+#include "attention/problem.h"
+#include "attention/tensor.h"
+#include "attention/tensors.h"
+#include "tools/command/tensor_files.h"
+#include "tools/npy.h"
+
+namespace attnlab::command {
+
+// O and LSE on a device, laid out as files want them.
+class Outputs {
+ public:
+  // Shapes of a problem whose inputs are `inputs`. O is all 0, LSE all -inf.
+  static absl::StatusOr<Outputs> Make(const AttentionProblem& problem,
+                                      const AttentionTensors& inputs, FileLayout layout,
+                                      bool has_batch_axis);
+
+  // Adds both to the arguments of a call.
+  void AddTo(AttentionTensors* tensors) const;
+
+  // Copies both to the host, once the call is done.
+  absl::Status Fetch();
+
+  // After Fetch(). O in `type`, LSE in fp32.
+  absl::Status WriteO(const std::string& path, NpyType type) const;
+  absl::Status WriteLse(const std::string& path) const;
+
+  const std::vector<int64_t>& o_shape() const { return o_shape_; }
+  const std::vector<int64_t>& lse_shape() const { return lse_shape_; }
+
+  struct Summary {
+    double min = 0, max = 0, mean = 0;  // of the finite elements
+    int64_t elements = 0, nan = 0, infinite = 0;
+  };
+  // After Fetch().
+  Summary SummaryOfO() const;
+  Summary SummaryOfLse() const;
+
+ private:
+  Outputs() = default;
+
+  DType dtype_ = DType::kFloat32;
+  TensorView o_, lse_;
+  std::vector<int64_t> o_shape_, lse_shape_;
+  Buffer o_device_, lse_device_;
+  Buffer o_host_, lse_host_;
+};
+
+}  // namespace attnlab::command
+
+#endif  // TOOLS_COMMAND_OUTPUTS_H_
