@@ -1,0 +1,89 @@
+// On a machine with a GPU: the host's way to devices, memory and time.
+#include "attention/cuda_backend.h"
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "attention/machine.h"
+#include "attention/memory.h"
+#include "gtest/gtest.h"
+
+namespace attnlab {
+namespace {
+
+TEST(CudaBackendTest, DescribesTheGpu) {
+  const absl::StatusOr<std::vector<DeviceInfo>> gpus = CudaInfo();
+  ASSERT_TRUE(gpus.ok()) << gpus.status();
+  ASSERT_FALSE(gpus->empty());
+  const DeviceInfo& gpu = gpus->front();
+  EXPECT_EQ(gpu.device, Device::Cuda(0));
+  EXPECT_FALSE(gpu.name.empty());
+  EXPECT_GE(gpu.compute_capability, 75);
+  EXPECT_GT(gpu.multiprocessors, 0);
+  EXPECT_GE(gpu.shared_memory_per_block, 48 << 10);
+  EXPECT_GE(gpu.registers_per_multiprocessor, 65536);
+  EXPECT_GT(gpu.last_level_cache_bytes, 1 << 20);
+  EXPECT_GT(gpu.memory_bytes, int64_t{1} << 30);
+  ASSERT_TRUE(InfoOf(gpu.device).ok());
+  EXPECT_EQ(InfoOf(gpu.device)->name, gpu.name);
+}
+
+TEST(CudaBackendTest, CopiesInAndOut) {
+  constexpr int64_t kBytes = 1 << 20;
+  absl::StatusOr<Buffer> buffer = Buffer::Allocate(Device::Cuda(0), kBytes);
+  ASSERT_TRUE(buffer.ok()) << buffer.status();
+  EXPECT_EQ(reinterpret_cast<uintptr_t>(buffer->data()) % 256, 0);
+  ASSERT_TRUE(buffer->Fill(0xAB).ok());
+  std::vector<uint8_t> in(1000), out(kBytes);
+  for (size_t i = 0; i < in.size(); ++i) in[i] = static_cast<uint8_t>(i);
+  ASSERT_TRUE(buffer->CopyFromHost(in.data(), 1000, 5000).ok());
+  ASSERT_TRUE(buffer->CopyToHost(out.data(), kBytes).ok());
+  for (int64_t i = 0; i < kBytes; ++i) {
+    ASSERT_EQ(out[i], i >= 5000 && i < 6000 ? in[i - 5000] : 0xAB) << i;
+  }
+  EXPECT_EQ(buffer->CopyFromHost(in.data(), 1000, kBytes - 999).code(),
+            absl::StatusCode::kOutOfRange);
+}
+
+TEST(CudaBackendTest, SaysWhenThereIsNotEnoughMemory) {
+  const absl::StatusOr<DeviceInfo> gpu = InfoOf(Device::Cuda(0));
+  ASSERT_TRUE(gpu.ok());
+  const absl::Status s =
+      Buffer::Allocate(Device::Cuda(0), gpu->memory_bytes + (int64_t{1} << 30)).status();
+  EXPECT_EQ(s.code(), absl::StatusCode::kResourceExhausted) << s;
+  // And the failure does not stick to later calls.
+  EXPECT_TRUE(Buffer::Allocate(Device::Cuda(0), 1 << 20).ok());
+  EXPECT_TRUE(cuda_backend::Synchronize(0).ok());
+}
+
+TEST(CudaBackendTest, SaysWhichGpusThereAre) {
+  const absl::Status s = InfoOf(Device::Cuda(1000)).status();
+  EXPECT_EQ(s.code(), absl::StatusCode::kNotFound);
+  EXPECT_EQ(std::string(s.message()).find("device: there is no cuda:1000; this machine has "), 0);
+}
+
+TEST(CudaBackendTest, TimesWorkOnTheGpu) {
+  constexpr int64_t kBytes = int64_t{1} << 30;
+  absl::StatusOr<Buffer> buffer = Buffer::Allocate(Device::Cuda(0), kBytes);
+  ASSERT_TRUE(buffer.ok()) << buffer.status();
+  absl::StatusOr<cuda_backend::Timer> made = cuda_backend::Timer::Create(0);
+  ASSERT_TRUE(made.ok()) << made.status();
+  cuda_backend::Timer timer = *std::move(made);
+  const auto seconds = [&](int fills) -> double {
+    EXPECT_TRUE(timer.Start(nullptr).ok());
+    for (int i = 0; i < fills; ++i) EXPECT_TRUE(buffer->Fill(1).ok());
+    const absl::StatusOr<double> s = timer.StopSeconds(nullptr);
+    EXPECT_TRUE(s.ok()) << s.status();
+    return s.ok() ? *s : 0;
+  };
+  seconds(1);
+  const double one = seconds(1), ten = seconds(10);
+  EXPECT_GT(one, 1e-5);  // 1 GiB: no memory does 100 TB/s
+  EXPECT_LT(one, 1);
+  EXPECT_GT(ten, 3 * one);
+}
+
+}  // namespace
+}  // namespace attnlab
