@@ -570,6 +570,16 @@ TEST_F(AttnlabTest, BenchWithoutAProblemTakesOne) {
                            HasSubstr("| ok"), HasSubstr("repetitions, kernels in random order")));
 }
 
+TEST_F(AttnlabTest, BenchWithoutAProblemTakesDtypes) {
+  const ProcessResult r =
+      Attnlab(QuickBench({"--dtype=bf16/fp32", "--kernel=reference", "--json"}));
+  EXPECT_EQ(r.exit_code, 0) << r.err;
+  const json rows = Parse(r.out)["rows"];
+  ASSERT_EQ(rows.size(), 2u);
+  EXPECT_THAT(rows[0]["problem"].get<std::string>(), HasSubstr("dtype=bf16"));
+  EXPECT_THAT(rows[1]["problem"].get<std::string>(), HasSubstr("dtype=fp32"));
+}
+
 TEST_F(AttnlabTest, BenchSaysWhatIsWrong) {
   const Words problem = {"--problem=hq=2,sq=16,d=64,dtype=fp16"};
   const ProcessResult wrong = TestAttnlab(QuickBench({"--kernel=reference,wrong", problem[0]}));

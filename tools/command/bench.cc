@@ -148,7 +148,9 @@ absl::Status LeaveOutSlow(const Flags& f, std::vector<Plan>* plans,
 absl::StatusOr<AttentionProblem> DefaultProblem(const Flags& f,
                                                 const std::vector<const Kernel*>& kernels,
                                                 const std::vector<LaunchConfig>& configs) {
-  absl::StatusOr<DType> dtype = ParseDType(f.problem.dtype.empty() ? "fp32" : f.problem.dtype);
+  // Of several dtypes the first decides.
+  const std::string name = f.problem.dtype.substr(0, f.problem.dtype.find('/'));
+  absl::StatusOr<DType> dtype = ParseDType(name.empty() ? "fp32" : name);
   if (!dtype.ok()) return absl::InvalidArgumentError(absl::StrCat("--", dtype.status().message()));
   AttentionProblem problem;
   problem.hq = problem.hkv = 8;
@@ -187,7 +189,10 @@ absl::Status BenchAll(const Flags& f, const Streams& streams, Results* results) 
   if (problems->empty()) {
     absl::StatusOr<AttentionProblem> problem = DefaultProblem(f, *kernels, *configs);
     if (!problem.ok()) return problem.status();
-    problems->push_back(*problem);
+    ProblemFlags one = f.problem;
+    one.problems = {problem->ToString()};
+    problems = ProblemsOf(one);
+    if (!problems.ok()) return problems.status();
   }
   bench::Options options;
   options.seed = static_cast<uint64_t>(f.report.seed);

@@ -145,7 +145,9 @@ absl::StatusOr<DeviceInfo> DeviceOf(absl::string_view text, const AttentionProbl
         absl::StrCat("--device: \"", text, "\" is not one of auto, cpu, cuda, cuda:N"));
   }
   absl::StatusOr<DeviceInfo> info = InfoOf(*device);
-  if (!info.ok()) return absl::UnavailableError(absl::StrCat("--", info.status().message()));
+  if (!info.ok())
+    return absl::UnavailableError(
+        absl::StrCat("--", info.status().message(), "; --device=cpu is always there"));
   return info;
 }
 
