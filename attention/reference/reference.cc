@@ -138,10 +138,14 @@ absl::StatusOr<Result> Exact(const AttentionProblem& p, const AttentionTensors& 
   result.o.resize(rows.size() * p.dv);
   result.lse.resize(rows.size());
   result.spread.resize(rows.size());
+  result.score.resize(rows.size());
   ForEachRow<double>(p, t, rows, threads, [&](int64_t i, const RowInput<double>& in) {
     std::vector<double> scores(in.keys), spread(in.dv);
-    ExactRow(in, scores.data(), &result.o[i * in.dv], &result.lse[i], spread.data());
+    RowSizes sizes;
+    sizes.spread = spread.data();
+    ExactRow(in, scores.data(), &result.o[i * in.dv], &result.lse[i], &sizes);
     result.spread[i] = std::sqrt(*std::max_element(spread.begin(), spread.end()));
+    result.score[i] = sizes.score;
   });
   return result;
 }

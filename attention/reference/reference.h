@@ -53,6 +53,9 @@ struct Result {
   // and not O, which may cancel, is what they are measured against. Exact() fills it in.
   std::vector<double> spread;
 
+  // [rows]: the largest |scale Q K| of the row, before softcap. Exact() fills it in.
+  std::vector<double> score;
+
   double O(int64_t row, int64_t dim) const { return o[row * dv + dim]; }
 };
 
@@ -63,7 +66,7 @@ absl::StatusOr<Result> Exact(const AttentionProblem& problem, const AttentionTen
 
 // What a careful programmer writes first: scores, softmax and sums in fp32, each sum in order; P
 // normalised, then rounded to the dtype; O accumulated in fp32 and rounded to the dtype; LSE in
-// fp32. `spread` stays empty.
+// fp32. `spread` and `score` stay empty.
 absl::StatusOr<Result> Straightforward(const AttentionProblem& problem,
                                        const AttentionTensors& tensors, absl::Span<const Row> rows,
                                        int threads = 0);

@@ -122,6 +122,7 @@ TEST(ExactTest, SoftcapBoundsScoresAndVanishesWhenLarge) {
   // Both scores far beyond the cap: +2 and -2.
   const OneHead capped("sq=1,skv=2,d=1,scale=1,softcap=2", {1}, {1e4f, -1e4f}, {1, 0});
   EXPECT_NEAR(capped.Run().o[0], 1 / (1 + std::exp(-4.0)), 1e-14);
+  EXPECT_EQ(capped.Run().score[0], 1e4);
   EXPECT_NEAR(capped.Run().lse[0], std::log(std::exp(2.0) + std::exp(-2.0)), 1e-14);
   // softcap * tanh(scale * qk / softcap), in that order.
   const OneHead middle("sq=1,skv=1,d=1,scale=0.5,softcap=3", {4}, {2}, {1});
@@ -304,6 +305,7 @@ TEST(ExactTest, SelectedRowsAreThoseOfTheWhole) {
   for (size_t i = 0; i < picked.size(); ++i) {
     EXPECT_EQ(some->lse[i], all.lse[picked[i]]);
     EXPECT_EQ(some->spread[i], all.spread[picked[i]]);
+    EXPECT_EQ(some->score[i], all.score[picked[i]]);
     for (int64_t c = 0; c < p.dv; ++c) EXPECT_EQ(some->O(i, c), all.O(picked[i], c));
   }
 }

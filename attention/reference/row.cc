@@ -39,9 +39,9 @@ void LoadRowsOf(const Element* data, const ConstTensorView& view, int64_t batch,
 
 }  // namespace
 
-void ExactRow(const RowInput<double>& in, double* scores, double* o, double* lse, double* spread) {
+void ExactRow(const RowInput<double>& in, double* scores, double* o, double* lse, RowSizes* sizes) {
   std::fill(o, o + in.dv, 0.0);
-  if (spread != nullptr) std::fill(spread, spread + in.dv, 0.0);
+  if (sizes != nullptr) std::fill(sizes->spread, sizes->spread + in.dv, 0.0);
   *lse = -kInfinity;
   if (in.keys == 0) return;
 
@@ -49,6 +49,7 @@ void ExactRow(const RowInput<double>& in, double* scores, double* o, double* lse
   double max = -kInfinity;
   for (int64_t j = 0; j < in.keys; ++j) {
     double s = double{in.scale} * Dot(in.q, in.k + j * padded, padded);
+    if (sizes != nullptr) sizes->score = std::max(sizes->score, std::abs(s));
     if (in.softcap != 0) s = double{in.softcap} * std::tanh(s / double{in.softcap});
     scores[j] = s;
     max = std::max(max, s);
@@ -62,8 +63,8 @@ void ExactRow(const RowInput<double>& in, double* scores, double* o, double* lse
     const double p = scores[j] / sum;
     const double* v = in.v + j * in.dv;
     for (int64_t c = 0; c < in.dv; ++c) o[c] += p * v[c];
-    if (spread == nullptr) continue;
-    for (int64_t c = 0; c < in.dv; ++c) spread[c] += (p * v[c]) * (p * v[c]);
+    if (sizes == nullptr) continue;
+    for (int64_t c = 0; c < in.dv; ++c) sizes->spread[c] += (p * v[c]) * (p * v[c]);
   }
   *lse = max + std::log(sum);
 }

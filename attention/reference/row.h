@@ -28,9 +28,14 @@ struct RowInput {
   float softcap = 0;  // 0: none
 };
 
-// Writes o[dv] and *lse; spread[dv] too unless it is null: sum over keys of (P V)², see
-// reference.h. `scores` is scratch for `keys` numbers.
-void ExactRow(const RowInput<double>& in, double* scores, double* o, double* lse, double* spread);
+// How large the numbers of a row are, which its rounding errors are in proportion to.
+struct RowSizes {
+  double* spread = nullptr;  // [dv]: sum over keys of (P V)²
+  double score = 0;          // the largest |scale Q K|, before softcap
+};
+
+// Writes o[dv], *lse, and *sizes unless it is null. `scores` is scratch for `keys` numbers.
+void ExactRow(const RowInput<double>& in, double* scores, double* o, double* lse, RowSizes* sizes);
 
 // O is rounded to the dtype, and so is P; all else is in fp32.
 void StraightforwardRow(const RowInput<float>& in, DType dtype, float* scores, float* o,

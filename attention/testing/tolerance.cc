@@ -81,6 +81,7 @@ Errors Compare(DType dtype, absl::Span<const reference::Row> rows, const referen
   const double e = Epsilon(dtype), e32 = Epsilon(DType::kFloat32);
   double score = 1;
   for (double x : exact.lse) score = std::isfinite(x) ? std::max(score, 1 + std::abs(x)) : score;
+  for (double x : exact.score) score = std::isfinite(x) ? std::max(score, 1 + x) : score;
   Scale o, lse;
   for (size_t row = 0; row < rows.size(); ++row) {
     double size = exact.spread[row];

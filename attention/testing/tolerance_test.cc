@@ -21,6 +21,7 @@ class ToleranceTest : public ::testing::Test {
     exact_.o = {1, 2, 3, 4};
     exact_.lse = {3, -1};
     exact_.spread = {0.5, 0.25};
+    exact_.score = {1, 2};
     plain_ = values_ = exact_;
   }
 
@@ -43,6 +44,13 @@ TEST_F(ToleranceTest, TheBoundIsTwiceTheStraightforwardErrorAndAFloor) {
   plain_.lse[1] = -1.5;  // 0.5 where the unit is 4
   EXPECT_NEAR(Run().o.bound, 2 * 0.1 * 2 + (e32 / 2 + 8 * e32 * 4) * 2, 1e-12);
   EXPECT_NEAR(Run().lse.bound, 2 * 0.5 + 8 * e32 * 4, 1e-12);
+}
+
+TEST_F(ToleranceTest, LargeScoresMayErrMoreHoweverSmallSoftcapMakesLse) {
+  const double e32 = std::ldexp(1.0, -23);
+  exact_.score[1] = 99;
+  EXPECT_DOUBLE_EQ(Run().lse.bound, 8 * e32 * 100);
+  EXPECT_NEAR(Run().o.bound, (e32 / 2 + 8 * e32 * 100) * 2, 1e-12);
 }
 
 TEST_F(ToleranceTest, SmallRowsMustBeMorePrecise) {
