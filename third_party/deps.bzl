@@ -41,7 +41,7 @@ def attnlab_deps():
     _maybe(
         system_library,
         "com_google_googletest",
-        build_file = "//third_party/googletest:googletest.BUILD",
+        build_file = Label("//third_party/googletest:googletest.BUILD"),
         headers = [
             "gmock",
             "gtest",
@@ -56,7 +56,7 @@ def attnlab_deps():
     _maybe(
         system_library,
         "com_github_google_benchmark",
-        build_file = "//third_party/benchmark:benchmark.BUILD",
+        build_file = Label("//third_party/benchmark:benchmark.BUILD"),
         headers = ["benchmark"],
         libraries = [
             "benchmark",
@@ -67,7 +67,7 @@ def attnlab_deps():
     _maybe(
         system_library,
         "com_google_highway",
-        build_file = "//third_party/highway:highway.BUILD",
+        build_file = Label("//third_party/highway:highway.BUILD"),
         headers = ["hwy"],
         libraries = [
             "hwy",
@@ -80,7 +80,7 @@ def attnlab_deps():
     _maybe(
         system_library,
         "nlohmann_json",
-        build_file = "//third_party/nlohmann_json:nlohmann_json.BUILD",
+        build_file = Label("//third_party/nlohmann_json:nlohmann_json.BUILD"),
         headers = ["nlohmann"],
         package = "nlohmann-json3-dev",
     )
