@@ -29,18 +29,25 @@ absl::StatusOr<const Kernel*> Choose(const AttentionProblem& problem, const Devi
                                      const LaunchConfig& config) {
   const Kernel* best = nullptr;
   std::string reasons;
+  bool any_of_device = false, all_invalid = true;
   for (const Kernel* kernel : Registry::Global().All()) {
     const absl::Status s = Supports(*kernel, problem, device, config);
     if (!s.ok()) {
       absl::StrAppend(&reasons, "\n  ", kernel->traits().name, ": ", s.message());
+      if (kernel->traits().device != device.device.kind) continue;
+      any_of_device = true;
+      all_invalid = all_invalid && absl::IsInvalidArgument(s);
     } else if (best == nullptr || kernel->traits().preference > best->traits().preference) {
       best = kernel;
     }
   }
   if (best != nullptr) return best;
-  return absl::UnimplementedError(absl::StrCat("no kernel of this program does ",
-                                               problem.ToString(), " on ", ToString(device.device),
-                                               reasons.empty() ? "; it links none" : ":", reasons));
+  // A configuration that no kernel of the device can make sense of is the caller's mistake.
+  const absl::StatusCode code = any_of_device && all_invalid ? absl::StatusCode::kInvalidArgument
+                                                             : absl::StatusCode::kUnimplemented;
+  return absl::Status(code, absl::StrCat("no kernel of this program does ", problem.ToString(),
+                                         " on ", ToString(device.device),
+                                         reasons.empty() ? "; it links none" : ":", reasons));
 }
 
 }  // namespace

@@ -40,7 +40,8 @@ struct Plan {
 // Plans the problem on the device, by the kernel of that name, or if it is empty by the linked
 // one with the highest preference that supports it. Errors: those of
 // AttentionProblem::Validate(), InfoOf(), Registry::Find(), Kernel::Supports(); Unimplemented
-// when no linked kernel supports the problem, with each one's reason.
+// when no linked kernel supports the problem, with each one's reason; InvalidArgument when every
+// reason of the device's kernels is one.
 absl::StatusOr<Plan> MakePlan(const AttentionProblem& problem, Device device,
                               absl::string_view kernel = "", const LaunchConfig& config = {});
 

@@ -26,6 +26,7 @@ class FakeKernel : public Kernel {
   absl::Status Supports(const AttentionProblem& p, const DeviceInfo&,
                         const LaunchConfig& config) const override {
     if (absl::Status s = config.CheckKeys({"tile"}); !s.ok()) return s;
+    if (p.hq == 3) return absl::UnimplementedError("hq: three heads are too many for a fake");
     if (p.d <= max_head_dim_) return absl::OkStatus();
     return absl::UnimplementedError("d: too large for a fake");
   }
@@ -101,10 +102,13 @@ TEST_F(ForwardTest, SaysWhyNoKernelWillDo) {
   LaunchConfig config;
   config.Set("colour", "red");
   const absl::Status s = MakePlan(problem_, Device::Cpu(), "", config).status();
-  EXPECT_EQ(s.code(), absl::StatusCode::kUnimplemented);
+  EXPECT_EQ(s.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(std::string(s.message()), HasSubstr("no kernel of this program does b=1,hq=1"));
   EXPECT_THAT(std::string(s.message()), HasSubstr("\n  fast: config: unknown key \"colour\""));
   EXPECT_THAT(std::string(s.message()), HasSubstr("\n  slow: "));
+  problem_.d = 512;
+  problem_.hq = problem_.hkv = 3;
+  EXPECT_EQ(MakePlan(problem_, Device::Cpu()).status().code(), absl::StatusCode::kUnimplemented);
 }
 
 TEST_F(ForwardTest, RejectsBadArguments) {

@@ -66,6 +66,11 @@ absl::StatusOr<DeviceInfo> Describe(int ordinal) {
 }  // namespace
 
 absl::StatusOr<std::vector<DeviceInfo>> Devices() {
+  // Without a driver the runtime speaks of one that is too old.
+  int driver = 0;
+  if (cudaDriverGetVersion(&driver) == cudaSuccess && driver == 0) {
+    return absl::UnavailableError("looking for GPUs: no NVIDIA driver is installed");
+  }
   int count = 0;
   if (absl::Status s = ToStatus(cudaGetDeviceCount(&count), "looking for GPUs"); !s.ok()) return s;
   std::vector<DeviceInfo> devices;
