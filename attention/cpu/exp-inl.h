@@ -27,15 +27,22 @@ constexpr int64_t kLanes = hn::MaxLanes(F());
 //
 // x = n + f with n an integer and |f| <= 1/2. 2^f is a polynomial of degree 6 with the constant
 // term 1, fitted to the least largest relative error (by Lawson's reweighted least squares, then
-// rounded to float; 1.6e-8). Adding 1.5 * 2^23 rounds to an integer and leaves it in the low bits;
-// 127 more is the bias of the exponent, which a shift moves to its place.
+// rounded to float; 1.6e-8).
 HWY_INLINE VF Exp2(VF x) {
   const F df;
+#if HWY_TARGET <= HWY_AVX3
+  // AVX-512 has both steps around the polynomial as instructions.
+  const VF f{_mm512_reduce_ps(x.raw, 0)};
+  const VF n = hn::Sub(x, f);
+#else
+  // Adding 1.5 * 2^23 rounds to an integer and leaves it in the low bits; 127 more is the bias of
+  // the exponent, which a shift moves to its place.
   const hn::RebindToSigned<F> di;
   const VF magic = hn::Set(df, 12582912.0f + 127.0f);
   const VF rounded = hn::Add(x, magic);
   const VF f = hn::Sub(x, hn::Sub(rounded, magic));
   const VF power = hn::BitCast(df, hn::ShiftLeft<23>(hn::BitCast(di, rounded)));
+#endif
   VF p = hn::Set(df, 0x1.41fbbcp-13f);
   p = hn::MulAdd(p, f, hn::Set(df, 0x1.5f3e52p-10f));
   p = hn::MulAdd(p, f, hn::Set(df, 0x1.3b2d4cp-7f));
@@ -43,8 +50,13 @@ HWY_INLINE VF Exp2(VF x) {
   p = hn::MulAdd(p, f, hn::Set(df, 0x1.ebfbdcp-3f));
   p = hn::MulAdd(p, f, hn::Set(df, 0x1.62e430p-1f));
   p = hn::MulAdd(p, f, hn::Set(df, 1.0f));
-  // A comparison with NaN is false, and so the NaN of p stays.
+  // Zero below -126, not denormal: those are slow. Not so for NaN, which p has.
+#if HWY_TARGET <= HWY_AVX3
+  const __mmask16 normal = _mm512_cmp_ps_mask(x.raw, _mm512_set1_ps(-126.0f), _CMP_NLT_UQ);
+  return VF{_mm512_maskz_scalef_ps(normal, p.raw, n.raw)};
+#else
   return hn::IfThenZeroElse(hn::Lt(x, hn::Set(df, -126.0f)), hn::Mul(p, power));
+#endif
 }
 
 // tanh(x), within 3 units in the last place; NaN at NaN.

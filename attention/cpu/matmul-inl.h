@@ -7,6 +7,7 @@
 //
 //   scores    Sᵀ[key][row] = sum over i of K[key][i] Qᵀ[i][row]       broadcasts K, vectors of Qᵀ
 //   outputs   O[row][c]   += sum over keys of Sᵀ[key][row] V[key][c]  broadcasts P, vectors of V
+//             with O multiplied first by what the online softmax says
 //
 // Scores are made transposed, so that neither K nor P has to be: a broadcast reads K along its
 // rows and P along a row of Sᵀ, and queries are transposed once for all keys.
@@ -71,17 +72,20 @@ void ScoresBlock(const float* HWY_RESTRICT k, int64_t k_stride, const float* HWY
   }
 }
 
-// O[r][c] += sum over j < keys of P[j][r] V[j][c], r < R, c < C * kLanes. Rows of `v` and `o` are
-// aligned to a vector.
+// O[r][c] = factor[r] O[r][c] + sum over j < keys of P[j][r] V[j][c], r < R, c < C * kLanes. Rows
+// of `v` and `o` are aligned to a vector.
 template <int R, int C>
 void OutputsBlock(const float* HWY_RESTRICT p, int64_t p_stride, const float* HWY_RESTRICT v,
-                  int64_t v_stride, int64_t keys, float* HWY_RESTRICT o, int64_t o_stride) {
+                  int64_t v_stride, int64_t keys, const float* HWY_RESTRICT factor,
+                  float* HWY_RESTRICT o, int64_t o_stride) {
   const F df;
   VF sum[R][C];
 #pragma GCC unroll 8
   for (int r = 0; r < R; ++r) {
 #pragma GCC unroll 8
-    for (int c = 0; c < C; ++c) sum[r][c] = hn::Load(df, o + r * o_stride + c * kLanes);
+    for (int c = 0; c < C; ++c) {
+      sum[r][c] = hn::Mul(hn::Load(df, o + r * o_stride + c * kLanes), hn::Set(df, factor[r]));
+    }
   }
   for (int64_t j = 0; j < keys; ++j) {
     VF b[C];
@@ -101,11 +105,11 @@ void OutputsBlock(const float* HWY_RESTRICT p, int64_t p_stride, const float* HW
   }
 }
 
-using BlockFunction = void (*)(const float*, int64_t, const float*, int64_t, int64_t, float*,
-                               int64_t);
-using BlockTable = std::array<std::array<BlockFunction, 4>, kBlockRows>;
+// A table of instantiations, at [R - 1][C - 1].
+template <typename Function>
+using BlockTable = std::array<std::array<Function*, 4>, kBlockRows>;
 
-// What is instantiated: every R up to kBlockRows, every C up to kBlockVectors, at [R - 1][C - 1].
+// What is instantiated: every R up to kBlockRows, every C up to kBlockVectors.
 #undef ATTNLAB_BLOCK_ROW
 #undef ATTNLAB_BLOCK_TABLE
 #if HWY_TARGET <= HWY_AVX3 || HWY_TARGET == HWY_NEON

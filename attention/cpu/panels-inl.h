@@ -44,8 +44,9 @@ namespace attnlab::cpu::HWY_NAMESPACE {
 
 static_assert(kPanel <= kMaxPanel && kLanes <= kScratchLanes, "scratch is laid out for these");
 
-constexpr BlockTable kScoresBlock = ATTNLAB_BLOCK_TABLE(ScoresBlock);
-constexpr BlockTable kOutputsBlock = ATTNLAB_BLOCK_TABLE(OutputsBlock);
+constexpr BlockTable<decltype(ScoresBlock<1, 1>)> kScoresBlock = ATTNLAB_BLOCK_TABLE(ScoresBlock);
+constexpr BlockTable<decltype(OutputsBlock<1, 1>)> kOutputsBlock =
+    ATTNLAB_BLOCK_TABLE(OutputsBlock);
 
 HWY_INLINE int64_t VectorsOf(int64_t floats) { return (floats + kLanes - 1) / kLanes; }
 
@@ -230,48 +231,54 @@ class PanelTile {
   void Outputs(const FloatRows& v, int64_t panel) {
     const int64_t width = PanelWidth(panel);
     const int64_t count = PanelRows(panel);
-    for (int64_t r = 0; r < count; ++r) {
-      if (scratch_.factor[panel + r] != 1) Rescale(panel + r);
-    }
     for (int64_t c = 0; c < t_.dv; c += kPanel) {
       const int64_t vectors = VectorsOf(std::min(t_.dv - c, kPanel));
       const float* v_panel = v.rows + c * t_.tile_kv;
       // Rows [r, r + n) of the panel, keys [begin, end).
-      const auto add = [&](int64_t r, int64_t n, int64_t begin, int64_t end) HWY_ATTR {
-        if (begin >= end) return;
-        kOutputsBlock[n - 1][vectors - 1](scratch_.s + begin * width + r, width,
-                                          v_panel + begin * v.stride, v.stride, end - begin,
-                                          scratch_.o + (panel + r) * o_stride_ + c, o_stride_);
-      };
+      const auto add = [&](int64_t r, int64_t n, float begin, float end, const float* factor)
+                           HWY_ATTR {
+                             if (begin >= end) return;
+                             const int64_t key = static_cast<int64_t>(begin);
+                             kOutputsBlock[n - 1][vectors - 1](
+                                 scratch_.s + key * width + r, width, v_panel + key * v.stride,
+                                 v.stride, static_cast<int64_t>(end) - key, factor,
+                                 scratch_.o + (panel + r) * o_stride_ + c, o_stride_);
+                           };
       for (int64_t r = 0; r < count; r += kBlockRows) {
         const int64_t n = std::min(count - r, kBlockRows);
-        const float* see_begin = scratch_.begin + panel + r;
-        const float* see_end = scratch_.end + panel + r;
-        const int64_t all_begin = static_cast<int64_t>(see_begin[n - 1]);
-        const int64_t all_end = static_cast<int64_t>(see_end[0]);
-        if (all_begin >= all_end) {
+        const float* factor = scratch_.factor + panel + r;
+        const float* begin = scratch_.begin + panel + r;
+        const float* end = scratch_.end + panel + r;
+        // What all rows of the block see. If that is nothing, all keys go row by row.
+        const bool common = begin[n - 1] < end[0];
+        const float all_begin = common ? begin[n - 1] : std::numeric_limits<float>::infinity();
+        const float all_end = common ? end[0] : all_begin;
+        if (begin[0] < all_begin) {
+          Rescale(panel + r, n, c, vectors);
+          factor = kOnes;
           for (int64_t i = 0; i < n; ++i) {
-            add(r + i, 1, static_cast<int64_t>(see_begin[i]), static_cast<int64_t>(see_end[i]));
+            add(r + i, 1, begin[i], std::min(end[i], all_begin), kOnes);
           }
-          continue;
         }
-        for (int64_t i = 0; i < n; ++i) {
-          add(r + i, 1, static_cast<int64_t>(see_begin[i]), all_begin);
-        }
-        add(r, n, all_begin, all_end);
-        for (int64_t i = 0; i < n; ++i) add(r + i, 1, all_end, static_cast<int64_t>(see_end[i]));
+        add(r, n, all_begin, all_end, factor);
+        for (int64_t i = 0; i < n; ++i) add(r + i, 1, all_end, end[i], kOnes);
       }
     }
   }
 
-  void Rescale(int64_t r) {
+  // Multiplies rows [r, r + n) of O, `vectors` from column c, by their factors.
+  void Rescale(int64_t r, int64_t n, int64_t c, int64_t vectors) {
     const F df;
-    const VF factor = hn::Set(df, scratch_.factor[r]);
-    float* o = scratch_.o + r * o_stride_;
-    for (int64_t i = 0; i < o_stride_; i += kLanes) {
-      hn::Store(hn::Mul(hn::Load(df, o + i), factor), df, o + i);
+    for (int64_t i = r; i < r + n; ++i) {
+      const VF factor = hn::Set(df, scratch_.factor[i]);
+      float* o = scratch_.o + i * o_stride_ + c;
+      for (int64_t at = 0; at < vectors * kLanes; at += kLanes) {
+        hn::Store(hn::Mul(hn::Load(df, o + at), factor), df, o + at);
+      }
     }
   }
+
+  static constexpr float kOnes[kBlockRows] = {1, 1, 1, 1, 1, 1};
 
   // 2 KB, the size of a row of the largest head dim.
   static constexpr int64_t kNearFloats = 512;
