@@ -27,7 +27,7 @@ absl::Status Unknown(absl::string_view preset, absl::string_view why) {
   const std::string models = absl::StrJoin(
       Models(), ", ", [](std::string* out, const Model& m) { absl::StrAppend(out, m.name); });
   return absl::InvalidArgumentError(absl::StrCat(
-      "preset: \"", preset, "\" ", why, "; there are gpt2 and MODEL-PHASE-LENGTH, with",
+      "\"", preset, "\" ", why, "; there are the presets gpt2 and MODEL-PHASE-LENGTH, with",
       " MODEL one of ", models, ", PHASE prefill or decode, LENGTH as in 512 or 4k"));
 }
 

@@ -59,8 +59,8 @@ TEST(PresetsTest, KeysBehindTheNameChangeIt) {
 
 TEST(PresetsTest, ErrorsSayWhatThereIs) {
   for (const auto& [preset, message] : {
-           std::pair<const char*, const char*>{"gpt3", "preset: \"gpt3\" is not known; there are"},
-           {"", "preset: \"\" is not known"},
+           std::pair<const char*, const char*>{"gpt3", "\"gpt3\" is not known; there are"},
+           {"", "\"\" is not known"},
            {"llama3-8b", "is not known"},
            {"llama3-8b-train-4k", "has no such phase"},
            {"llama3-8b-prefill", "has no length"},

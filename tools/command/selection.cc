@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/status/status.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
@@ -28,7 +29,7 @@ const char kProblemHelp[] =
 void AddProblemFlags(ArgumentParser* parser, ProblemFlags* flags) {
   parser->AddStrings(
       "problem", "LINE", &flags->problems,
-      "Problem in the one-line form, see below. Repeatable; \";\" separates several.");
+      "Problem in the one-line form, see below, or a preset. Repeatable; \";\" separates several.");
   parser->AddStrings("preset", "NAME", &flags->presets,
                      "gpt2, or MODEL-PHASE-LENGTH as in llama3-8b-prefill-4k; keys behind a comma "
                      "change it. `attnlab list` has the models. Repeatable.");
@@ -38,27 +39,33 @@ void AddProblemFlags(ArgumentParser* parser, ProblemFlags* flags) {
 
 absl::StatusOr<std::vector<AttentionProblem>> ProblemsOf(const ProblemFlags& flags) {
   std::vector<AttentionProblem> problems;
-  const auto expand = [&problems](absl::string_view line) {
+  const auto add = [&problems](absl::string_view text, bool preset) -> absl::Status {
+    std::string line(text);
+    if (preset) {
+      absl::StatusOr<std::string> expanded = PresetLine(text);
+      if (!expanded.ok()) return expanded.status();
+      line = *std::move(expanded);
+    }
     absl::StatusOr<std::vector<AttentionProblem>> some = ExpandSweep(line);
     if (!some.ok()) return some.status();
     problems.insert(problems.end(), some->begin(), some->end());
     return absl::OkStatus();
   };
   for (const std::string& flag : flags.problems) {
-    for (absl::string_view line : absl::StrSplit(flag, ';')) {
-      if (absl::Status s = expand(line); !s.ok()) {
+    for (absl::string_view text : absl::StrSplit(flag, ';')) {
+      // Every item of a line has a "="; a preset begins with a name.
+      const absl::string_view first = text.substr(0, text.find(','));
+      const bool preset = !first.empty() && !absl::StrContains(first, '=');
+      if (absl::Status s = add(text, preset); !s.ok()) {
         return absl::Status(s.code(), absl::StrCat("--problem: ", s.message()));
       }
     }
   }
   for (const std::string& flag : flags.presets) {
-    for (absl::string_view preset : absl::StrSplit(flag, ';')) {
-      absl::StatusOr<std::string> line = PresetLine(preset);
-      absl::Status s = line.status();
-      if (line.ok() && !(s = expand(*line)).ok()) {
-        s = absl::Status(s.code(), absl::StrCat("preset: ", s.message()));
+    for (absl::string_view text : absl::StrSplit(flag, ';')) {
+      if (absl::Status s = add(text, /*preset=*/true); !s.ok()) {
+        return absl::Status(s.code(), absl::StrCat("--preset: ", s.message()));
       }
-      if (!s.ok()) return absl::Status(s.code(), absl::StrCat("--", s.message()));
     }
   }
   if (!flags.dtype.empty()) {

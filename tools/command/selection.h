@@ -18,7 +18,7 @@
 namespace attnlab::command {
 
 struct ProblemFlags {
-  std::vector<std::string> problems;  // one-line forms with ranges and lists (sweep.h)
+  std::vector<std::string> problems;  // one-line forms with ranges and lists (sweep.h), or presets
   std::vector<std::string> presets;   // presets.h
   std::string dtype;                  // "fp32", "fp32/bf16"; empty: as the problems say
 };

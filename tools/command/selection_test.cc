@@ -30,7 +30,11 @@ TEST(SelectionTest, ProblemsComeFromEveryFlagInOrder) {
   flags.problems = {"hq=1,sq=1/2,d=8;hq=1,sq=3,d=8", "hq=1,sq=4,d=8"};
   EXPECT_THAT(Lines(flags),
               ElementsAre("1 bf16", "2 bf16", "3 bf16", "4 bf16", "512 bf16", "1024 fp32"));
+  flags.problems = {"llama3-8b-decode-4k,sq=5/6", "gpt2"};
+  flags.presets = {};
+  EXPECT_THAT(Lines(flags), ElementsAre("5 bf16", "6 bf16", "1024 fp32"));
   flags.problems = {};
+  flags.presets = {"llama3-8b-prefill-512;gpt2"};
   flags.dtype = "fp16/fp32";
   EXPECT_THAT(Lines(flags), ElementsAre("512 fp16", "512 fp32", "1024 fp16", "1024 fp32"));
 }
@@ -39,6 +43,11 @@ TEST(SelectionTest, BadProblemsNameTheFlag) {
   ProblemFlags flags;
   flags.problems = {"hq=1"};
   EXPECT_THAT(Lines(flags), ElementsAre("--problem: sq: is required and missing"));
+  flags.problems = {"gpt3"};
+  EXPECT_THAT(Lines(flags),
+              ElementsAre(HasSubstr("--problem: \"gpt3\" is not known; there are the presets")));
+  flags.problems = {""};
+  EXPECT_THAT(Lines(flags), ElementsAre(HasSubstr("--problem: problem: empty key")));
   flags.problems = {};
   flags.presets = {"gpt2,b=x"};
   EXPECT_THAT(Lines(flags), ElementsAre("--preset: b: \"x\" is not a 64-bit integer"));
