@@ -176,7 +176,7 @@ class CpuKernel : public Kernel {
     traits_.config_keys = {
         "threads: threads to use, by default those of the device",
         "tile_q: query rows of a tile, 1 to 4096, by default 64 to 256",
-        "tile_kv: keys of a tile, 1 to 4096, by default 128",
+        "tile_kv: keys of a tile, 1 to 4096, by default 96",
     };
     traits_.preference = 100;
   }

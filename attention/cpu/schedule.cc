@@ -10,8 +10,9 @@ namespace {
 constexpr int64_t kMaxTile = 4096;
 constexpr int64_t kMaxThreads = 4096;
 
-// A tile of V as wide as a panel, 32 KB, fits the first-level cache.
-constexpr int64_t kDefaultTileKv = 128;
+// A tile of V as wide as a panel is then 24 KB, and so are scores: both fit the first-level cache
+// together. A multiple of the rows of a block.
+constexpr int64_t kDefaultTileKv = 96;
 
 // Larger tiles read K and V less often; smaller ones give each thread enough of them.
 constexpr int64_t kDefaultTilesQ[] = {256, 128, 64};
