@@ -14,7 +14,7 @@
 //   tile         the above for each instruction set, chosen at run time
 //
 // Everything between load and store is fp32, P too, whatever the dtype. Scores are kept in units
-// of log2: Q is multiplied by scale * log2(e) once.
+// of log2: Q is multiplied by scale * log2(e) once, which must stay within the range of a float.
 //
 // Where the time goes. A vector of 16 scores costs d + dv multiply-adds of vectors in the
 // products and about 14 vector instructions in the softmax: with d = dv = 64 a tenth of the whole,
@@ -22,7 +22,8 @@
 // softmax, 5 % packing, rescaling and bookkeeping; the products run at about nine tenths of the
 // peak of the multiply-add units. K is read in place and never transposed, because Sᵀ is what is
 // computed; copying a row of V, or converting one, costs two instructions a vector where the
-// products have tile_q multiply-adds. Decoding reads K and V once and is limited by memory.
+// products have tile_q multiply-adds. Decoding reads K and V once, where they lie, and
+// has nothing else to gain.
 //
 // Configuration: threads (default: the device's), tile_q (query rows a tile; default 64 to 256,
 // so that there is work for all threads), tile_kv (keys at a time, 96). The bits of the result

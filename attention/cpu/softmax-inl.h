@@ -32,7 +32,8 @@ constexpr float kLog2E = 1.44269504088896341f;
 
 constexpr int64_t kPartialSums = 4;
 
-// Replaces kLanes-wide columns of scores s[j * stride], j in [begin, end), by outer * tanh(s).
+// The softcap: replaces scores s[j * stride], j in [begin, end), a vector each, by
+// outer * tanh(s). They come divided by the cap; `outer` is cap * log2(e).
 HWY_INLINE void CapScores(float* s, int64_t stride, int64_t begin, int64_t end, float outer) {
   const F df;
   for (int64_t j = begin; j < end; ++j) {
