@@ -16,14 +16,13 @@
 // Everything between load and store is fp32, P too, whatever the dtype. Scores are kept in units
 // of log2: Q is multiplied by scale * log2(e) once, which must stay within the range of a float.
 //
-// Where the time goes. A vector of 16 scores costs d + dv multiply-adds of vectors in the
-// products and about 14 vector instructions in the softmax: with d = dv = 64 a tenth of the whole,
-// with 128 a twentieth. Measured with d = 64 under AVX-512: 40 % scores, 42 % outputs, 13 %
-// softmax, 5 % packing, rescaling and bookkeeping; the products run at about nine tenths of the
-// peak of the multiply-add units. K is read in place and never transposed, because Sᵀ is what is
-// computed; copying a row of V, or converting one, costs two instructions a vector where the
-// products have tile_q multiply-adds. Decoding reads K and V once, where they lie, and
-// has nothing else to gain.
+// Where the time goes. A vector of 16 scores costs d + dv multiply-adds of vectors in the products
+// and about 14 vector instructions in the softmax. Measured with d = dv = 64 and 1024 keys under
+// AVX-512: 41 % scores, 43 % outputs, 11 % softmax, 5 % packing and bookkeeping; the blocks of the
+// products run at about nine tenths of the peak of the multiply-add units. K is read in place and
+// never transposed, because Sᵀ is what is computed; copying a row of V, or converting one, costs
+// two instructions a vector where the products have tile_q multiply-adds. Decoding reads K and V
+// once, where they lie.
 //
 // Configuration: threads (default: the device's), tile_q (query rows a tile; default 64 to 256,
 // so that there is work for all threads), tile_kv (keys at a time, 96). The bits of the result
