@@ -135,7 +135,8 @@ absl::StatusOr<AttentionTensors> ReadTensors(const AttentionProblem& problem,
   if (args.lse != nullptr) {
     absl::StatusOr<TensorView> lse = ReadTensor("lse", args.lse);
     if (!lse.ok()) return lse.status();
-    if (lse->data == nullptr && lse->NumElements() != 0) {
+    const bool empty = std::count(lse->shape.begin(), lse->shape.end(), 0) > 0;
+    if (lse->data == nullptr && !empty) {
       return Invalid("lse", "the data pointer is null; pass no lse where it is not wanted");
     }
     t.lse = *lse;

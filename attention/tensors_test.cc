@@ -144,6 +144,24 @@ TEST_F(TensorsTest, RejectsViewsThatDoNotFit) {
   }
 }
 
+// 2^30 tokens of 2^30 heads of 16 are 2^64 elements, which is 0 in 64 bits.
+TEST_F(TensorsTest, ManyTokensAndHeadsAreNotAnEmptyTensor) {
+  constexpr int64_t kMany = int64_t{1} << 30;
+  problem_.b = 1;
+  problem_.hq = problem_.hkv = kMany;
+  problem_.sq = problem_.skv = 1;
+  problem_.d = problem_.dv = 16;
+  AttentionTensors t = Packed();
+  ASSERT_TRUE(problem_.Validate().ok()) << problem_.Validate();
+  t.q.shape = t.k.shape = t.v.shape = t.o.shape = {1, kMany, kMany, 16};
+  t.q.strides = t.k.strides = t.v.strides = {0, 0, 0, 1};
+  t.o.strides = {0, 16 * kMany, 16, 1};
+  t.cu_seqlens_q.count = t.cu_seqlens_kv.count = 2;
+  ExpectRejected(t, "o: strides [0, 17179869184, 16, 1]");
+  t.q.data = nullptr;
+  ExpectRejected(t, "q: the data pointer is null");
+}
+
 TEST_F(TensorsTest, RejectsBadOffsets) {
   AttentionTensors t = Packed();
   t.cu_seqlens_q.data = nullptr;
