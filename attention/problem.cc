@@ -231,7 +231,8 @@ absl::Status AttentionProblem::Validate() const {
   if (!(std::isfinite(softcap) && softcap >= 0)) {
     return Invalid("softcap", absl::StrCat(softcap), "is not finite and above 0 (0: no cap)");
   }
-  if (page < 0 || (page & (page - 1)) != 0 || page > kMaxExtent) {
+  if (page > kMaxExtent) return CheckRange("page", page, 0, kMaxExtent);
+  if (page < 0 || (page & (page - 1)) != 0) {
     return Invalid("page", absl::StrCat(page), "is not a power of two (0: not paged)");
   }
   const int64_t element = SizeOf(dtype);

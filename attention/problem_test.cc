@@ -121,6 +121,7 @@ TEST(ParseTest, RejectsWithTheKeyInTheMessage) {
       {"hq=1,sq=1,d=1,page=0", "page: 0 is not a power of two"},
       {"hq=1,sq=1,d=1,page=24", "page: 24 is not a power of two"},
       {"hq=1,sq=1,d=1,page=-16", "page: -16 is not a power of two"},
+      {"hq=1,sq=1,d=1,page=4294967296", "page: 4294967296 is not in 0..2147483647"},
   };
   for (const auto& bad : kBad) {
     const absl::StatusOr<AttentionProblem> p = AttentionProblem::Parse(bad.line);
