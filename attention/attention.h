@@ -2,10 +2,10 @@
 //
 //   AttentionProblem problem = …;
 //   AttentionTensors tensors = …;
-//   absl::StatusOr<Plan> plan = MakePlan(problem, Device::Cpu());        // which kernel, how much
-//   scratch absl::StatusOr<Buffer> scratch = Buffer::Allocate(Device::Cpu(),
-//   plan->workspace_bytes); absl::Status done = Forward(*plan, tensors, {scratch->data(),
-//   scratch->bytes()});
+//   // Which kernel, and how much scratch it wants.
+//   absl::StatusOr<Plan> plan = MakePlan(problem, Device::Cpu());
+//   absl::StatusOr<Buffer> scratch = Buffer::Allocate(Device::Cpu(), plan->workspace_bytes);
+//   absl::Status done = Forward(*plan, tensors, {scratch->data(), scratch->bytes()});
 //
 // A program has the kernels that it links: depend on //attention:kernels for all of them, or on
 // single families such as //attention/cpu.

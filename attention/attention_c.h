@@ -1,4 +1,4 @@
-/* attnlab from C, and from whatever speaks C: libattnlab.so (//attention:libattnlab.so).
+/* attnlab from C, and from whatever speaks C: libattnlab.so (//attention:attnlab).
  *
  * Every struct begins with its own size: set it to sizeof(the struct). A library that knows more
  * fields than the caller takes the missing ones as zero, which always means "the default"; one

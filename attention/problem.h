@@ -5,7 +5,7 @@
 //
 // A problem is a value: it prints to and parses from one line, hashes and compares, and is the
 // key of every benchmark row and test name. Pointers, strides and the lengths of the single
-// sequences come apart, in AttentionTensors (kernel.h).
+// sequences come apart, in AttentionTensors (tensors.h).
 //
 //   absl::StatusOr<AttentionProblem> p =
 //       AttentionProblem::Parse("b=4,hq=32,hkv=8,sq=4096,skv=4096,d=128,dtype=bf16,mask=causal");

@@ -215,7 +215,7 @@ absl::Status Inputs::Allocate() {
   const int64_t q_rows = packed ? cu_q_.back() + spare : p.sq;
   const int64_t kv_rows = packed ? cu_kv_.back() + spare : p.skv;
 
-  // Adds a buffer for so many elements here and on the device; `first`: where its fence ends.
+  // Adds a buffer for so many elements here and on the device, and says where they begin.
   const auto add = [&](int64_t elements, void** host, void** device) -> absl::Status {
     const int64_t bytes = elements * element + 2 * kInputFence;
     absl::StatusOr<Buffer> buffer = Buffer::Allocate(Device::Cpu(), bytes);

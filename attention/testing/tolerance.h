@@ -8,13 +8,14 @@
 // may err twice as much as the straightforward implementation does on the worst of the same rows,
 // plus a floor, for problems so small that the straightforward implementation is right by luck:
 //
-//   O     |error| <= 2 fair u + (e / 2 + 8 e32 (1 + max |score|)) u + (the dtype's denormal
-//   spacing) LSE   |error| <= 2 fair u + 8 e32 u
+//   O     |error| <= 2 fair u + (e / 2 + 8 e32 (1 + max |score|)) u + spacing
+//   LSE   |error| <= 2 fair u + 8 e32 u
 //
-// where u is the row's unit, `fair` the straightforward implementation's largest error in units,
-// e = Epsilon(dtype) and e32 = Epsilon(fp32). e / 2 is what rounding O to the dtype may cost;
-// scores have an fp32 error of a few units in proportion to their size, and so have P, and O. For
-// bf16, u = 1 and scores to 4 the floor is 0.0039; for fp32 5e-6.
+// where u is the row's unit, `spacing` that of the dtype's denormals, `fair` the straightforward
+// implementation's largest error in units, e = Epsilon(dtype) and e32 = Epsilon(fp32). e / 2 is
+// what rounding O to the dtype may cost; scores have an fp32 error of a few units in proportion to
+// their size, and so have P, and O. For bf16, u = 1 and scores to 4 the floor is 0.0039; for fp32
+// 5e-6.
 //
 // NaN never passes, unless the oracle has NaN in the same place; infinity passes where the oracle
 // has it or rounds to it.
