@@ -72,19 +72,28 @@ void ScoresBlock(const float* HWY_RESTRICT k, int64_t k_stride, const float* HWY
   }
 }
 
-// O[r][c] = factor[r] O[r][c] + sum over j < keys of P[j][r] V[j][c], r < R, c < C * kLanes. Rows
-// of `v` and `o` are aligned to a vector.
+// sum[r][c] = T[r][c] + sum over j < keys of P[j][r] V[j][c], r < R, c < C * kLanes, and then
+// O[r][c] = factor[r] O[r][c] + sum[r][c]. A null `t` is zero; with a null `factor` O is not read
+// and becomes the sum. Rows of `v`, `t` and `o` are aligned to a vector.
+//
+// The sum of a tile of keys starts at zero and is added to O as a whole. Added key by key to what a
+// hundred thousand keys have summed to, it would drown in O's rounding.
 template <int R, int C>
 void OutputsBlock(const float* HWY_RESTRICT p, int64_t p_stride, const float* HWY_RESTRICT v,
-                  int64_t v_stride, int64_t keys, const float* HWY_RESTRICT factor,
-                  float* HWY_RESTRICT o, int64_t o_stride) {
+                  int64_t v_stride, int64_t keys, const float* t, int64_t t_stride,
+                  const float* HWY_RESTRICT factor, float* o, int64_t o_stride) {
   const F df;
   VF sum[R][C];
 #pragma GCC unroll 8
   for (int r = 0; r < R; ++r) {
 #pragma GCC unroll 8
-    for (int c = 0; c < C; ++c) {
-      sum[r][c] = hn::Mul(hn::Load(df, o + r * o_stride + c * kLanes), hn::Set(df, factor[r]));
+    for (int c = 0; c < C; ++c) sum[r][c] = hn::Zero(df);
+  }
+  if (t != nullptr) {
+#pragma GCC unroll 8
+    for (int r = 0; r < R; ++r) {
+#pragma GCC unroll 8
+      for (int c = 0; c < C; ++c) sum[r][c] = hn::Load(df, t + r * t_stride + c * kLanes);
     }
   }
   for (int64_t j = 0; j < keys; ++j) {
@@ -96,6 +105,16 @@ void OutputsBlock(const float* HWY_RESTRICT p, int64_t p_stride, const float* HW
       const VF a = hn::Set(df, p[j * p_stride + r]);
 #pragma GCC unroll 8
       for (int c = 0; c < C; ++c) sum[r][c] = hn::MulAdd(a, b[c], sum[r][c]);
+    }
+  }
+  if (factor != nullptr) {
+#pragma GCC unroll 8
+    for (int r = 0; r < R; ++r) {
+      const VF f = hn::Set(df, factor[r]);
+#pragma GCC unroll 8
+      for (int c = 0; c < C; ++c) {
+        sum[r][c] = hn::MulAdd(hn::Load(df, o + r * o_stride + c * kLanes), f, sum[r][c]);
+      }
     }
   }
 #pragma GCC unroll 8

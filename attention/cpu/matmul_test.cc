@@ -72,32 +72,43 @@ void Scores() {
   }
 }
 
+// With and without a sum that goes on, and an O that is rescaled.
+void ExpectOutputs(int64_t keys, int64_t rows, int64_t vectors, bool has_t, bool has_factor) {
+  const int64_t width = vectors * kLanes;
+  const int64_t p_stride = rows + 2, v_stride = width + kLanes, stride = width + kLanes;
+  const Floats p = Random(keys * p_stride, 1);
+  const Floats v = Random(keys * v_stride, 2);
+  const Floats factor = Random(rows, 3);
+  const Floats before = Random((rows + 1) * stride, 4);
+  const Floats t = Random((rows + 1) * stride, 5);
+  Floats o = hwy::AllocateAligned<float>((rows + 1) * stride);
+  std::copy(before.get(), before.get() + (rows + 1) * stride, o.get());
+  kOutputsBlock[rows - 1][vectors - 1](p.get(), p_stride, v.get(), v_stride, keys,
+                                       has_t ? t.get() : nullptr, stride,
+                                       has_factor ? factor.get() : nullptr, o.get(), stride);
+  for (int64_t r = 0; r <= rows; ++r) {
+    for (int64_t c = 0; c < stride; ++c) {
+      const int64_t at = r * stride + c;
+      if (r == rows || c >= width) {
+        EXPECT_EQ(o[at], before[at]) << "written beyond the block";
+        continue;
+      }
+      double expected = (has_t ? t[at] : 0.0) + (has_factor ? double{factor[r]} * before[at] : 0.0);
+      for (int64_t j = 0; j < keys; ++j) {
+        expected += double{p[j * p_stride + r]} * v[j * v_stride + c];
+      }
+      EXPECT_NEAR(o[at], expected, Bound(keys)) << rows << "x" << vectors;
+    }
+  }
+}
+
 void Outputs() {
   for (int64_t keys : {1, 2, 5, 64}) {
     for (int64_t rows = 1; rows <= kBlockRows; ++rows) {
       for (int64_t vectors = 1; vectors <= kBlockVectors; ++vectors) {
-        const int64_t width = vectors * kLanes;
-        const int64_t p_stride = rows + 2, v_stride = width + kLanes, o_stride = width + kLanes;
-        const Floats p = Random(keys * p_stride, 1);
-        const Floats v = Random(keys * v_stride, 2);
-        const Floats factor = Random(rows, 3);
-        const Floats before = Random((rows + 1) * o_stride, 4);
-        Floats o = hwy::AllocateAligned<float>((rows + 1) * o_stride);
-        std::copy(before.get(), before.get() + (rows + 1) * o_stride, o.get());
-        kOutputsBlock[rows - 1][vectors - 1](p.get(), p_stride, v.get(), v_stride, keys,
-                                             factor.get(), o.get(), o_stride);
-        for (int64_t r = 0; r <= rows; ++r) {
-          for (int64_t c = 0; c < o_stride; ++c) {
-            const int64_t at = r * o_stride + c;
-            if (r == rows || c >= width) {
-              EXPECT_EQ(o[at], before[at]) << "written beyond the block";
-              continue;
-            }
-            double expected = double{factor[r]} * before[at];
-            for (int64_t j = 0; j < keys; ++j) {
-              expected += double{p[j * p_stride + r]} * v[j * v_stride + c];
-            }
-            EXPECT_NEAR(o[at], expected, Bound(keys)) << rows << "x" << vectors;
+        for (bool has_t : {false, true}) {
+          for (bool has_factor : {false, true}) {
+            ExpectOutputs(keys, rows, vectors, has_t, has_factor);
           }
         }
       }

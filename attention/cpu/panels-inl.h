@@ -229,56 +229,64 @@ class PanelTile {
   }
 
   void Outputs(const FloatRows& v, int64_t panel) {
-    const int64_t width = PanelWidth(panel);
     const int64_t count = PanelRows(panel);
-    for (int64_t c = 0; c < t_.dv; c += kPanel) {
-      const int64_t vectors = VectorsOf(std::min(t_.dv - c, kPanel));
-      const float* v_panel = v.rows + c * t_.tile_kv;
-      // Rows [r, r + n) of the panel, keys [begin, end).
-      const auto add = [&](int64_t r, int64_t n, float begin, float end, const float* factor)
-                           HWY_ATTR {
-                             if (begin >= end) return;
-                             const int64_t key = static_cast<int64_t>(begin);
-                             kOutputsBlock[n - 1][vectors - 1](
-                                 scratch_.s + key * width + r, width, v_panel + key * v.stride,
-                                 v.stride, static_cast<int64_t>(end) - key, factor,
-                                 scratch_.o + (panel + r) * o_stride_ + c, o_stride_);
-                           };
-      for (int64_t r = 0; r < count; r += kBlockRows) {
-        const int64_t n = std::min(count - r, kBlockRows);
-        const float* factor = scratch_.factor + panel + r;
-        const float* begin = scratch_.begin + panel + r;
-        const float* end = scratch_.end + panel + r;
-        // What all rows of the block see. If that is nothing, all keys go row by row.
-        const bool common = begin[n - 1] < end[0];
-        const float all_begin = common ? begin[n - 1] : std::numeric_limits<float>::infinity();
-        const float all_end = common ? end[0] : all_begin;
-        if (begin[0] < all_begin) {
-          Rescale(panel + r, n, c, vectors);
-          factor = kOnes;
-          for (int64_t i = 0; i < n; ++i) {
-            add(r + i, 1, begin[i], std::min(end[i], all_begin), kOnes);
-          }
+    for (int64_t r = 0; r < count; r += kBlockRows) {
+      const int64_t n = std::min(count - r, kBlockRows);
+      const float* begin = scratch_.begin + panel + r;
+      const float* end = scratch_.end + panel + r;
+      const bool alike = begin[0] == begin[n - 1] && end[0] == end[n - 1];
+      for (int64_t c = 0; c < t_.dv; c += kPanel) {
+        if (alike) {
+          AddProducts(v, panel, r, n, c, begin[0], end[0], nullptr, scratch_.factor + panel + r,
+                      scratch_.o + (panel + r) * o_stride_ + c, o_stride_);
+        } else {
+          AddAtEdge(v, panel, r, n, c);
         }
-        add(r, n, all_begin, all_end, factor);
-        for (int64_t i = 0; i < n; ++i) add(r + i, 1, all_end, end[i], kOnes);
       }
     }
   }
 
-  // Multiplies rows [r, r + n) of O, `vectors` from column c, by their factors.
-  void Rescale(int64_t r, int64_t n, int64_t c, int64_t vectors) {
+  // Rows [r, r + n) of the panel, columns from c, keys [begin, end): as OutputsBlock.
+  void AddProducts(const FloatRows& v, int64_t panel, int64_t r, int64_t n, int64_t c, float begin,
+                   float end, const float* sums, const float* factor, float* o, int64_t o_stride) {
+    if (begin >= end) return;
+    const int64_t width = PanelWidth(panel);
+    const int64_t vectors = VectorsOf(std::min(t_.dv - c, kPanel));
+    const int64_t key = static_cast<int64_t>(begin);
+    kOutputsBlock[n - 1][vectors - 1](
+        scratch_.s + key * width + r, width, v.rows + c * t_.tile_kv + key * v.stride, v.stride,
+        static_cast<int64_t>(end) - key, sums, o_stride, factor, o, o_stride);
+  }
+
+  // The same for rows that do not all see the same keys. Each row's keys still go in order into
+  // one sum, so that its bits do not depend on the rows that share its block.
+  void AddAtEdge(const FloatRows& v, int64_t panel, int64_t r, int64_t n, int64_t c) {
+    HWY_ALIGN_MAX float sums[kBlockRows * kPanel] = {};
+    const float* begin = scratch_.begin + panel + r;
+    const float* end = scratch_.end + panel + r;
+    // What all rows of the block see. If that is nothing, all keys go row by row.
+    const bool common = begin[n - 1] < end[0];
+    const float all_begin = common ? begin[n - 1] : std::numeric_limits<float>::infinity();
+    const float all_end = common ? end[0] : all_begin;
+    const auto row_by_row = [&](int64_t i, float from, float to) HWY_ATTR {
+      float* sum = sums + i * kPanel;
+      AddProducts(v, panel, r + i, 1, c, from, to, sum, nullptr, sum, kPanel);
+    };
+    for (int64_t i = 0; i < n; ++i) row_by_row(i, begin[i], std::min(end[i], all_begin));
+    AddProducts(v, panel, r, n, c, all_begin, all_end, sums, nullptr, sums, kPanel);
+    for (int64_t i = 0; i < n; ++i) row_by_row(i, all_end, end[i]);
+
     const F df;
-    for (int64_t i = r; i < r + n; ++i) {
-      const VF factor = hn::Set(df, scratch_.factor[i]);
-      float* o = scratch_.o + i * o_stride_ + c;
-      for (int64_t at = 0; at < vectors * kLanes; at += kLanes) {
-        hn::Store(hn::Mul(hn::Load(df, o + at), factor), df, o + at);
+    const int64_t floats = VectorsOf(std::min(t_.dv - c, kPanel)) * kLanes;
+    for (int64_t i = 0; i < n; ++i) {
+      const VF factor = hn::Set(df, scratch_.factor[panel + r + i]);
+      float* o = scratch_.o + (panel + r + i) * o_stride_ + c;
+      for (int64_t at = 0; at < floats; at += kLanes) {
+        const VF sum = hn::Load(df, sums + i * kPanel + at);
+        hn::Store(hn::MulAdd(hn::Load(df, o + at), factor, sum), df, o + at);
       }
     }
   }
-
-  static constexpr float kOnes[kBlockRows] = {1, 1, 1, 1, 1, 1};
 
   // 2 KB, the size of a row of the largest head dim.
   static constexpr int64_t kNearFloats = 512;
