@@ -39,8 +39,15 @@ class TwoPass : public attnlab::Kernel {
       return absl::UnimplementedError(
           absl::StrCat("dtype: ", attnlab::Name(problem.dtype), " is not fp32"));
     }
-    if (problem.lens != attnlab::Lengths::kFixed || problem.page != 0 || problem.softcap != 0) {
-      return absl::UnimplementedError("lens, page, softcap: two_pass has none of them");
+    if (problem.lens != attnlab::Lengths::kFixed) {
+      return absl::UnimplementedError("lens: packed and padded are not fixed");
+    }
+    if (problem.page != 0) {
+      return absl::UnimplementedError(absl::StrCat("page: ", problem.page, " is not 0, not paged"));
+    }
+    if (problem.softcap != 0) {
+      return absl::UnimplementedError(
+          absl::StrCat("softcap: ", problem.softcap, " is not 0, none"));
     }
     return absl::OkStatus();
   }
