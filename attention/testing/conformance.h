@@ -33,7 +33,7 @@ struct Check {
   bool (*applies)(const Case& c) = nullptr;
   int stride = 1;
   // OK; Unimplemented when the kernel's Supports() declines the problem; Internal with what is
-  // wrong, and the command that shows it again, otherwise.
+  // wrong otherwise, and with the command that shows it again where `attnlab verify` can.
   absl::Status (*run)(const Subject& subject, const Case& c) = nullptr;
 };
 

@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -22,6 +23,12 @@
 
 namespace attnlab::testing {
 namespace {
+
+// "--seed=7 --cases=1000" as this program was given them; "" by default.
+std::string* Selection() {
+  static std::string* const kSelection = new std::string;
+  return kSelection;
+}
 
 class Conformance : public ::testing::Test {
  public:
@@ -35,7 +42,12 @@ class Conformance : public ::testing::Test {
     if (s.code() == absl::StatusCode::kUnimplemented) {
       GTEST_SKIP() << kernel_.traits().name << " declines: " << s.message();
     }
-    EXPECT_TRUE(s.ok()) << case_.ToString() << "\n" << s.message();
+    const ::testing::TestInfo& test = *::testing::UnitTest::GetInstance()->current_test_info();
+    EXPECT_TRUE(s.ok()) << case_.ToString() << "\n"
+                        << s.message()
+                        << "\nThis test alone, as --test_arg of its target: --kernel="
+                        << kernel_.traits().name << *Selection()
+                        << " --gtest_filter=" << test.test_suite_name() << "." << test.name();
   }
 
  private:
@@ -112,6 +124,7 @@ int Main(int argc, char** argv) {
       std::cerr << argv[i] << " is not one of --kernel=NAME, --seed=N, --cases=N\n";
       return 2;
     }
+    if (!absl::StartsWith(argv[i], "--kernel=")) absl::StrAppend(Selection(), " ", argv[i]);
   }
   if (const absl::Status s = Registry::Global().Check(); !s.ok()) {
     std::cerr << s << "\n";
