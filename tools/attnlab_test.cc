@@ -248,12 +248,15 @@ TEST_F(AttnlabTest, ListAsJson) {
 
 TEST_F(AttnlabTest, ListAsksKernelsWhatTheySupport) {
   const json list = Parse(TestAttnlab({"list", "--json"}).out);
+  bool found = false;
   for (const json& kernel : list["kernels"]) {
     if (kernel["name"] != "picky") continue;
+    found = true;
     EXPECT_EQ(kernel["supports"]["dtypes"], json({"fp16"}));
     EXPECT_EQ(kernel["supports"]["head_dims"], json({64, 128}));
     EXPECT_EQ(kernel["supports"]["lengths"], json({"fixed"}));
   }
+  EXPECT_TRUE(found);
   const std::string table = TestAttnlab({"list"}).out;
   EXPECT_THAT(table, HasSubstr("| 64, 128 "));
   EXPECT_THAT(table, HasSubstr("--config tile_q: rows of Q in a tile"));
