@@ -15,6 +15,12 @@
 #include "tools/table.h"
 
 namespace attnlab::command {
+namespace {
+
+// Lengths, offsets and the like, which a batch takes even where its sequences are empty.
+constexpr double kBytesPerSequence = 64;
+
+}  // namespace
 
 const char kProblemHelp[] =
     "key=value,key=value. Required: hq (query heads), sq (query length), d (head dim).\n"
@@ -164,13 +170,14 @@ absl::StatusOr<Plan> PlanFor(const Kernel& kernel, const AttentionProblem& probl
   if (!plan.ok()) return plan;
   // A system that promises more memory than it has would kill the process later on.
   const AttentionProblem& p = problem;
-  const int64_t per_token = SizeOf(p.dtype);
-  const double bytes = static_cast<double>(p.b) * static_cast<double>(per_token) *
-                           (static_cast<double>(p.sq * p.hq) * static_cast<double>(p.d + p.dv) +
-                            static_cast<double>(p.skv * p.hkv) * static_cast<double>(p.d + p.dv)) +
-                       static_cast<double>(plan->workspace_bytes);
+  const double b = static_cast<double>(p.b);
+  double bytes = static_cast<double>(plan->workspace_bytes) + kBytesPerSequence * b;
   // Packed sequences have the maximal lengths at most, so their sum may be anything below.
-  if (p.lens != Lengths::kPacked && bytes > static_cast<double>(device.memory_bytes)) {
+  if (p.lens != Lengths::kPacked) {
+    bytes += b * static_cast<double>(SizeOf(p.dtype)) * static_cast<double>(p.d + p.dv) *
+             (static_cast<double>(p.sq * p.hq) + static_cast<double>(p.skv * p.hkv));
+  }
+  if (bytes > static_cast<double>(device.memory_bytes)) {
     return absl::ResourceExhaustedError(
         absl::StrCat("memory: ", kernel.traits().name, " on ", p.ToString(), " takes ",
                      Bytes(static_cast<int64_t>(std::min(bytes, 9e18))), ", and ",

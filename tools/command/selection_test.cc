@@ -103,6 +103,13 @@ TEST(SelectionTest, WhatDoesNotFitIsNotPlanned) {
   const auto plan = PlanFor(kernel, *AttentionProblem::Parse("hq=8,sq=4096,d=64"), small, {});
   EXPECT_EQ(plan.status().code(), absl::StatusCode::kResourceExhausted);
   EXPECT_THAT(std::string(plan.status().message()), HasSubstr("and cpu has 1 MiB"));
+  // Empty sequences have lengths, too.
+  for (const std::string lens : {"fixed", "packed", "padded"}) {
+    const std::string line = "b=2147483647,hq=1,sq=0,d=8,lens=" + lens;
+    EXPECT_EQ(PlanFor(kernel, *AttentionProblem::Parse(line), small, {}).status().code(),
+              absl::StatusCode::kResourceExhausted)
+        << lens;
+  }
 }
 
 }  // namespace
