@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <new>
 #include <string>
 #include <type_traits>
 #include <utility>
@@ -21,9 +22,18 @@ std::string& LastError() {
   return message;
 }
 
-int32_t Report(const absl::Status& status) {
-  if (!status.ok()) LastError() = std::string(status.message());
-  return static_cast<int32_t>(status.code());
+// The code of what `call` returns. Large memory is asked for with a Status; what is left of
+// std::bad_alloc must not pass through callers in C.
+template <typename Call>
+int32_t Report(const Call& call) {
+  try {
+    const absl::Status status = call();
+    if (!status.ok()) LastError() = std::string(status.message());
+    return static_cast<int32_t>(status.code());
+  } catch (const std::bad_alloc&) {
+    LastError() = "out of memory";  // short enough to need none
+    return ATTNLAB_RESOURCE_EXHAUSTED;
+  }
 }
 
 absl::Status Invalid(absl::string_view field, absl::string_view message) {
@@ -37,7 +47,8 @@ absl::StatusOr<T> Read(absl::string_view name, const T* from) {
   static_assert(std::is_trivially_copyable_v<T>);
   if (from == nullptr) return Invalid(name, "is null");
   const uint64_t size = from->size;
-  if (size < sizeof(size) || size > 4096) {
+  // Fields are at most 8 bytes and aligned, so that a true size cuts none of them.
+  if (size < sizeof(size) || size > 4096 || size % alignof(T) != 0) {
     return Invalid(name, absl::StrCat("size ", size, " is not the size of the struct, which is ",
                                       sizeof(T), " bytes here"));
   }
@@ -182,11 +193,11 @@ int32_t attnlab_abi_version(void) { return ATTNLAB_ABI_VERSION; }
 const char* attnlab_last_error(void) { return attnlab::LastError().c_str(); }
 
 int32_t attnlab_workspace_bytes(const attnlab_forward_args* args, int64_t* bytes) {
-  return attnlab::Report(attnlab::WorkspaceBytes(args, bytes));
+  return attnlab::Report([&] { return attnlab::WorkspaceBytes(args, bytes); });
 }
 
 int32_t attnlab_forward(const attnlab_forward_args* args) {
-  return attnlab::Report(attnlab::RunForward(args));
+  return attnlab::Report([&] { return attnlab::RunForward(args); });
 }
 
 const char* attnlab_kernels(void) {

@@ -14,7 +14,8 @@
  *
  * Nothing aborts and nothing throws. A function returns ATTNLAB_OK or one of the codes below, and
  * on an error attnlab_last_error() has its message, with the field, its value and the limit.
- * Thread-safe; messages are one a thread. */
+ * Thread-safe; messages are one a thread. After a call on the CPU, a fork()ed child must not call
+ * again before exec(): its threads are gone. */
 #ifndef ATTENTION_ATTENTION_C_H_
 #define ATTENTION_ATTENTION_C_H_
 

@@ -104,6 +104,9 @@ static void TestBadInput(void) {
   args.size = 0;
   EXPECT_ERROR(attnlab_forward(&args), ATTNLAB_INVALID_ARGUMENT, "args: size 0");
   Reset();
+  args.size = 13; /* through the middle of a pointer */
+  EXPECT_ERROR(attnlab_forward(&args), ATTNLAB_INVALID_ARGUMENT, "args: size 13");
+  Reset();
   problem.hkv = 3;
   EXPECT_ERROR(attnlab_forward(&args), ATTNLAB_INVALID_ARGUMENT, "hkv: 3 does not divide hq = 1");
   Reset();

@@ -72,8 +72,8 @@ absl::StatusOr<DeviceInfo> InfoOf(const Device& device) {
   if (device.kind == DeviceKind::kCpu) return CpuInfo();
   absl::StatusOr<std::vector<DeviceInfo>> gpus = CudaInfo();
   if (!gpus.ok()) {
-    return absl::NotFoundError(
-        absl::StrCat("device: ", ToString(device), ": ", gpus.status().message()));
+    return absl::Status(gpus.status().code(),
+                        absl::StrCat("device: ", ToString(device), ": ", gpus.status().message()));
   }
   if (device.ordinal < 0 || device.ordinal >= static_cast<int64_t>(gpus->size())) {
     return absl::NotFoundError(absl::StrCat("device: there is no ", ToString(device),

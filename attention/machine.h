@@ -58,6 +58,7 @@ DeviceInfo CpuInfo();
 absl::StatusOr<std::vector<DeviceInfo>> CudaInfo();
 
 // The one device. NotFound when this machine does not have it; the message says what it has.
+// Unavailable and Unimplemented as CudaInfo().
 absl::StatusOr<DeviceInfo> InfoOf(const Device& device);
 
 }  // namespace attnlab

@@ -33,7 +33,8 @@ TEST(CpuInfoTest, DescribesThisProcessor) {
 TEST(CudaInfoTest, SaysWhyThereIsNoSuchDevice) {
   const absl::StatusOr<DeviceInfo> info = InfoOf(Device::Cuda(1000));
   ASSERT_FALSE(info.ok());
-  EXPECT_EQ(info.status().code(), absl::StatusCode::kNotFound);
+  EXPECT_EQ(info.status().code(),
+            CudaInfo().ok() ? absl::StatusCode::kNotFound : CudaInfo().status().code());
   EXPECT_EQ(std::string(info.status().message()).find("device: "), 0);
 }
 

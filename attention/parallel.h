@@ -14,8 +14,11 @@ namespace attnlab {
 // handed out in order, one at a time, to whichever worker is free, so put the long ones first.
 // fn must not throw.
 //
+// More than a few threads a processor are not started, however many are asked for.
+//
 // On OpenMP, which keeps the threads between calls; the pool is the process's own, shared with
-// whatever else in it uses OpenMP.
+// whatever else in it uses OpenMP. GCC's does not survive fork(): a child of a process that has
+// called this must not call it before exec().
 void ParallelFor(int64_t count, int threads, absl::FunctionRef<void(int64_t, int)> fn);
 
 }  // namespace attnlab

@@ -9,7 +9,7 @@ namespace attnlab {
 namespace {
 
 TEST(ParallelForTest, CallsEveryIndexOnce) {
-  for (int threads : {-1, 0, 1, 2, 7}) {
+  for (int threads : {-1, 0, 1, 2, 7, 1000000}) {
     for (int64_t count : {0, 1, 2, 100}) {
       std::vector<std::atomic<int>> calls(count);
       ParallelFor(count, threads, [&](int64_t i, int) { ++calls[i]; });

@@ -225,11 +225,12 @@ absl::Status AttentionProblem::Validate() const {
   } else if (mask.left != 0 || mask.right != 0) {
     return absl::InvalidArgumentError("mask: left and right belong to a sliding window alone");
   }
-  if (scale.has_value() && !(std::isfinite(*scale) && *scale >= 0)) {
-    return Invalid("scale", absl::StrCat(*scale), "is not finite and at least 0");
+  const auto in_range = [](float x) { return x >= kMinFactor && x <= kMaxFactor; };
+  if (scale.has_value() && *scale != 0 && !in_range(*scale)) {
+    return Invalid("scale", absl::StrCat(*scale), "is not 0 or in 1e-12..1e12");
   }
-  if (!(std::isfinite(softcap) && softcap >= 0)) {
-    return Invalid("softcap", absl::StrCat(softcap), "is not finite and above 0 (0: no cap)");
+  if (softcap != 0 && !in_range(softcap)) {
+    return Invalid("softcap", absl::StrCat(softcap), "is not in 1e-12..1e12 (0: no cap)");
   }
   if (page > kMaxExtent) return CheckRange("page", page, 0, kMaxExtent);
   if (page < 0 || (page & (page - 1)) != 0) {

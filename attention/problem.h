@@ -22,8 +22,8 @@
 //   dv       head dim of V and O, 1 to 512                      d
 //   dtype    fp32, fp16, bf16, fp8_e4m3: Q, K, V and O          bf16
 //   mask     none, causal, window:LEFT:RIGHT (see mask.h)       none
-//   scale    finite, at least 0                                 1/sqrt(d)
-//   softcap  finite, above 0                                    no cap
+//   scale    0, or 1e-12 to 1e12                                1/sqrt(d)
+//   softcap  1e-12 to 1e12                                      no cap
 //   lens     fixed, packed, padded (see Lengths)                fixed
 //   page     tokens a page of the KV cache, a power of two      not paged
 #ifndef ATTENTION_PROBLEM_H_
@@ -67,6 +67,8 @@ struct AttentionProblem {
   int64_t page = 0;  // 0: K and V are not paged
 
   static constexpr int64_t kMaxHeadDim = 512;
+  // Of scale and softcap: their product and their quotient stay within the range of a float.
+  static constexpr float kMinFactor = 1e-12f, kMaxFactor = 1e12f;
   static constexpr int64_t kMaxExtent = (int64_t{1} << 31) - 1;  // of b, heads, sq, skv, window
 
   // The problem of the line. InvalidArgument for an unknown, repeated, empty or missing key, for

@@ -58,7 +58,7 @@ TEST(ParseTest, PrintedLinesParseBack) {
            "b=4,hq=32,hkv=8,sq=4096,skv=4096,d=128,dtype=bf16,mask=causal",
            "b=1,hq=6,hkv=3,sq=1,skv=9,d=64,dv=32,dtype=fp16,mask=window:0:7,scale=0.1,softcap=30,"
            "lens=packed,page=64",
-           "b=1,hq=1,hkv=1,sq=1,skv=1,d=512,dtype=fp8_e4m3,mask=none,scale=1e-20,lens=padded",
+           "b=1,hq=1,hkv=1,sq=1,skv=1,d=512,dtype=fp8_e4m3,mask=none,scale=1e-12,lens=padded",
        }) {
     const absl::StatusOr<AttentionProblem> p = AttentionProblem::Parse(line);
     ASSERT_TRUE(p.ok()) << p.status();
@@ -69,8 +69,8 @@ TEST(ParseTest, PrintedLinesParseBack) {
 
 TEST(ParseTest, ScalesSurviveToTheLastBit) {
   AttentionProblem p = Valid();
-  for (float scale : {0.0f, 1.0f / 3, 0.1f, std::numeric_limits<float>::denorm_min(),
-                      std::numeric_limits<float>::max(), 1.0f + 0x1p-23f}) {
+  for (float scale : {0.0f, 1.0f / 3, 0.1f, AttentionProblem::kMinFactor,
+                      AttentionProblem::kMaxFactor, 1.0f + 0x1p-23f}) {
     p.scale = scale;
     const absl::StatusOr<AttentionProblem> back = AttentionProblem::Parse(p.ToString());
     ASSERT_TRUE(back.ok()) << back.status();
@@ -111,12 +111,15 @@ TEST(ParseTest, RejectsWithTheKeyInTheMessage) {
       {"hq=1,sq=1,d=1,mask=window:3", "mask: \"window:3\" is not one of"},
       {"hq=1,sq=1,d=1,mask=window:a:0", "mask: \"a\" is not a 64-bit integer"},
       {"hq=1,sq=1,d=1,mask=window:-1:0", "mask: window: -1 is not in 0..2147483647"},
-      {"hq=1,sq=1,d=1,scale=nan", "scale: nan is not finite and at least 0"},
-      {"hq=1,sq=1,d=1,scale=inf", "scale: inf is not finite"},
-      {"hq=1,sq=1,d=1,scale=-1", "scale: -1 is not finite and at least 0"},
+      {"hq=1,sq=1,d=1,scale=nan", "scale: nan is not 0 or in 1e-12..1e12"},
+      {"hq=1,sq=1,d=1,scale=inf", "scale: inf is not 0 or in 1e-12..1e12"},
+      {"hq=1,sq=1,d=1,scale=-1", "scale: -1 is not 0 or in 1e-12..1e12"},
+      {"hq=1,sq=1,d=1,scale=1e13", "scale: 1e+13 is not 0 or in 1e-12..1e12"},
+      {"hq=1,sq=1,d=1,scale=1e-39", "is not 0 or in 1e-12..1e12"},
+      {"hq=1,sq=1,d=1,softcap=3e38", "softcap: 3e+38 is not in 1e-12..1e12"},
       {"hq=1,sq=1,d=1,scale=1x", "scale: \"1x\" is not a number"},
       {"hq=1,sq=1,d=1,softcap=0", "softcap: 0 is not above 0"},
-      {"hq=1,sq=1,d=1,softcap=-2", "softcap: -2 is not finite and above 0"},
+      {"hq=1,sq=1,d=1,softcap=-2", "softcap: -2 is not in 1e-12..1e12"},
       {"hq=1,sq=1,d=1,lens=ragged", "lens: \"ragged\" is not one of fixed, packed, padded"},
       {"hq=1,sq=1,d=1,page=0", "page: 0 is not a power of two"},
       {"hq=1,sq=1,d=1,page=24", "page: 24 is not a power of two"},

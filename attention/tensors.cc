@@ -37,8 +37,11 @@ absl::Status CheckDistinct(absl::string_view name, const TensorView& view) {
   for (const Axis& axis : axes) {
     if (axis.extent <= 1) continue;
     if (axis.stride <= reach) {
-      return Invalid(name, absl::StrCat("strides ", Join(view.strides), " with shape ",
-                                        Join(view.shape), " make elements overlap"));
+      return Invalid(
+          name,
+          absl::StrCat(
+              "strides ", Join(view.strides), " with shape ", Join(view.shape),
+              " may make elements overlap: sorted, each must exceed the reach of those below it"));
     }
     reach += axis.stride * (axis.extent - 1);
   }
@@ -187,6 +190,9 @@ absl::Status ValidateTensors(const AttentionProblem& p, const AttentionTensors& 
     }
   }
   const Device device = t.q.device;
+  if (device.kind == DeviceKind::kCpu && device.ordinal != 0) {
+    return Invalid("q", absl::StrCat("on CPU ", device.ordinal, "; there is only CPU 0"));
+  }
   const bool with_lse = t.lse.data != nullptr;
   const struct {
     absl::string_view name;
@@ -209,8 +215,11 @@ absl::Status ValidateTensors(const AttentionProblem& p, const AttentionTensors& 
   if (with_lse) {
     if (absl::Status s = CheckDistinct("lse", t.lse); !s.ok()) return s;
   }
+  if (with_lse && t.lse.data == t.o.data && !IsEmpty(t.o)) {
+    return Invalid("lse", "shares its address with o");
+  }
   for (const void* input : {t.q.data, t.k.data, t.v.data}) {
-    if (input == nullptr) continue;
+    if (input == nullptr || IsEmpty(t.o)) continue;
     if (t.o.data == input) return Invalid("o", "shares its address with an input");
     if (t.lse.data == input) return Invalid("lse", "shares its address with an input");
   }

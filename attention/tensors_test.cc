@@ -133,6 +133,8 @@ TEST_F(TensorsTest, RejectsViewsThatDoNotFit) {
       {[](auto& t) { t.q.strides[0] = int64_t{1} << 61; }, "reach beyond 2^60 bytes"},
       {[](auto& t) { t.o.strides[1] = 0; }, "make elements overlap"},
       {[](auto& t) { t.o.strides[1] = 5; }, "make elements overlap"},
+      {[](auto& t) { t.q.device.ordinal = 1; }, "q: on CPU 1; there is only CPU 0"},
+      {[](auto& t) { t.lse.data = t.o.data; }, "lse: shares its address with o"},
       {[](auto& t) { t.lse.strides[0] = 11; }, "lse: strides [11, 1, 3, 1]"},
       {[](auto& t) { t.o.data = const_cast<void*>(t.q.data); }, "o: shares its address"},
       {[](auto& t) { t.lse.data = const_cast<void*>(t.v.data); }, "lse: shares its address"},

@@ -47,6 +47,7 @@ def _impl(ctx):
         output_type = "dynamic_library",
         user_link_flags = [
             "-Wl,--as-needed",
+            "-Wl,-soname,lib%s.so" % ctx.label.name,
             "-Wl,--version-script=" + ctx.file.version_script.path,
             "-Wl,-z,defs",
         ],

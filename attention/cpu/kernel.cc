@@ -148,15 +148,18 @@ absl::StatusOr<Traffic> ExpectedTraffic(const AttentionProblem& p, const DeviceI
   const int64_t at_a_time = std::min<int64_t>(options->threads, p.b * p.hkv);
   if (schedule.max_tiles() > 1 && at_a_time * p.skv * kv_row > device.last_level_cache_bytes) {
     const int64_t group = p.GroupSize();
-    int64_t keys = 0;  // that the tiles of one head read, less those that are read at least once
+    double keys = 0;  // that the tiles of one head read, less those that are read at least once
     for (int64_t tile = 0; tile < schedule.max_tiles(); ++tile) {
       const int64_t begin = tile * schedule.tile_q() / group;
       const int64_t end = std::min(p.sq, ((tile + 1) * schedule.tile_q() + group - 1) / group);
       const KvRange range = VisibleKvOfRows(p.mask, begin, end, p.sq, p.skv);
-      keys += range.end - range.begin;
+      keys += static_cast<double>(range.end - range.begin);
     }
     const KvRange once = VisibleKvOfRows(p.mask, 0, p.sq, p.sq, p.skv);
-    traffic.bytes_read += p.b * p.hkv * (keys - (once.end - once.begin)) * kv_row;
+    keys -= static_cast<double>(once.end - once.begin);
+    // Bytes that are read again can be more than an int64 counts.
+    const double again = static_cast<double>(p.b * p.hkv * kv_row) * keys;
+    traffic.bytes_read += static_cast<int64_t>(std::min(again, 0x1p61));
   }
   const int64_t states = schedule.slots() * PartialFloats(schedule.slot_rows(), p.dv) *
                          static_cast<int64_t>(sizeof(float));
