@@ -156,6 +156,10 @@ absl::Status HiddenKeysHaveNoInfluence(const Subject& subject, const Case& c) {
   absl::StatusOr<Plan> plan = PlanFor(subject, c.problem);
   if (!plan.ok()) return plan.status();
   const Mask& mask = c.problem.mask;
+  // NaN shows a weight of zero that is multiplied all the same, numbers a maximum over too much.
+  const bool nan = c.inputs.seed % 2 == 0;
+  const Inputs::Fill fill = nan ? Inputs::Fill::kNan : Inputs::Fill::kOtherNumbers;
+  const absl::string_view filled = nan ? "NaN in K and V" : "other K and V";
   // Each sequence is cut at a row: that many before it, drawn from the seed.
   const auto cut = [&c](int64_t q_len) {
     return static_cast<int64_t>(c.inputs.seed * 2654435761u % static_cast<uint64_t>(q_len + 1));
@@ -167,20 +171,55 @@ absl::Status HiddenKeysHaveNoInfluence(const Subject& subject, const Case& c) {
       int64_t begin = 0, end = kv_len;
       if (future && row > 0) begin = VisibleKv(mask, row - 1, q_len, kv_len).end;
       if (!future && row < q_len) end = VisibleKv(mask, row, q_len, kv_len).begin;
-      absl::Status s = inputs.ChangeKv(i, begin, end, Inputs::Fill::kOtherNumbers);
+      absl::Status s = inputs.ChangeKv(i, begin, end, fill);
       if (!s.ok()) return s;
     }
     return absl::OkStatus();
   };
   absl::Status s = KeepsBits(
-      *plan, c, "other K and V in the future of these rows",
+      *plan, c, absl::StrCat(filled, " in the future of these rows"),
       [&](Inputs& inputs) { return change(inputs, true); },
       [&](const Row& row, const Sequence& s) { return row.row < cut(s.q_len); });
   if (!s.ok() || mask.kind != Mask::Kind::kSlidingWindow) return s;
   return KeepsBits(
-      *plan, c, "other K and V before the window of these rows",
+      *plan, c, absl::StrCat(filled, " before the window of these rows"),
       [&](Inputs& inputs) { return change(inputs, false); },
       [&](const Row& row, const Sequence& s) { return row.row >= cut(s.q_len); });
+}
+
+// One key is NaN: so are O and LSE of the rows that see it.
+absl::Status NanReachesRowsThatSeeIt(const Subject& subject, const Case& c) {
+  absl::StatusOr<Plan> plan = PlanFor(subject, c.problem);
+  if (!plan.ok()) return plan.status();
+  absl::StatusOr<Trial> trial = Trial::Make(*plan, c.inputs, c.with_lse);
+  if (!trial.ok()) return NotDeclined(trial.status());
+  const auto key_of = [&c](int64_t kv_len) {
+    return static_cast<int64_t>(c.inputs.seed / 3 %
+                                static_cast<uint64_t>(std::max<int64_t>(kv_len, 1)));
+  };
+  for (int64_t i = 0; i < c.problem.b; ++i) {
+    const int64_t key = key_of(trial->inputs().kv_lens()[i]);
+    absl::Status s = trial->inputs().ChangeKv(i, key, key + 1, Inputs::Fill::kNan);
+    if (!s.ok()) return NotDeclined(s);
+  }
+  absl::StatusOr<Trial::Run> run = trial->RunOnce();
+  if (!run.ok()) return NotDeclined(run.status());
+  const AttentionTensors& t = trial->inputs().host_tensors();
+  const std::vector<Row> rows = reference::AllRows(c.problem, t);
+  const Result values = ValuesOf(c.problem, t, run->outputs, rows);
+  for (size_t i = 0; i < rows.size(); ++i) {
+    const Sequence s = SequenceOf(c.problem, t, rows[i].sequence);
+    const int64_t key = key_of(s.kv_len);
+    const KvRange seen = VisibleKv(c.problem.mask, rows[i].row, s.q_len, s.kv_len);
+    if (key < seen.begin || key >= seen.end) continue;
+    bool nan = values.lse.empty() || std::isnan(values.lse[i]);
+    for (int64_t j = 0; j < c.problem.dv; ++j) nan = nan && std::isnan(values.O(i, j));
+    if (nan) continue;
+    return absl::InternalError(absl::StrCat("NaN in key ", key, " of sequence ", rows[i].sequence,
+                                            " is lost in head ", rows[i].head, ", row ",
+                                            rows[i].row, ", which sees it"));
+  }
+  return absl::OkStatus();
 }
 
 absl::Status SequencesAreIndependent(const Subject& subject, const Case& c) {
@@ -308,6 +347,7 @@ const std::vector<Check>& Checks() {
       {"zero_q_gives_mean_of_v", Always, 4, ZeroQGivesMeanOfV},
       {"constant_v_gives_v", Always, 4, ConstantVGivesV},
       {"hidden_keys_have_no_influence", Masked, 1, HiddenKeysHaveNoInfluence},
+      {"nan_reaches_rows_that_see_it", Always, 4, NanReachesRowsThatSeeIt},
       {"sequences_are_independent", Batched, 1, SequencesAreIndependent},
       {"lse_is_optional", Always, 4, LseIsOptional},
       {"lens_modes_agree", Fixed, 4, LensModesAgree},

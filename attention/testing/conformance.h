@@ -41,8 +41,9 @@ struct Check {
 //                              and the same bits in a second run
 // zero_q_gives_mean_of_v       O is the mean of the V that a row sees, LSE the log of how many
 // constant_v_gives_v           O is 1 where V is, if a row sees a key
-// hidden_keys_have_no_influence  other K and V in the future (and, with a window, in the past)
-//                              leave the bits of the rows that do not see them
+// hidden_keys_have_no_influence  other K and V, or NaN, in the future (and, with a window, in the
+//                              past) leave the bits of the rows that do not see them
+// nan_reaches_rows_that_see_it  and makes all of their O, and LSE, NaN
 // sequences_are_independent    NaN in one sequence leaves the bits of all others
 // lse_is_optional              O has the same bits without LSE
 // lens_modes_agree             a fixed problem is as right as packed and as padded sequences

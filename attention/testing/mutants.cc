@@ -32,9 +32,11 @@ enum class Bug {
   kWindowOffByOne,       // one key too few on the left
   kTopLeftCausal,        // aligned to the first query, not the last
   kSeesFutureKey,        // causal, but for one key
-  kChangesBits,          // adds in another order every other call
-  kLseBase2,             // log2 instead of the natural logarithm
-  kLseMissesMax,         // log of the sum alone
+  kWeighsHiddenKeys,     // by zero, which is not nothing
+  kLosesNan,
+  kChangesBits,   // adds in another order every other call
+  kLseBase2,      // log2 instead of the natural logarithm
+  kLseMissesMax,  // log of the sum alone
   kNoSoftcap,
   kScaleAfterSoftcap,
   kInterleavedGroups,  // query head h uses KV head h mod hkv
@@ -166,12 +168,20 @@ class TiledKernel : public Kernel {
       }
       max = new_max;
       for (int64_t j = begin; j < end; ++j) {
-        const float weight = std::exp(scores[j - begin] - max);
+        float weight = std::exp(scores[j - begin] - max);
+        if (bug_ == Bug::kLosesNan && std::isnan(weight)) weight = 0;
         sum += weight;
         for (int64_t c = 0; c < p.dv; ++c) {
-          o[c] += weight * Load(t.v, s.kv_batch, s.kv_begin + j, kv_head, c);
+          const float v = Load(t.v, s.kv_batch, s.kv_begin + j, kv_head, c);
+          if (bug_ != Bug::kLosesNan || !std::isnan(v)) o[c] += weight * v;
           if (bug_ == Bug::kHalfAccumulator) StoreElement(o, DType::kFloat32, c, RoundTo(p, o[c]));
         }
+      }
+    }
+    if (bug_ == Bug::kWeighsHiddenKeys) {  // with zero, which NaN survives
+      for (int64_t j = range.end; j < s.kv_len; ++j) {
+        for (int64_t c = 0; c < p.dv; ++c)
+          o[c] += 0 * Load(t.v, s.kv_batch, s.kv_begin + j, kv_head, c);
       }
     }
     Finish(p, t, s, row, head, o, sum, max);
@@ -235,6 +245,9 @@ std::vector<Mutant> Mutants() {
       {"top_left_causal", Bug::kTopLeftCausal, "matches_oracle", "o: error"},
       {"sees_future_key", Bug::kSeesFutureKey, "hidden_keys_have_no_influence",
        "in the future of these rows: o: bits differ"},
+      {"weighs_hidden_keys", Bug::kWeighsHiddenKeys, "hidden_keys_have_no_influence",
+       "NaN in K and V in the future of these rows: o: bits differ"},
+      {"loses_nan", Bug::kLosesNan, "nan_reaches_rows_that_see_it", "is lost in head"},
       {"changes_bits", Bug::kChangesBits, "matches_oracle", "a second run"},
       {"lse_base_2", Bug::kLseBase2, "zero_q_gives_mean_of_v", "lse: error"},
       {"lse_misses_max", Bug::kLseMissesMax, "matches_oracle", "lse: error"},

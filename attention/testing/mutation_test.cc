@@ -66,8 +66,7 @@ TEST_P(MutationTest, IsRejected) {
   EXPECT_GT(rejected, 0) << "none of " << ran << " cases shows the mistake";
   EXPECT_THAT(messages, HasSubstr(mutant.message));
   if (mutant.check == "matches_oracle" && mutant.name != "declines_after_all") {
-    EXPECT_THAT(messages, HasSubstr("bazel run //tools:attnlab -- verify --kernel=" + mutant.name +
-                                    " --problem=b="));
+    EXPECT_THAT(messages, HasSubstr("attnlab verify --kernel=" + mutant.name + " --problem=b="));
   }
 }
 

@@ -143,6 +143,8 @@ std::vector<Case> SpecialCases() {
       Special("b=2,hq=2,sq=5,skv=0,d=64,dtype=fp16", 8),
       Special("b=2,hq=2,sq=0,skv=5,d=64,dtype=fp16", 9),
       Special("b=1,hq=1,sq=1,skv=1,d=1,dtype=fp32", 10),
+      // So many keys that each is lost in a sum that takes them one by one.
+      Special("b=1,hq=1,sq=70,skv=262144,d=8,dtype=fp32,scale=0.7071", 18, Values::kConstantV),
       // Decoding: one query each, lengths all over.
       Special("b=33,hq=8,hkv=2,sq=1,skv=517,d=128,dtype=bf16,mask=causal,lens=padded", 11),
       Special("b=17,hq=7,hkv=1,sq=2,skv=300,d=64,dtype=fp16,mask=causal,lens=packed", 12),

@@ -79,17 +79,17 @@ std::string TensorError::ToString() const {
 Errors Compare(DType dtype, absl::Span<const reference::Row> rows, const reference::Result& exact,
                const reference::Result& straightforward, const reference::Result& values) {
   const double e = Epsilon(dtype), e32 = Epsilon(DType::kFloat32);
-  double score = 1;
-  for (double x : exact.lse) score = std::isfinite(x) ? std::max(score, 1 + std::abs(x)) : score;
-  for (double x : exact.score) score = std::isfinite(x) ? std::max(score, 1 + x) : score;
   Scale o, lse;
   for (size_t row = 0; row < rows.size(); ++row) {
-    double size = exact.spread[row];
+    // NaN and infinity have no size; ErrorOf() asks for them in their place.
+    const auto at_least = [](double size, double x) {
+      return std::isfinite(x) ? std::max(size, std::abs(x)) : size;
+    };
+    double size = at_least(0, exact.spread[row]);
     for (int64_t c = 0; c < exact.dv; ++c) {
-      // A NaN compares as smaller: it has no size, and ErrorOf() asks for it in its place.
-      size = std::max(size, std::abs(exact.O(static_cast<int64_t>(row), c)));
+      size = at_least(size, exact.O(static_cast<int64_t>(row), c));
     }
-    if (!std::isfinite(size)) size = std::numeric_limits<double>::max() / 16;
+    const double score = 1 + at_least(at_least(0, exact.lse[row]), exact.score[row]);
     o.unit.push_back(size);
     o.floor.push_back((e / 2 + 8 * e32 * score) * size + SmallestNormal(dtype) * e);
     lse.unit.push_back(score);

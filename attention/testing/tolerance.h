@@ -3,12 +3,12 @@
 // A row of O is as precise as its numbers are large. Over a thousand keys O is small, because its
 // terms cancel; over one key it is V. So errors are measured in a unit of their row: the larger of
 // its spread (reference.h: the size of O if the signs of its terms were random) and its largest
-// |O|. For LSE the unit is 1 + the largest |score| (before softcap) or |LSE|; of all rows, because
-// a score may be small by cancellation, or by softcap, as its error is not. In these units a kernel
-// may err twice as much as the straightforward implementation does on the worst of the same rows,
-// plus a floor, for problems so small that the straightforward implementation is right by luck:
+// |O|. For LSE the unit is 1 + the row's largest |score| (before softcap, which makes scores small
+// but not their errors) or |LSE|. In these units a kernel may err twice as much as the
+// straightforward implementation does on the worst of the same rows, plus a floor, for problems so
+// small that the straightforward implementation is right by luck:
 //
-//   O     |error| <= 2 fair u + (e / 2 + 8 e32 (1 + max |score|)) u + spacing
+//   O     |error| <= 2 fair u + (e / 2 + 8 e32 (1 + the row's |score|)) u + spacing
 //   LSE   |error| <= 2 fair u + 8 e32 u
 //
 // where u is the row's unit, `spacing` that of the dtype's denormals, `fair` the straightforward
@@ -16,6 +16,8 @@
 // what rounding O to the dtype may cost; scores have an fp32 error of a few units in proportion to
 // their size, and so have P, and O. For bf16, u = 1 and scores to 4 the floor is 0.0039; for fp32
 // 5e-6.
+//
+// An element that is not finite gives its row no unit and no allowance.
 //
 // NaN never passes, unless the oracle has NaN in the same place; infinity passes where the oracle
 // has it or rounds to it.

@@ -41,16 +41,32 @@ TEST_F(ToleranceTest, TheBoundIsTwiceTheStraightforwardErrorAndAFloor) {
   EXPECT_NEAR(Run().o.bound, (e32 / 2 + 8 * e32 * 4) * 2, 1e-12);
   EXPECT_NEAR(Run(DType::kFloat16).o.bound, (e16 / 2 + 8 * e32 * 4) * 2, 1e-7);
   plain_.o[2] = 3.4;     // row 1: an error of 0.4 where O is up to 4
-  plain_.lse[1] = -1.5;  // 0.5 where the unit is 4
+  plain_.lse[1] = -1.5;  // 0.5 where the unit is 3
   EXPECT_NEAR(Run().o.bound, 2 * 0.1 * 2 + (e32 / 2 + 8 * e32 * 4) * 2, 1e-12);
-  EXPECT_NEAR(Run().lse.bound, 2 * 0.5 + 8 * e32 * 4, 1e-12);
+  EXPECT_NEAR(Run().lse.bound, 2 * 0.5 / 3 * 4 + 8 * e32 * 4, 1e-12);
 }
 
 TEST_F(ToleranceTest, LargeScoresMayErrMoreHoweverSmallSoftcapMakesLse) {
   const double e32 = std::ldexp(1.0, -23);
   exact_.score[1] = 99;
+  values_.lse[1] = 0;
+  values_.o[3] = 5;
   EXPECT_DOUBLE_EQ(Run().lse.bound, 8 * e32 * 100);
-  EXPECT_NEAR(Run().o.bound, (e32 / 2 + 8 * e32 * 100) * 2, 1e-12);
+  EXPECT_NEAR(Run().o.bound, (e32 / 2 + 8 * e32 * 100) * 4, 1e-12);
+}
+
+TEST_F(ToleranceTest, ARowWithHugeScoresOrInfinityExcusesNoOther) {
+  exact_.score[0] = 1e30;
+  exact_.o[0] = plain_.o[0] = values_.o[0] = kInfinity;
+  EXPECT_TRUE(Run().o.Passed());
+  values_.o[1] = 3;  // beside the infinity, but with scores whose exponentials are anything
+  values_.o[3] = 4.01;
+  values_.lse[1] = -0.9;
+  EXPECT_FALSE(Run().o.Passed());
+  EXPECT_FALSE(Run().lse.Passed());
+  exact_.score[0] = 1;
+  values_.o[3] = 4;
+  EXPECT_FALSE(Run().o.Passed());  // the element beside the infinity
 }
 
 TEST_F(ToleranceTest, SmallRowsMustBeMorePrecise) {
@@ -77,7 +93,7 @@ TEST_F(ToleranceTest, SaysWhereTheErrorIs) {
   EXPECT_FALSE(errors.o.Passed());
   EXPECT_TRUE(errors.lse.Passed());
   EXPECT_EQ(errors.o.ToString(),
-            "error 0.5 > bound 1.55e-05 at sequence 2, head 1, row 7, dim 1: 4.5 where the oracle "
+            "error 0.5 > bound 1.17e-05 at sequence 2, head 1, row 7, dim 1: 4.5 where the oracle "
             "has 4");
 }
 

@@ -111,7 +111,7 @@ absl::StatusOr<VerifyResult> Verify(const Plan& plan, const VerifyOptions& optio
 
 std::string ReproduceCommand(const Plan& plan, const VerifyOptions& options) {
   std::string command =
-      absl::StrCat("bazel run //tools:attnlab -- verify --kernel=", plan.kernel->traits().name,
+      absl::StrCat("attnlab verify --kernel=", plan.kernel->traits().name,
                    " --problem=", plan.problem.ToString(), " --seed=", options.inputs.seed);
   if (options.inputs.layout != Layout::kBshd) {
     absl::StrAppend(&command, " --layout=", Name(options.inputs.layout));

@@ -45,7 +45,7 @@ struct VerifyResult {
 absl::StatusOr<VerifyResult> Verify(const Plan& plan, const VerifyOptions& options = {});
 
 // The command that verifies the same again:
-// "bazel run //tools:attnlab -- verify --kernel=cpu --problem=b=1,… --seed=7 --layout=odd".
+// "attnlab verify --kernel=cpu --problem=b=1,… --seed=7 --layout=odd".
 std::string ReproduceCommand(const Plan& plan, const VerifyOptions& options);
 
 }  // namespace attnlab::testing

@@ -61,7 +61,7 @@ TEST(VerifyTest, ReportsWhatIsWrongAndHowToSeeItAgain) {
   EXPECT_FALSE(result->lse.Passed());
   EXPECT_THAT(result->message,
               MatchesRegex("lse: error .* > bound .* at sequence 0, head [01], row .*\n"
-                           "bazel run //tools:attnlab -- verify --kernel=lse_base_2 "
+                           "attnlab verify --kernel=lse_base_2 "
                            "--problem=b=1,hq=2,hkv=2,sq=20,skv=20,d=8,dtype=fp32,mask=none "
                            "--seed=9 --layout=odd --values=uniform\n"));
   options.with_lse = false;
@@ -74,7 +74,7 @@ TEST(ReproduceCommandTest, HasEverythingThatIsNotTheDefault) {
   const std::unique_ptr<const Kernel> kernel = SoundKernel();
   Plan plan = PlanFor(*kernel, "hq=1,sq=2,d=3,dtype=fp32,lens=padded");
   EXPECT_EQ(ReproduceCommand(plan, {}),
-            "bazel run //tools:attnlab -- verify --kernel=sound --problem=b=1,hq=1,hkv=1,sq=2,"
+            "attnlab verify --kernel=sound --problem=b=1,hq=1,hkv=1,sq=2,"
             "skv=2,d=3,dtype=fp32,mask=none,lens=padded --seed=0");
   plan.config.Set("tile_q", 16);
   VerifyOptions options;
