@@ -156,7 +156,11 @@ def compare(attnlab, case, options):
     errors = [sampled_error(f(), q, k, v, causal) for f in (ours, theirs)]
     for f in (ours, theirs):
         timed(f)  # warm up
-    samples = [(timed(ours), timed(theirs)) for _ in range(options.rounds)]
+    samples = []
+    for i in range(options.rounds):  # each goes first every other round
+        first, second = (ours, theirs) if i % 2 == 0 else (theirs, ours)
+        pair = timed(first), timed(second)
+        samples.append(pair if i % 2 == 0 else pair[::-1])
     ours_s, theirs_s = (statistics.median(column) for column in zip(*samples))
     pairs = s * (s + 1) // 2 if causal else s * s
     return {
