@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdlib.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -38,13 +39,44 @@ absl::Status ErrnoStatus(absl::string_view action, absl::string_view path, int e
   }
 }
 
-// What realpath gives; the path itself where it leads nowhere yet.
-std::string FollowLinks(const std::string& path) {
+// What realpath gives; "" for a path that leads nowhere.
+std::string RealPath(const std::string& path) {
   char* real = realpath(path.c_str(), nullptr);
-  if (real == nullptr) return path;
+  if (real == nullptr) return "";
   std::string result = real;
   free(real);
   return result;
+}
+
+// With its slash; "./" for a name alone.
+std::string DirectoryOf(const std::string& path) {
+  const size_t slash = path.rfind('/');
+  return slash == std::string::npos ? "./" : path.substr(0, slash + 1);
+}
+
+// The path that a file has, or would have when it is made under this name; the name itself where
+// its directory does not exist.
+std::string FollowLinks(const std::string& path) {
+  std::string next = path;
+  // As many links as Linux follows.
+  for (int links = 0; links < 40; ++links) {
+    struct stat info;
+    if (stat(next.c_str(), &info) == 0) {
+      const std::string real = RealPath(next);
+      return real.empty() ? next : real;  // /dev/stdout that is a pipe has no path
+    }
+    const std::string directory = RealPath(DirectoryOf(next));
+    if (directory.empty()) return path;
+    const std::string name = next.substr(next.rfind('/') + 1);
+    next = absl::StrCat(directory, directory == "/" ? "" : "/", name);
+    char link[PATH_MAX];
+    const ssize_t length = readlink(next.c_str(), link, sizeof(link));
+    if (length < 0) return next;
+    const absl::string_view target(link, length);
+    next = !target.empty() && target[0] == '/' ? std::string(target)
+                                               : absl::StrCat(DirectoryOf(next), target);
+  }
+  return path;
 }
 
 }  // namespace
@@ -59,7 +91,9 @@ std::string ResolvePath(absl::string_view path) {
 
 bool SameFile(const std::string& a, const std::string& b) {
   struct stat sa, sb;
-  if (stat(a.c_str(), &sa) != 0 || stat(b.c_str(), &sb) != 0) return false;
+  const bool a_exists = stat(a.c_str(), &sa) == 0, b_exists = stat(b.c_str(), &sb) == 0;
+  if (a_exists != b_exists) return false;
+  if (!a_exists) return FollowLinks(a) == FollowLinks(b);
   return sa.st_dev == sb.st_dev && sa.st_ino == sb.st_ino;
 }
 

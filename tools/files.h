@@ -15,7 +15,8 @@ namespace attnlab {
 // BUILD_WORKING_DIRECTORY says, since the process itself starts elsewhere.
 std::string ResolvePath(absl::string_view path);
 
-// Whether both paths lead to one existing file, by any name or link.
+// Whether both paths lead to one file, by any name or link; of files that do not exist yet,
+// whether writing to both would make one.
 bool SameFile(const std::string& a, const std::string& b);
 
 // The whole file. NotFound, PermissionDenied, …, with the path in the message; OutOfRange when

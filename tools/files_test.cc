@@ -135,5 +135,29 @@ TEST_F(FilesTest, SameFileSeesThroughNames) {
   EXPECT_FALSE(SameFile(Path("a"), Path("none")));
 }
 
+TEST_F(FilesTest, SameFileKnowsWhatIsNotThereYet) {
+  ASSERT_EQ(mkdir(Path("in").c_str(), 0777), 0);
+  ASSERT_EQ(symlink("in", Path("also in").c_str()), 0);
+  ASSERT_EQ(symlink("in/new", Path("to new").c_str()), 0);
+  ASSERT_EQ(symlink("loop", Path("loop").c_str()), 0);
+  EXPECT_TRUE(SameFile(Path("new"), Path("./new")));
+  EXPECT_TRUE(SameFile(Path("new"), Path("in/../new")));
+  EXPECT_TRUE(SameFile(Path("in/new"), Path("also in/new")));
+  EXPECT_TRUE(SameFile(Path("in/new"), Path("to new")));
+  EXPECT_TRUE(SameFile("not there.npy", "./not there.npy"));
+  EXPECT_FALSE(SameFile(Path("new"), Path("in/new")));
+  EXPECT_FALSE(SameFile(Path("new"), Path("newer")));
+  EXPECT_FALSE(SameFile(Path("loop"), Path("new")));
+}
+
+TEST_F(FilesTest, ALinkToWhatIsNotThereYetStaysALink) {
+  ASSERT_EQ(symlink("target", Path("link").c_str()), 0);
+  ASSERT_TRUE(Write(Path("link"), "new").ok());
+  struct stat info;
+  ASSERT_EQ(lstat(Path("link").c_str(), &info), 0);
+  EXPECT_TRUE(S_ISLNK(info.st_mode));
+  EXPECT_EQ(*ReadFile(Path("target"), 100), "new");
+}
+
 }  // namespace
 }  // namespace attnlab
