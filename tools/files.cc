@@ -3,8 +3,10 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <linux/magic.h>
 #include <stdlib.h>
 #include <sys/stat.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -79,6 +81,12 @@ std::string FollowLinks(const std::string& path) {
   return path;
 }
 
+// As a shell's | makes them, and /dev/stdout leads to; not one with a name of its own.
+bool IsAnonymousPipe(const std::string& path) {
+  struct statfs info;
+  return statfs(path.c_str(), &info) == 0 && info.f_type == PIPEFS_MAGIC;
+}
+
 }  // namespace
 
 std::string ResolvePath(absl::string_view path) {
@@ -98,8 +106,13 @@ bool SameFile(const std::string& a, const std::string& b) {
 }
 
 absl::StatusOr<std::string> ReadFile(const std::string& path, int64_t limit) {
-  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  const int fd = open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC);
   if (fd < 0) return ErrnoStatus("cannot open", path, errno);
+  struct stat info;
+  if (fstat(fd, &info) != 0 || S_ISFIFO(info.st_mode)) {
+    close(fd);
+    return absl::FailedPreconditionError(absl::StrCat(path, ": is not a regular file"));
+  }
   std::string content;
   for (char block[1 << 16];;) {
     const ssize_t n = read(fd, block, sizeof(block));
@@ -130,6 +143,10 @@ absl::StatusOr<AtomicFile> AtomicFile::Create(const std::string& path) {
   const bool exists = stat(file.target_.c_str(), &info) == 0;
   if (exists && S_ISDIR(info.st_mode)) {
     return absl::FailedPreconditionError(absl::StrCat(path, ": is a directory"));
+  }
+  // To open it would wait for a reader, who may never come.
+  if (exists && S_ISFIFO(info.st_mode) && !IsAnonymousPipe(path)) {
+    return absl::FailedPreconditionError(absl::StrCat(path, ": is a FIFO, not a regular file"));
   }
   if (exists && !S_ISREG(info.st_mode)) {
     file.fd_ = open(path.c_str(), O_WRONLY | O_CLOEXEC);

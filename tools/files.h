@@ -30,11 +30,11 @@ absl::StatusOr<std::string> ReadFile(const std::string& path, int64_t limit);
 //   absl::Status s = file->Append(data, bytes);
 //   if (s.ok()) s = file->Commit();
 //
-// A symbolic link is followed: its target is replaced, not the link. A device or a pipe
-// (/dev/null, /dev/stdout) is written to as it is, because a rename would replace it.
+// A symbolic link is followed: its target is replaced, not the link. A device or the pipe of a
+// shell (/dev/null, /dev/stdout) is written to as it is, because a rename would replace it.
 class AtomicFile {
  public:
-  // NotFound without the directory, FailedPrecondition when the path is a directory,
+  // NotFound without the directory, FailedPrecondition when the path is a directory or a FIFO,
   // PermissionDenied, …; nothing is created under the path itself.
   static absl::StatusOr<AtomicFile> Create(const std::string& path);
 

@@ -112,6 +112,25 @@ TEST_F(FilesTest, WritesToDevicesInPlace) {
   EXPECT_EQ(Write("/dev/full", "x").code(), absl::StatusCode::kResourceExhausted);
 }
 
+TEST_F(FilesTest, FifosAreRefusedNotWaitedFor) {
+  ASSERT_EQ(mkfifo(Path("fifo").c_str(), 0666), 0);
+  EXPECT_EQ(AtomicFile::Create(Path("fifo")).status().code(),
+            absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(Write(Path("fifo"), "x").message()), HasSubstr("is a FIFO"));
+  EXPECT_EQ(ReadFile(Path("fifo"), 1).status().code(), absl::StatusCode::kFailedPrecondition);
+}
+
+TEST_F(FilesTest, WritesToAPipeWithoutAName) {
+  int ends[2];
+  ASSERT_EQ(pipe(ends), 0);
+  EXPECT_TRUE(Write(absl::StrCat("/proc/self/fd/", ends[1]), "x").ok());
+  char got = 0;
+  EXPECT_EQ(read(ends[0], &got, 1), 1);
+  EXPECT_EQ(got, 'x');
+  close(ends[0]);
+  close(ends[1]);
+}
+
 TEST_F(FilesTest, ErrorsNameThePath) {
   EXPECT_EQ(Write(Path("none/out"), "x").code(), absl::StatusCode::kNotFound);
   EXPECT_THAT(std::string(Write(Path("none/out"), "x").message()),

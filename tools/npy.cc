@@ -317,7 +317,8 @@ absl::StatusOr<NpyArray> ParseNpy(absl::string_view name, absl::string_view byte
 }
 
 absl::StatusOr<NpyArray> ReadNpy(const std::string& path) {
-  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  // O_NONBLOCK: a FIFO that nobody writes to would be waited for.
+  const int fd = open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC);
   const auto error = [&path](absl::string_view action, int number) {
     const std::string message = absl::StrCat(path, ": ", action, ": ", strerror(number));
     if (number == ENOENT || number == ENOTDIR) return absl::NotFoundError(message);

@@ -1,5 +1,8 @@
 #include "tools/npy.h"
 
+#include <sys/stat.h>
+#include <unistd.h>
+
 #include <cmath>
 #include <cstdio>
 #include <cstring>
@@ -204,6 +207,10 @@ TEST(NpyTest, FilesThatCannotBeRead) {
               HasSubstr("is a directory"));
   EXPECT_THAT(std::string(ReadNpy("/dev/null").status().message()),
               HasSubstr("is not a regular file"));
+  const std::string fifo = TempPath("fifo.npy");
+  ASSERT_EQ(mkfifo(fifo.c_str(), 0666), 0);
+  EXPECT_THAT(std::string(ReadNpy(fifo).status().message()), HasSubstr("is not a regular file"));
+  unlink(fifo.c_str());
 }
 
 TEST(NpyTest, AFileThatPromisesMoreThanItHasTakesNoMemory) {
