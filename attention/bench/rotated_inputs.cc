@@ -10,6 +10,8 @@ namespace attnlab::bench {
 namespace {
 
 constexpr int64_t kUnknownCache = int64_t{64} << 20;
+// Each set has fences, which the system is asked for one by one: more would take seconds.
+constexpr int64_t kMostSets = 1024;
 
 int64_t Bytes(const ConstTensorView& view) { return view.NumElements() * SizeOf(view.dtype); }
 
@@ -49,7 +51,7 @@ absl::StatusOr<RotatedInputs> RotatedInputs::Make(const AttentionProblem& proble
       const int64_t wanted = cache / set + 2;
       // Each set has fences and bookkeeping beside its elements.
       constexpr int64_t kOverhead = 48 * 1024;
-      sets = std::clamp<int64_t>(memory_bytes / (set + kOverhead), 1, wanted);
+      sets = std::clamp<int64_t>(memory_bytes / (set + kOverhead), 1, std::min(wanted, kMostSets));
       rotated.past_cache_ = sets == wanted;
       if (problem.lens != Lengths::kFixed) {
         options.q_lens.assign(inputs->q_lens().begin(), inputs->q_lens().end());

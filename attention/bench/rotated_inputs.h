@@ -19,7 +19,8 @@ namespace attnlab::bench {
 class RotatedInputs {
  public:
   // As many sets as together are larger than the last-level cache (64 MiB where the machine does
-  // not tell), plus one; but at least one, and no more than `memory_bytes` hold. Values are
+  // not tell), plus one; but at least one, no more than `memory_bytes` hold, and no more than 1024,
+  // so that the sets of a tiny problem may stay in the cache: past_cache() tells. Values are
   // normal numbers from the seed. Where lengths vary, all sets have the same ones.
   //
   // Errors as Inputs::Make().

@@ -62,6 +62,15 @@ TEST(RotatedInputsTest, MemoryCapsTheSets) {
   EXPECT_FALSE(inputs->past_cache());
 }
 
+TEST(RotatedInputsTest, TinyProblemsHaveNotMoreSetsThanAreMadeInAMoment) {
+  const AttentionProblem p = Problem("hq=1,sq=8,d=8,dtype=fp32");
+  auto inputs = RotatedInputs::Make(p, CpuWithCache(int64_t{1} << 40), 1, false, kPlenty);
+  ASSERT_TRUE(inputs.ok()) << inputs.status();
+  EXPECT_EQ(inputs->sets(), 1024);
+  EXPECT_FALSE(inputs->past_cache());
+  EXPECT_NE(inputs->Next().q.data, inputs->Next().q.data);
+}
+
 TEST(RotatedInputsTest, AllSetsHaveTheSameLengthsAndTheTrafficIsTheirs) {
   const AttentionProblem p = Problem("b=5,hq=1,sq=16,d=8,dtype=fp32,lens=padded");
   auto inputs = RotatedInputs::Make(p, CpuWithCache(64 << 10), 3, false, kPlenty);
