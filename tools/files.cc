@@ -31,9 +31,6 @@ absl::Status ErrnoStatus(absl::string_view action, absl::string_view path, int e
     case EPERM:
     case EROFS:
       return absl::PermissionDeniedError(message);
-    case ENOSPC:
-    case EDQUOT:
-    case EFBIG:
     case ENOMEM:
       return absl::ResourceExhaustedError(message);
     default:

@@ -42,7 +42,7 @@ class AtomicFile {
   AtomicFile& operator=(AtomicFile&&) = delete;
   ~AtomicFile();  // without Commit(): the temporary file goes, the path is as it was
 
-  // ResourceExhausted when the disk is full.
+  // FailedPrecondition when the disk is full; the file system is the caller's to put right.
   absl::Status Append(const void* data, int64_t bytes);
   absl::Status Commit();
 

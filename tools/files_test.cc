@@ -109,7 +109,7 @@ TEST_F(FilesTest, WritesToDevicesInPlace) {
   struct stat info;
   ASSERT_EQ(stat("/dev/null", &info), 0);
   EXPECT_TRUE(S_ISCHR(info.st_mode));
-  EXPECT_EQ(Write("/dev/full", "x").code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_EQ(Write("/dev/full", "x").code(), absl::StatusCode::kFailedPrecondition);
 }
 
 TEST_F(FilesTest, FifosAreRefusedNotWaitedFor) {
