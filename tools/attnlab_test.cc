@@ -154,6 +154,8 @@ TEST_F(AttnlabTest, BadInputIsExitCode2AndAMessage) {
       {{"run", q, k, v, "--dtype=fp64"}, "--dtype: \"fp64\" is not one of fp32"},
       {{"run", q, k, v, "--out_dtype=x"}, "--out_dtype: \"x\" is not one of auto, fp16"},
       {{"run", q, k, v, "--kernel=referenc"}, "did you mean reference?"},
+      {{"run", q, k, v, "--kernel=all"}, "--kernel: run does one, as in --kernel="},
+      {{"run", q, k, v, "--kernel=cpu,reference"}, "\"cpu,reference\" names several"},
       {{"run", q, k, v, "--device=gpu"}, "--device: \"gpu\" is not one of auto, cpu, cuda"},
       {{"run", q, k, v, "--config=tile"}, "--config: \"tile\" is not of the form key=value"},
       {{"run", q, k, v, "--kv_len=" + Data("padded_kv_len")}, "kv_len: 3 entries where 2"},
@@ -163,6 +165,7 @@ TEST_F(AttnlabTest, BadInputIsExitCode2AndAMessage) {
       {{"run", q, k, v, "--out=" + Path("no/o.npy")}, "--out: "},
       {{"run", q, k, v, "--out=" + directory_}, "is a directory"},
       {{"run", q, k, v, "--out=" + Path("o"), "--lse=" + Path("o")}, "--out and --lse are both"},
+      {{"run", q, k, v, "--out=" + Path("o"), "--lse=" + Path("./o")}, "--out and --lse are both"},
       {{"run", "--preset=gpt2,b=1/2"}, "run does one problem, and the flags give 2"},
       {{"run", "--preset=gpt3"},
        "--preset: \"gpt3\" is not known; there are the presets gpt2 and MODEL"},
@@ -185,6 +188,19 @@ TEST_F(AttnlabTest, BadInputIsExitCode2AndAMessage) {
     EXPECT_THAT(r.out, IsEmpty());
   }
   EXPECT_THAT(Names(), IsEmpty());
+}
+
+TEST_F(AttnlabTest, AConfigurationThatNoKernelTakesIsExitCode2) {
+  for (const char* config : {"--config=threads=0", "--config=nokey=1"}) {
+    for (const char* subcommand : {"run", "verify", "bench"}) {
+      const ProcessResult r =
+          Attnlab({subcommand, "--problem=hq=1,sq=4,d=8", "--kernel=cpu", config});
+      EXPECT_EQ(r.exit_code, 2) << subcommand << " " << config << "\n" << r.out << r.err;
+    }
+  }
+  const ProcessResult bench = Attnlab({"bench", "--device=cpu", "--config=nokey=1"});
+  EXPECT_EQ(bench.exit_code, 2) << bench.err;
+  EXPECT_THAT(bench.err, HasSubstr("attnlab bench: no kernel takes these flags"));
 }
 
 TEST_F(AttnlabTest, WhatThisMachineCannotDoIsExitCode3) {

@@ -93,13 +93,14 @@ ArgumentParser MakeParser(Flags* f) {
 struct Results {
   std::vector<bench::Row> rows;
   std::vector<std::string> notes;  // of what was left out, and why
+  bool impossible = false;  // whether something was left out that the flags are not to blame for
 };
 
 // Plans of one problem: every kernel and configuration that does it on its device.
 absl::StatusOr<std::vector<Plan>> PlansOf(const AttentionProblem& problem, const Flags& f,
                                           const std::vector<const Kernel*>& kernels,
                                           const std::vector<LaunchConfig>& configs,
-                                          std::vector<std::string>* notes) {
+                                          Results* results) {
   const absl::StatusOr<DeviceInfo> device = DeviceOf(f.device, problem, kernels, configs.front());
   if (!device.ok()) return device.status();
   std::vector<Plan> plans;
@@ -111,7 +112,9 @@ absl::StatusOr<std::vector<Plan>> PlansOf(const AttentionProblem& problem, const
         plans.push_back(*std::move(plan));
       } else {
         // Begins with the kernel's name.
-        notes->push_back(absl::StrCat(plan.status().message(), " (", problem.ToString(), ")"));
+        results->notes.push_back(
+            absl::StrCat(plan.status().message(), " (", problem.ToString(), ")"));
+        if (!absl::IsInvalidArgument(plan.status())) results->impossible = true;
       }
     }
   }
@@ -159,8 +162,8 @@ absl::StatusOr<AttentionProblem> DefaultProblem(const Flags& f,
   for (int64_t length : kDefaultLengths) {
     problem.sq = problem.skv = length;
     if (length == kDefaultLengths[std::size(kDefaultLengths) - 1]) break;
-    std::vector<std::string> notes;
-    absl::StatusOr<std::vector<Plan>> plans = PlansOf(problem, f, kernels, configs, &notes);
+    Results unused;
+    absl::StatusOr<std::vector<Plan>> plans = PlansOf(problem, f, kernels, configs, &unused);
     if (!plans.ok()) return plans.status();
     double slowest = 0;
     for (const Plan& plan : *plans) {
@@ -210,8 +213,7 @@ absl::Status BenchAll(const Flags& f, const Streams& streams, Results* results) 
       progress.Show(static_cast<int64_t>(i), absl::StrCat(what, ": ", problem.ToString()));
     };
     options.progress("planning");
-    absl::StatusOr<std::vector<Plan>> plans =
-        PlansOf(problem, f, *kernels, *configs, &results->notes);
+    absl::StatusOr<std::vector<Plan>> plans = PlansOf(problem, f, *kernels, *configs, results);
     if (!plans.ok()) return plans.status();
     if (absl::Status s = LeaveOutSlow(f, &*plans, &results->notes); !s.ok()) return s;
     absl::StatusOr<std::vector<bench::Row>> rows = bench::Compare(*plans, options);
@@ -245,6 +247,9 @@ int Bench(const Arguments& arguments, const Streams& streams) {
   Results results;
   const absl::Status s = BenchAll(flags, streams, &results);
   if (!s.ok() && results.rows.empty()) return Fail(streams, "bench", s);
+  if (results.rows.empty() && !results.notes.empty() && !results.impossible) {
+    return Fail(streams, "bench", absl::InvalidArgumentError("no kernel takes these flags"));
+  }
   if (results.rows.empty()) {
     return Fail(streams, "bench",
                 absl::UnimplementedError("no kernel here does any of these problems"));

@@ -49,11 +49,12 @@ ArgumentParser MakeParser(Flags* f) {
   parser.AddString("layout", "L", &f->layout,
                    "bshd: [B, S, H, D], the default; bhsd: [B, H, S, D]. Of Q, K, V and O.");
   parser.AddString("q_len", "FILE", &f->files.q_len,
-                   "int32 [B]: how many queries of each padded sequence count.");
-  parser.AddString("kv_len", "FILE", &f->files.kv_len, "int32 [B]: how many keys.");
-  parser.AddString("cu_seqlens_q", "FILE", &f->files.cu_seqlens_q,
-                   "int32 [sequences + 1]: where each sequence of packed queries begins; the "
-                   "tensors then have B = 1, or no B.");
+                   "int32 or int64 [B]: how many queries of each padded sequence count.");
+  parser.AddString("kv_len", "FILE", &f->files.kv_len, "int32 or int64 [B]: how many keys.");
+  parser.AddString(
+      "cu_seqlens_q", "FILE", &f->files.cu_seqlens_q,
+      "int32 or int64 [sequences + 1]: where each sequence of packed queries begins; the "
+      "tensors then have B = 1, or no B.");
   parser.AddString("cu_seqlens_kv", "FILE", &f->files.cu_seqlens_kv, "The same for keys.");
   parser.AddString("mask", "MASK", &f->files.mask,
                    "none (the default), causal (aligned to the last key), window:LEFT:RIGHT.");
@@ -259,7 +260,13 @@ absl::Status RunOne(const Flags& f, const Streams& streams) {
   Source source;
   absl::StatusOr<std::vector<const Kernel*>> kernels = KernelsOf(f.kernel);
   if (!kernels.ok()) return kernels.status();
-  if (!f.kernel.empty() && f.kernel != "all" && kernels->size() != 1) {
+  if (f.kernel == "all") {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--kernel: run does one, as in --kernel=", kernels->back()->traits().name,
+                     "; without the flag it takes the one with the highest preference"));
+  }
+  const bool any = f.kernel.empty();
+  if (!any && kernels->size() != 1) {
     return absl::InvalidArgumentError(
         absl::StrCat("--kernel: run does one, and \"", f.kernel, "\" names several"));
   }
@@ -273,7 +280,6 @@ absl::Status RunOne(const Flags& f, const Streams& streams) {
   const LaunchConfig& config = configs->front();
   const absl::StatusOr<DeviceInfo> device = DeviceOf(f.device, *problem, *kernels, config);
   if (!device.ok()) return device.status();
-  const bool any = f.kernel.empty() || f.kernel == "all";
   absl::StatusOr<Plan> plan =
       MakePlan(*problem, device->device, any ? "" : kernels->front()->traits().name, config);
   if (plan.ok()) plan = PlanFor(*plan->kernel, *problem, *device, config);

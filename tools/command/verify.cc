@@ -79,6 +79,7 @@ struct Rows {
   std::string details;                     // of what failed, below the table
   std::map<std::string, int64_t> reasons;  // why rows were skipped, and how many
   int64_t passed = 0, failed = 0, skipped = 0;
+  bool impossible = false;  // whether something was skipped that the flags are not to blame for
 
   void Add(const AttentionProblem& problem, std::vector<Table::Cell> row, Json row_json) {
     problems.push_back(problem.ToString());
@@ -95,6 +96,7 @@ std::string KernelLabel(const Kernel& kernel, const LaunchConfig& config) {
 void AddSkipped(const AttentionProblem& problem, const Kernel& kernel, const LaunchConfig& config,
                 const absl::Status& why, Rows* rows) {
   ++rows->skipped;
+  if (!absl::IsInvalidArgument(why)) rows->impossible = true;
   ++rows->reasons[std::string(why.message())];
   rows->Add(problem,
             {KernelLabel(kernel, config), "-", "-", "-", "-", "-", {"skipped", Colour::kYellow}},
@@ -252,6 +254,9 @@ int Verify(const Arguments& arguments, const Streams& streams) {
     Print(rows, streams);
   }
   if (rows.failed > 0) return kFailed;
+  if (rows.passed == 0 && rows.skipped > 0 && !rows.impossible) {
+    return Fail(streams, "verify", absl::InvalidArgumentError("no kernel takes these flags"));
+  }
   if (rows.passed == 0) {
     return Fail(streams, "verify",
                 absl::UnimplementedError("no kernel here does any of these problems"));
