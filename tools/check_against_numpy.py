@@ -1,23 +1,29 @@
 #!/usr/bin/env python3
 """Holds `attnlab run` against NumPy in double, on files that NumPy wrote.
 
-    bazel build //tools:attnlab
+    pip install -r tools/requirements.txt
+    ./bazelw build //tools:attnlab
     tools/check_against_numpy.py --count=200
 
 Makes random inputs: shapes, layouts, dtypes, masks, scales, softcaps, grouped heads, lengths that
 vary, with and without a batch axis; runs the command on them; compares O and LSE. Needs NumPy,
-and ml_dtypes for bf16, which is left out without it. Ends with 0 if all agree, else with 1, the
-seed and the command of what does not.
+and ml_dtypes for bf16, which is left out without it. Ends with 0 if all agree; with 1, the
+seed and the command of what does not; with 2 if something is not installed or not built.
 """
 
 import argparse
 import pathlib
 import shlex
+import shutil
 import subprocess
 import sys
 import tempfile
 
-import numpy as np
+try:
+    import numpy as np
+except ImportError as error:
+    print(f"{sys.argv[0]}: {error}; pip install -r tools/requirements.txt", file=sys.stderr)
+    sys.exit(2)
 
 import numpy_attention
 
@@ -152,6 +158,9 @@ def main():
     parser.add_argument("--flag", action="append", default=[],
                         help="given to every call, as --flag=--kernel=cpu")
     args = parser.parse_args()
+
+    if not shutil.which(args.attnlab):
+        parser.exit(2, f"{sys.argv[0]}: no {args.attnlab}; ./bazelw build //tools:attnlab\n")
 
     failures = 0
     worst = {}

@@ -12,7 +12,8 @@ the medians over the rounds are compared. A pause before each call lets the othe
 stop spinning. Before anything is timed, both outputs are held against double precision on
 sampled rows. A ratio above 1 means that attnlab is faster.
 
-Exit status: 0, or 1 if an output is wrong, or if --at_least is given and not reached.
+Exit status: 0; 1 if an output is wrong, or if --at_least is given and not reached; 2 if something
+is not installed or not built.
 """
 
 import argparse
@@ -26,7 +27,11 @@ import subprocess
 import sys
 import time
 
-import torch
+try:
+    import torch
+except ImportError as error:
+    print(f"{sys.argv[0]}: {error}; pip install -r tools/requirements.txt", file=sys.stderr)
+    sys.exit(2)
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 
@@ -207,6 +212,11 @@ def main():
     options = parser.parse_args()
     if options.threads < 1 or options.rounds < 1:
         parser.error("--threads and --rounds must be at least 1")
+
+    if not os.path.exists(options.library):
+        parser.exit(
+            2, f"{sys.argv[0]}: no {options.library}; ./bazelw build //attention:attnlab\n"
+        )
 
     torch.set_num_threads(options.threads)
     attnlab = Attnlab(options.library)
