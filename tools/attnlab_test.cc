@@ -235,6 +235,15 @@ TEST_F(AttnlabTest, AFullDiskIsNotSilent) {
   EXPECT_THAT(run.err, HasSubstr("/dev/full: cannot write: No space left on device"));
 }
 
+TEST_F(AttnlabTest, AFileAboveTheLimitOnSizesIsAnError) {
+  const ProcessResult r = RunProcess(
+      "/bin/sh", {"-c", "ulimit -f 1; exec \"$0\" run --problem=hq=1,sq=64,d=64 --out=\"$1\"",
+                  Runfile("tools/attnlab"), Path("o.npy")});
+  EXPECT_EQ(r.exit_code, 2) << r.err;
+  EXPECT_THAT(r.err, HasSubstr("o.npy: cannot write: File too large"));
+  EXPECT_THAT(Names(), IsEmpty());
+}
+
 // list
 
 TEST_F(AttnlabTest, ListsKernelsDevicesAndPresets) {

@@ -84,6 +84,17 @@ bool IsAnonymousPipe(const std::string& path) {
   return statfs(path.c_str(), &info) == 0 && info.f_type == PIPEFS_MAGIC;
 }
 
+std::string DescriptorPath(int fd) { return absl::StrCat("/proc/self/fd/", fd); }
+
+// A file in that directory that goes with its descriptor, even when the process is killed; -1
+// where the file system has none, or where it could not be given a name later.
+int OpenNameless(const std::string& directory) {
+  const int fd = open(directory.c_str(), O_TMPFILE | O_WRONLY | O_CLOEXEC, 0600);
+  if (fd < 0 || access(DescriptorPath(fd).c_str(), F_OK) == 0) return fd;
+  close(fd);
+  return -1;
+}
+
 }  // namespace
 
 std::string ResolvePath(absl::string_view path) {
@@ -138,6 +149,7 @@ absl::StatusOr<AtomicFile> AtomicFile::Create(const std::string& path) {
   struct stat info;
   mode_t mode = 0666;
   const bool exists = stat(file.target_.c_str(), &info) == 0;
+  if (!exists && errno == ENAMETOOLONG) return ErrnoStatus("cannot create", path, errno);
   if (exists && S_ISDIR(info.st_mode)) {
     return absl::FailedPreconditionError(absl::StrCat(path, ": is a directory"));
   }
@@ -158,11 +170,15 @@ absl::StatusOr<AtomicFile> AtomicFile::Create(const std::string& path) {
     umask(mask);
     mode &= ~mask;
   }
-  std::string name = absl::StrCat(file.target_, ".XXXXXX");
-  file.fd_ = mkostemp(&name[0], O_CLOEXEC);
-  if (file.fd_ < 0) return ErrnoStatus("cannot create", path, errno);
-  file.temporary_ = std::move(name);
-  // mkostemp makes it private; the result should be like any file of the caller.
+  file.fd_ = OpenNameless(DirectoryOf(file.target_));
+  file.nameless_ = file.fd_ >= 0;
+  if (!file.nameless_) {
+    std::string name = absl::StrCat(file.target_, ".XXXXXX");
+    file.fd_ = mkostemp(&name[0], O_CLOEXEC);
+    if (file.fd_ < 0) return ErrnoStatus("cannot create", path, errno);
+    file.temporary_ = std::move(name);
+  }
+  // It is private so far; the result should be like any file of the caller.
   if (fchmod(file.fd_, mode) != 0) return file.Error("cannot set the mode");
   return file;
 }
@@ -171,6 +187,7 @@ AtomicFile::AtomicFile(AtomicFile&& other) noexcept
     : path_(std::move(other.path_)),
       target_(std::move(other.target_)),
       temporary_(std::exchange(other.temporary_, std::string())),
+      nameless_(std::exchange(other.nameless_, false)),
       fd_(std::exchange(other.fd_, -1)) {}
 
 AtomicFile::~AtomicFile() {
@@ -194,13 +211,33 @@ absl::Status AtomicFile::Append(const void* data, int64_t bytes) {
   return absl::OkStatus();
 }
 
+// Linking never replaces a file, so it is the temporary name that a nameless file gets.
+absl::Status AtomicFile::GiveName() {
+  constexpr int kMostTries = 1000;
+  const std::string from = DescriptorPath(fd_);
+  for (int i = 0; i < kMostTries; ++i) {
+    // Short, because the target's name may be as long as a name can be.
+    std::string name = absl::StrCat(DirectoryOf(target_), ".attnlab.", getpid(), ".", i);
+    if (linkat(AT_FDCWD, from.c_str(), AT_FDCWD, name.c_str(), AT_SYMLINK_FOLLOW) == 0) {
+      temporary_ = std::move(name);
+      nameless_ = false;
+      return absl::OkStatus();
+    }
+    if (errno != EEXIST) break;
+  }
+  return Error("cannot name");
+}
+
 absl::Status AtomicFile::Commit() {
-  if (temporary_.empty()) {  // a device or a pipe
+  if (temporary_.empty() && !nameless_) {  // a device or a pipe
     if (close(std::exchange(fd_, -1)) != 0) return Error("cannot write");
     return absl::OkStatus();
   }
   // Before the rename, so that after a crash the name has either the old bytes or all the new.
   if (fsync(fd_) != 0) return Error("cannot write");
+  if (nameless_) {
+    if (absl::Status s = GiveName(); !s.ok()) return s;
+  }
   if (close(std::exchange(fd_, -1)) != 0) return Error("cannot write");
   if (rename(temporary_.c_str(), target_.c_str()) != 0) return Error("cannot rename");
   temporary_.clear();

@@ -24,7 +24,9 @@ bool SameFile(const std::string& a, const std::string& b);
 absl::StatusOr<std::string> ReadFile(const std::string& path, int64_t limit);
 
 // A file that appears under its name when all of it is written, or not at all: what was there
-// before stays until then. Bytes go to a temporary file beside it, which Commit() renames.
+// before stays until then. Bytes go to a temporary file, which Commit() renames. It has no name
+// until then, so that a process that is killed leaves nothing behind; where the file system
+// cannot do that (O_TMPFILE), it lies beside the target.
 //
 //   absl::StatusOr<AtomicFile> file = AtomicFile::Create(path);
 //   absl::Status s = file->Append(data, bytes);
@@ -49,10 +51,12 @@ class AtomicFile {
  private:
   AtomicFile() = default;
   absl::Status Error(absl::string_view action) const;
+  absl::Status GiveName();
 
   std::string path_;       // as the caller wrote it, for messages
   std::string target_;     // what the temporary file will replace
-  std::string temporary_;  // empty when written in place, or committed
+  std::string temporary_;  // empty when written in place, nameless, or committed
+  bool nameless_ = false;
   int fd_ = -1;
 };
 

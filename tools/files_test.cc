@@ -1,8 +1,11 @@
 #include "tools/files.h"
 
 #include <dirent.h>
+#include <fcntl.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <string>
@@ -76,8 +79,31 @@ TEST_F(FilesTest, WithoutCommitNothingChanges) {
     absl::StatusOr<AtomicFile> file = AtomicFile::Create(Path("out"));
     ASSERT_TRUE(file.ok());
     ASSERT_TRUE(file->Append("new", 3).ok());
-    EXPECT_EQ(Names().size(), 2u);
+    EXPECT_EQ(*ReadFile(Path("out"), 100), "old");
   }
+  EXPECT_EQ(*ReadFile(Path("out"), 100), "old");
+  EXPECT_THAT(Names(), UnorderedElementsAre("out"));
+}
+
+TEST_F(FilesTest, ATooLongNameIsAnErrorBeforeAnythingIsWritten) {
+  EXPECT_THAT(std::string(AtomicFile::Create(Path(std::string(256, 'x'))).status().message()),
+              HasSubstr("cannot create: File name too long"));
+}
+
+TEST_F(FilesTest, AKilledProcessLeavesNothingBehind) {
+  const int probe = open(directory_.c_str(), O_TMPFILE | O_WRONLY, 0600);
+  if (probe < 0) GTEST_SKIP() << "this file system has no files without a name";
+  close(probe);
+  ASSERT_TRUE(Write(Path("out"), "old").ok());
+  const pid_t child = fork();
+  if (child == 0) {
+    absl::StatusOr<AtomicFile> file = AtomicFile::Create(Path("out"));
+    if (!file.ok() || !file->Append("new", 3).ok()) _exit(1);
+    raise(SIGKILL);
+  }
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_TRUE(WIFSIGNALED(status));
   EXPECT_EQ(*ReadFile(Path("out"), 100), "old");
   EXPECT_THAT(Names(), UnorderedElementsAre("out"));
 }

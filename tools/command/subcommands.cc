@@ -1,3 +1,5 @@
+#include <signal.h>
+
 #include <string>
 #include <vector>
 
@@ -48,6 +50,8 @@ std::string Help() {
 }  // namespace
 
 int Main(const Arguments& arguments, const Streams& streams) {
+  // A file above the limit on sizes is then an error of write(), which has a message.
+  signal(SIGXFSZ, SIG_IGN);
   const std::string hint = "`attnlab --help` lists the subcommands";
   if (arguments.empty()) {
     streams.err << Help();
