@@ -20,6 +20,9 @@ namespace attnlab {
 // `lse` is optional: a null data pointer means that it is not wanted. O and LSE of rows that no
 // sequence uses (beyond q_len[b], or beyond cu_seqlens_q[b]) are not written. K and V beyond
 // kv_len[b] are not read, or at least have no influence, whatever their bits.
+//
+// O and LSE share no memory with each other or with an input. Validation finds equal addresses;
+// views that overlap otherwise may also interleave, and are the caller's to keep apart.
 struct AttentionTensors {
   ConstTensorView q, k, v;
   TensorView o;

@@ -10,7 +10,8 @@ Both get the same tensors ([batch, head, sequence, dim], random normal data) and
 They take turns, one call each a round, so that whatever else the machine does hits both alike;
 the medians over the rounds are compared. A pause before each call lets the other's idle threads
 stop spinning. Before anything is timed, both outputs are held against double precision on
-sampled rows. A ratio above 1 means that attnlab is faster.
+sampled rows. A ratio above 1 means that attnlab is faster. The JSON names the commit that git
+knows, or $ATTNLAB_COMMIT.
 
 Exit status: 0; 1 if an output is wrong, or if --at_least is given and not reached; 2 if something
 is not installed or not built.
@@ -183,9 +184,11 @@ def compare(attnlab, case, options):
 
 def machine(options):
     names = [line.split(":")[1].strip() for line in open("/proc/cpuinfo") if "model name" in line]
-    commit = subprocess.run(
-        ["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=False
-    ).stdout.strip()
+    git = subprocess.run(
+        ["git", "rev-parse", "--verify", "--quiet", "HEAD"],
+        cwd=ROOT, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    commit = os.environ.get("ATTNLAB_COMMIT") or (git.stdout.strip() if not git.returncode else "")
     return {
         "cpu": names[0] if names else "unknown",
         "threads": options.threads,
