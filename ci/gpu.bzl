@@ -1,10 +1,18 @@
-"""Which GPUs a test needs."""
+"""Which GPUs there are, and which of them a test needs."""
 
 # Compute capabilities of the GPUs that tests run on, times ten.
 GPUS = [75, 80, 86, 89, 90, 100, 120]
 
 # Tags of every test that runs on a GPU: one at a time, for they share its memory and its clock.
 GPU_TAGS = ["exclusive", "gpu"]
+
+# Architectures with instructions that only machine code for that one capability has (wgmma, TMA
+# multicast, tcgen05): "a" as nvcc names them.
+_SPECIFIC = [90, 100, 120]
+
+def native_arch(capability):
+    """The machine code of a capability as nvcc names it: "sm_80", "sm_90a"."""
+    return "sm_%d%s" % (capability, "a" if capability in _SPECIFIC else "")
 
 def requires_gpu(minimum = 75, maximum = 120):
     """A value for target_compatible_with: a GPU with a compute capability in a range.
@@ -23,4 +31,18 @@ def requires_gpu(minimum = 75, maximum = 120):
         fail("requires_gpu: no GPU from %d to %d in %s" % (minimum, maximum, GPUS))
     conditions = {str(Label("//ci:is_sm_%d" % gpu)): [] for gpu in matching}
     conditions["//conditions:default"] = ["@platforms//:incompatible"]
+    return select(conditions)
+
+def by_gpu(values, default):
+    """A select() of values[capability] by the GPU of the platform.
+
+    Args:
+      values: a dictionary of capabilities, 75 and so on.
+      default: the value for other platforms.
+
+    Returns:
+      A select().
+    """
+    conditions = {str(Label("//ci:is_sm_%d" % gpu)): value for gpu, value in values.items()}
+    conditions["//conditions:default"] = default
     return select(conditions)

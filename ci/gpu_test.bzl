@@ -1,0 +1,61 @@
+"""gpu_test: one test as one target for each compute capability. README.md beside this says how it works."""
+
+load("@rules_cc//cc:cc_test.bzl", "cc_test")
+load("//ci:gpu.bzl", "GPUS", "requires_gpu")
+load("//ci/private:capability_test.bzl", _capability_test = "capability_test")
+
+capability_test = _capability_test
+
+# Attributes that are about running: the tests get them, the program does not.
+_RUN_ATTRS = ["args", "env", "exec_properties", "flaky", "local", "shard_count", "size", "timeout"]
+
+# Attributes that both get.
+_COMMON_ATTRS = ["data", "deprecation", "visibility"]
+
+def gpu_test(name, rule = cc_test, capabilities = [75, 80, 90], gpus = 1, tags = [], **kwargs):
+    """A test on a GPU: a target NAME_sm_XX for each capability, and NAME for all of them.
+
+        gpu_test(
+            name = "softmax_test",
+            srcs = ["softmax_test.cc"],
+            deps = […],
+        )
+
+    NAME_sm_XX has device code for that capability alone and runs on a GPU of that capability or later;
+    ATTNLAB_COMPUTE_CAPABILITY, which it gets, makes devices look as if they had no more. The test
+    itself, with code as configured, is NAME_program.
+
+    Args:
+      name: of the tests together.
+      rule: what makes the program: cc_test, cuda_test, or any other rule of executables.
+      capabilities: compute capabilities times ten, of GPUS.
+      gpus: how many GPUs the test needs.
+      tags: as of cc_test.
+      **kwargs: attributes of the rule, and of the tests: args, env, shard_count, size and so on.
+    """
+    unknown = [c for c in capabilities if c not in GPUS]
+    if unknown or not capabilities:
+        fail("gpu_test: %s: capabilities %s: want some of %s" % (name, capabilities, GPUS))
+    run = {"size": "medium", "timeout": "long"}
+    run.update({k: kwargs.pop(k) for k in _RUN_ATTRS if k in kwargs})
+    run.update({k: kwargs[k] for k in _COMMON_ATTRS if k in kwargs})
+    program = name + "_program"
+    rule(
+        name = program,
+        tags = tags + ["manual"],
+        target_compatible_with = requires_gpu(minimum = min(capabilities)),
+        **kwargs
+    )
+    for capability in capabilities:
+        capability_test(
+            name = "%s_sm_%d" % (name, capability),
+            capability = capability,
+            gpus = gpus,
+            program = ":" + program,
+            tags = tags,
+            **run
+        )
+    native.test_suite(
+        name = name,
+        tests = [":%s_sm_%d" % (name, c) for c in capabilities],
+    )

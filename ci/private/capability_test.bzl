@@ -1,0 +1,104 @@
+"""capability_test: a program as a test, with device code for one compute capability."""
+
+load("//ci:gpu.bzl", "GPUS", "GPU_TAGS", "by_gpu", "native_arch", "requires_gpu")
+
+_ARCHS = str(Label("//third_party/cuda:archs"))
+
+def _archs_transition_impl(settings, attr):
+    configured = settings[_ARCHS]
+    if not attr.archs:
+        return {_ARCHS: configured}
+
+    # Where the platform has that very GPU, everything else is built for it, too. The same value again is
+    # the same configuration, and nothing is compiled twice.
+    native = attr.archs[0].startswith("sm_")
+    if native and (not configured or attr.archs[0] in configured):
+        return {_ARCHS: configured}
+    return {_ARCHS: attr.archs}
+
+_archs_transition = transition(
+    implementation = _archs_transition_impl,
+    inputs = [_ARCHS],
+    outputs = [_ARCHS],
+)
+
+def _capability_test_impl(ctx):
+    # An attribute with a transition is a list.
+    program = ctx.attr.program[0][DefaultInfo]
+    executable = ctx.actions.declare_file(ctx.label.name)
+    ctx.actions.symlink(
+        output = executable,
+        target_file = program.files_to_run.executable,
+        is_executable = True,
+    )
+    runfiles = ctx.runfiles(files = ctx.files.data).merge(program.default_runfiles)
+    for target in ctx.attr.data:
+        runfiles = runfiles.merge(target[DefaultInfo].default_runfiles)
+    return [
+        DefaultInfo(executable = executable, runfiles = runfiles),
+        testing.TestEnvironment({
+            name: ctx.expand_location(value, ctx.attr.data)
+            for name, value in ctx.attr.env.items()
+        }),
+    ]
+
+# Of no GPU in particular, so that tests of this rule need none.
+program_test = rule(
+    implementation = _capability_test_impl,
+    test = True,
+    attrs = {
+        "archs": attr.string_list(doc = "Value of //third_party/cuda:archs; none: as configured."),
+        "data": attr.label_list(allow_files = True, cfg = _archs_transition),
+        "env": attr.string_dict(),
+        "program": attr.label(cfg = _archs_transition, executable = True, mandatory = True),
+        "_allowlist_function_transition": attr.label(
+            default = "@bazel_tools//tools/allowlists/function_transition_allowlist",
+        ),
+    },
+)
+
+def capability_test(
+        name,
+        program,
+        capability = None,
+        minimum = 75,
+        gpus = 1,
+        env = {},
+        exec_properties = {},
+        tags = [],
+        **kwargs):
+    """A test that runs a program on a GPU. gpu_test() is made of these.
+
+    Args:
+      name: of the test.
+      program: an executable target. It, and `data`, are built with device code for the capability.
+      capability: 75, 80, …: code for it alone, machine code where the platform has that GPU and PTX
+        elsewhere, on GPUs of that capability or later. None: on any GPU, with code as configured.
+      minimum: without a capability, the least that the GPU has.
+      gpus: how many GPUs it needs; //ci:gpu_slot gives it as many to itself.
+      env: as of cc_test.
+      exec_properties: as of cc_test; "gpu" and "gpus", what a runner must have, are added.
+      tags: as of cc_test; GPU_TAGS and the capability's, "sm_75", are added.
+      **kwargs: args, data, size, timeout, shard_count, visibility and the like of any test.
+    """
+    environment = {"ATTNLAB_GPUS": str(gpus)}
+    archs = []
+    if capability:
+        environment["ATTNLAB_COMPUTE_CAPABILITY"] = str(capability)
+        archs = by_gpu({capability: [native_arch(capability)]}, ["compute_%d" % capability])
+    environment.update(env)
+    properties = {"gpus": str(gpus)}
+    properties.update(exec_properties)
+    program_test(
+        name = name,
+        archs = archs,
+        env = environment,
+        exec_properties = by_gpu(
+            {gpu: dict(properties, gpu = "sm_%d" % gpu) for gpu in GPUS},
+            properties,
+        ),
+        program = program,
+        tags = tags + GPU_TAGS + (["sm_%d" % capability] if capability else []),
+        target_compatible_with = requires_gpu(minimum = capability or minimum),
+        **kwargs
+    )
