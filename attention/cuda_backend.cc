@@ -1,6 +1,7 @@
 // The CUDA runtime behind cuda_backend.h.
 #include "attention/cuda_backend.h"
 
+#include <fstream>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -63,7 +64,34 @@ absl::StatusOr<DeviceInfo> Describe(int ordinal) {
   return info;
 }
 
+// "13.0" of 13000.
+std::string CudaVersion(int version) {
+  return absl::StrCat(version / 1000, ".", version % 1000 / 10);
+}
+
+// The first word of digits and dots in what the kernel module says of itself.
+std::string DriverVersion() {
+  for (const char* path : {"/sys/module/nvidia/version", "/proc/driver/nvidia/version"}) {
+    std::ifstream file(path);
+    for (std::string word; file >> word;) {
+      if (word.find('.') != std::string::npos &&
+          word.find_first_not_of("0123456789.") == std::string::npos) {
+        return word;
+      }
+    }
+  }
+  return "";
+}
+
 }  // namespace
+
+absl::StatusOr<Versions> GetVersions() {
+  int driver = 0, runtime = 0;
+  absl::Status s = ToStatus(cudaDriverGetVersion(&driver), "cudaDriverGetVersion");
+  if (s.ok()) s = ToStatus(cudaRuntimeGetVersion(&runtime), "cudaRuntimeGetVersion");
+  if (!s.ok()) return s;
+  return Versions{DriverVersion(), CudaVersion(driver), CudaVersion(runtime)};
+}
 
 absl::StatusOr<std::vector<DeviceInfo>> Devices() {
   // Without a driver the runtime speaks of one that is too old.
@@ -98,6 +126,15 @@ absl::Status Free(int ordinal, void* data) {
   return ToStatus(cudaFree(data), "cudaFree");
 }
 
+absl::StatusOr<int64_t> FreeMemory(int ordinal) {
+  ScopedDevice device(ordinal);
+  if (!device.status().ok()) return device.status();
+  size_t free = 0, total = 0;
+  absl::Status s = ToStatus(cudaMemGetInfo(&free, &total), absl::StrCat("cuda:", ordinal));
+  if (!s.ok()) return s;
+  return static_cast<int64_t>(free);
+}
+
 absl::Status CopyToDevice(int ordinal, void* to, const void* from, int64_t bytes) {
   ScopedDevice device(ordinal);
   if (!device.status().ok()) return device.status();
@@ -119,6 +156,24 @@ absl::Status Fill(int ordinal, void* data, uint8_t value, int64_t bytes) {
       ToStatus(cudaMemset(data, value, static_cast<size_t>(bytes)), "filling GPU memory");
   if (!s.ok()) return s;
   return ToStatus(cudaDeviceSynchronize(), "filling GPU memory");
+}
+
+absl::Status CheckAddress(int ordinal, const void* data) {
+  cudaPointerAttributes attributes;
+  absl::Status s =
+      ToStatus(cudaPointerGetAttributes(&attributes, data), "cudaPointerGetAttributes");
+  if (!s.ok()) {
+    cudaGetLastError();  // not sticky
+    return s;
+  }
+  if (attributes.type == cudaMemoryTypeManaged) return absl::OkStatus();
+  if (attributes.type == cudaMemoryTypeDevice && attributes.device == ordinal) {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(absl::StrCat(
+      "address ", reinterpret_cast<uintptr_t>(data), " is not memory of cuda:", ordinal, " but of ",
+      attributes.type == cudaMemoryTypeDevice ? absl::StrCat("cuda:", attributes.device)
+                                              : "the host"));
 }
 
 absl::Status Synchronize(int ordinal) {

@@ -11,11 +11,14 @@ absl::Status NotBuilt() {
 }  // namespace
 
 absl::StatusOr<std::vector<DeviceInfo>> Devices() { return NotBuilt(); }
+absl::StatusOr<Versions> GetVersions() { return NotBuilt(); }
 absl::StatusOr<void*> Allocate(int, int64_t) { return NotBuilt(); }
 absl::Status Free(int, void*) { return NotBuilt(); }
+absl::StatusOr<int64_t> FreeMemory(int) { return NotBuilt(); }
 absl::Status CopyToDevice(int, void*, const void*, int64_t) { return NotBuilt(); }
 absl::Status CopyToHost(int, void*, const void*, int64_t) { return NotBuilt(); }
 absl::Status Fill(int, void*, uint8_t, int64_t) { return NotBuilt(); }
+absl::Status CheckAddress(int, const void*) { return NotBuilt(); }
 absl::Status Synchronize(int) { return NotBuilt(); }
 
 absl::StatusOr<Timer> Timer::Create(int) { return NotBuilt(); }

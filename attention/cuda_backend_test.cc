@@ -47,6 +47,26 @@ TEST(CudaBackendTest, CopiesInAndOut) {
             absl::StatusCode::kOutOfRange);
 }
 
+TEST(CudaBackendTest, TellsWhoseMemoryAnAddressIs) {
+  absl::StatusOr<Buffer> buffer = Buffer::Allocate(Device::Cuda(0), 1000);
+  ASSERT_TRUE(buffer.ok()) << buffer.status();
+  const auto* inside = static_cast<const char*>(buffer->data()) + 999;
+  EXPECT_TRUE(cuda_backend::CheckAddress(0, buffer->data()).ok());
+  EXPECT_TRUE(cuda_backend::CheckAddress(0, inside).ok());
+  absl::Status s = cuda_backend::CheckAddress(1, inside);
+  EXPECT_EQ(s.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_NE(std::string(s.message()).find("is not memory of cuda:1 but of cuda:0"),
+            std::string::npos)
+      << s;
+  const int on_host = 0;
+  s = cuda_backend::CheckAddress(0, &on_host);
+  EXPECT_EQ(s.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_NE(std::string(s.message()).find("is not memory of cuda:0 but of the host"),
+            std::string::npos)
+      << s;
+  EXPECT_TRUE(cuda_backend::Synchronize(0).ok());
+}
+
 TEST(CudaBackendTest, SaysWhenThereIsNotEnoughMemory) {
   const absl::StatusOr<DeviceInfo> gpu = InfoOf(Device::Cuda(0));
   ASSERT_TRUE(gpu.ok());
@@ -62,6 +82,30 @@ TEST(CudaBackendTest, SaysWhichGpusThereAre) {
   const absl::Status s = InfoOf(Device::Cuda(1000)).status();
   EXPECT_EQ(s.code(), absl::StatusCode::kNotFound);
   EXPECT_EQ(std::string(s.message()).find("device: there is no cuda:1000; this machine has "), 0);
+}
+
+TEST(CudaBackendTest, WhatIsAllocatedIsNotFree) {
+  constexpr int64_t kBytes = int64_t{1} << 30;
+  const absl::StatusOr<int64_t> before = FreeMemory(Device::Cuda(0));
+  ASSERT_TRUE(before.ok()) << before.status();
+  EXPECT_LE(*before, InfoOf(Device::Cuda(0))->memory_bytes);
+  const absl::StatusOr<Buffer> buffer = Buffer::Allocate(Device::Cuda(0), kBytes);
+  ASSERT_TRUE(buffer.ok()) << buffer.status();
+  const absl::StatusOr<int64_t> after = FreeMemory(Device::Cuda(0));
+  ASSERT_TRUE(after.ok()) << after.status();
+  EXPECT_LE(*after, *before - kBytes / 2);  // others may have given some back
+  EXPECT_FALSE(FreeMemory(Device::Cuda(1000)).ok());
+}
+
+TEST(CudaBackendTest, VersionsAreNumbers) {
+  const absl::StatusOr<cuda_backend::Versions> versions = cuda_backend::GetVersions();
+  ASSERT_TRUE(versions.ok()) << versions.status();
+  for (const std::string& version : {versions->cuda_driver, versions->cuda_runtime}) {
+    EXPECT_EQ(version.find_first_not_of("0123456789."), std::string::npos) << version;
+    EXPECT_GE(std::stod(version), 11) << version;
+  }
+  EXPECT_EQ(versions->driver.find_first_not_of("0123456789."), std::string::npos)
+      << versions->driver;
 }
 
 TEST(CudaBackendTest, TimesWorkOnTheGpu) {

@@ -41,7 +41,7 @@ TEST(CudaInfoTest, SaysWhyThereIsNoSuchDevice) {
 TEST(BufferTest, CopiesInAndOut) {
   absl::StatusOr<Buffer> buffer = Buffer::Allocate(Device::Cpu(), 10);
   ASSERT_TRUE(buffer.ok());
-  EXPECT_EQ(reinterpret_cast<uintptr_t>(buffer->data()) % 256, 0);
+  EXPECT_EQ(reinterpret_cast<uintptr_t>(buffer->data()) % kMemoryAlignment, 0);
   EXPECT_TRUE(buffer->Fill(0xAB).ok());
   EXPECT_TRUE(buffer->CopyFromHost("xyz", 3, 7).ok());
   char back[11] = {};
@@ -52,6 +52,14 @@ TEST(BufferTest, CopiesInAndOut) {
   EXPECT_EQ(buffer->CopyToHost(back, 1, -1).code(), absl::StatusCode::kOutOfRange);
   Buffer moved = *std::move(buffer);
   EXPECT_EQ(moved.bytes(), 10);
+}
+
+TEST(FreeMemoryTest, IsSomeOfWhatTheMachineHas) {
+  const absl::StatusOr<int64_t> bytes = FreeMemory(Device::Cpu());
+  ASSERT_TRUE(bytes.ok()) << bytes.status();
+  EXPECT_GT(*bytes, 1 << 20);
+  EXPECT_LE(*bytes, CpuInfo().memory_bytes);
+  EXPECT_FALSE(FreeMemory(Device::Cuda(1000)).ok());
 }
 
 TEST(BufferTest, RejectsSizesThatCannotBe) {

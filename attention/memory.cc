@@ -3,35 +3,51 @@
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
+#include <fstream>
+#include <string>
 #include <utility>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
 #include "attention/cuda_backend.h"
 
 namespace attnlab {
-namespace {
 
-constexpr int64_t kAlignment = 256;
-
-}  // namespace
+absl::StatusOr<int64_t> FreeMemory(Device device) {
+  if (device.kind == DeviceKind::kCuda) return cuda_backend::FreeMemory(device.ordinal);
+  std::ifstream file("/proc/meminfo");
+  for (std::string line; std::getline(file, line);) {
+    absl::string_view text = line;
+    int64_t kib = 0;
+    if (absl::ConsumePrefix(&text, "MemAvailable:") && absl::ConsumeSuffix(&text, "kB") &&
+        absl::SimpleAtoi(text, &kib)) {
+      return kib * 1024;
+    }
+  }
+  return absl::NotFoundError("memory: /proc/meminfo does not say what is free");
+}
 
 absl::StatusOr<Buffer> Buffer::Allocate(Device device, int64_t bytes) {
   if (bytes < 0) {
     return absl::InvalidArgumentError(absl::StrCat("bytes: ", bytes, " is negative"));
   }
-  if (bytes > INT64_MAX - kAlignment) {
+  if (bytes > INT64_MAX - kMemoryAlignment) {
     return absl::ResourceExhaustedError(absl::StrCat("no memory for ", bytes, " bytes"));
   }
-  const int64_t rounded = std::max(kAlignment, (bytes + kAlignment - 1) / kAlignment * kAlignment);
+  const int64_t rounded = std::max(
+      kMemoryAlignment, (bytes + kMemoryAlignment - 1) / kMemoryAlignment * kMemoryAlignment);
   Buffer buffer;
   buffer.device_ = device;
   buffer.bytes_ = bytes;
   if (device.kind == DeviceKind::kCuda) {
-    absl::StatusOr<void*> data = cuda_backend::Allocate(device.ordinal, rounded);
+    // Aligned as it comes, and of this size to the byte: memcheck sees what lies beyond.
+    absl::StatusOr<void*> data =
+        cuda_backend::Allocate(device.ordinal, std::max<int64_t>(1, bytes));
     if (!data.ok()) return data.status();
     buffer.data_ = *data;
   } else {
-    buffer.data_ = std::aligned_alloc(kAlignment, rounded);
+    buffer.data_ = std::aligned_alloc(kMemoryAlignment, rounded);
     if (buffer.data_ == nullptr) {
       return absl::ResourceExhaustedError(absl::StrCat("no memory for ", bytes, " bytes"));
     }

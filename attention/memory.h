@@ -10,10 +10,18 @@
 
 namespace attnlab {
 
+// Every buffer begins at a multiple of this many bytes, and so must a kernel's workspace.
+constexpr int64_t kMemoryAlignment = 256;
+
+// Bytes that could be allocated on the device now: of a GPU what nobody has, on the host what the
+// system can give without swapping. Others take and give back memory, too, so it is a guide.
+// Unavailable and Unimplemented as CudaInfo(); NotFound where the host does not say.
+absl::StatusOr<int64_t> FreeMemory(Device device);
+
 // Bytes on the host or on a GPU, freed at the end of its life. Moves, does not copy.
 class Buffer {
  public:
-  // Uninitialised memory, aligned to 256 bytes. Zero bytes are legal and give a non-null
+  // Uninitialised memory, aligned to kMemoryAlignment. Zero bytes are legal and give a non-null
   // address. InvalidArgument for a negative size, ResourceExhausted when there is not enough.
   static absl::StatusOr<Buffer> Allocate(Device device, int64_t bytes);
 

@@ -8,15 +8,16 @@
 #include "attention/cpu/schedule.h"
 #include "attention/cpu/tile.h"
 #include "attention/mask.h"
+#include "attention/memory.h"
 #include "attention/parallel.h"
 #include "attention/registry.h"
 
 namespace attnlab::cpu {
 namespace {
 
-constexpr int64_t kAlignment = 256;
-
-int64_t Aligned(int64_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
+int64_t Aligned(int64_t bytes) {
+  return (bytes + kMemoryAlignment - 1) / kMemoryAlignment * kMemoryAlignment;
+}
 
 // The parts of the workspace: scratch of each thread, states of chunks, offsets of items.
 struct Layout {
