@@ -5,19 +5,14 @@
 #include "absl/strings/str_cat.h"
 #include "attention/cuda_backend.h"
 #include "attention/memory.h"
+#include "attention/runs_on.h"
 
 namespace attnlab {
 namespace {
 
-constexpr int64_t kWorkspaceAlignment = 256;
-
 absl::Status Supports(const Kernel& kernel, const AttentionProblem& problem,
                       const DeviceInfo& device, const LaunchConfig& config) {
-  if (kernel.traits().device != device.device.kind) {
-    return absl::UnimplementedError(absl::StrCat(
-        "runs on ", kernel.traits().device == DeviceKind::kCpu ? "the CPU" : "CUDA devices",
-        ", not on ", ToString(device.device)));
-  }
+  if (absl::Status s = RunsOn(kernel.traits(), device); !s.ok()) return s;
   return kernel.Supports(problem, device, config);
 }
 
@@ -70,7 +65,7 @@ absl::StatusOr<Plan> MakePlan(const AttentionProblem& problem, Device device,
 }
 
 absl::Status Forward(const Plan& plan, const AttentionTensors& tensors, Workspace workspace,
-                     void* stream) {
+                     void* stream, const Intermediates& intermediates) {
   if (plan.kernel == nullptr) {
     return absl::InvalidArgumentError("plan: has no kernel; MakePlan() makes plans");
   }
@@ -86,13 +81,25 @@ absl::Status Forward(const Plan& plan, const AttentionTensors& tensors, Workspac
           absl::StrCat("workspace: ", workspace.data == nullptr ? 0 : workspace.bytes,
                        " bytes where ", plan.workspace_bytes, " are needed"));
     }
-    if (reinterpret_cast<uintptr_t>(workspace.data) % kWorkspaceAlignment != 0) {
+    if (reinterpret_cast<uintptr_t>(workspace.data) % kMemoryAlignment != 0) {
       return absl::InvalidArgumentError(
           absl::StrCat("workspace: address ", reinterpret_cast<uintptr_t>(workspace.data),
-                       " is not a multiple of ", kWorkspaceAlignment));
+                       " is not a multiple of ", kMemoryAlignment));
     }
   }
-  return plan.kernel->Forward(plan.problem, tensors, {plan.device, plan.config, workspace, stream});
+  if (intermediates.wanted() && !plan.kernel->traits().gives_intermediates) {
+    return absl::UnimplementedError(
+        absl::StrCat("intermediates: ", plan.kernel->traits().name, " forms no scores"));
+  }
+  const std::pair<absl::string_view, const TensorView&> kWanted[] = {
+      {"scores", intermediates.scores}, {"probabilities", intermediates.probabilities}};
+  for (const auto& [name, view] : kWanted) {
+    if (view.data == nullptr) continue;
+    absl::Status s = ValidateRows(plan.problem, tensors, name, view, plan.problem.skv);
+    if (!s.ok()) return s;
+  }
+  return plan.kernel->Forward(plan.problem, tensors,
+                              {plan.device, plan.config, workspace, stream, intermediates});
 }
 
 absl::Status ForwardOnce(const AttentionProblem& problem, const AttentionTensors& tensors,

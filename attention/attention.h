@@ -47,7 +47,8 @@ absl::StatusOr<Plan> MakePlan(const AttentionProblem& problem, Device device,
 
 // Runs the plan. `stream` is a cudaStream_t, unused on the CPU; on a GPU the call returns before
 // the work is done. InvalidArgument for tensors that do not fit the problem, a workspace that is
-// null or too small or not aligned to 256 bytes, or a plan without a kernel.
+// null or too small or not aligned to kMemoryAlignment (memory.h), a plan without a kernel, or
+// intermediates of the wrong shape; Unimplemented for intermediates that the kernel does not form.
 absl::Status Forward(const Plan& plan, const AttentionTensors& tensors, Workspace workspace = {},
                      void* stream = nullptr);
 

@@ -31,17 +31,32 @@ struct KernelTraits {
   std::string name;     // lower case, the registry's key: "cpu", "fa2"
   std::string summary;  // one line
   DeviceKind device = DeviceKind::kCpu;
-  std::vector<int> compute_capabilities;  // built for these; empty on the CPU
+  // Built for these; empty on the CPU. The kernel runs on any GPU from the least of them on, for
+  // PTX of one runs on all later ones (runs_on.h). Below it MakePlan() says Unimplemented; what later
+  // GPUs do not run either, such as code for sm_90a alone, is for Supports() to decline.
+  std::vector<int> compute_capabilities;
   std::vector<std::string> config_keys;   // what it reads of a LaunchConfig, "tile_q: rows of …"
+  // Whether it forms S and P in memory and gives them to who asks, see Intermediates.
+  bool gives_intermediates = false;
   // Among the kernels that support a problem, the one with the highest preference is the
   // default. 0: for checking, never chosen while another will do.
   int preference = 0;
 };
 
-// Scratch memory, on the device of the tensors, aligned to 256 bytes.
+// Scratch memory, on the device of the tensors, aligned to kMemoryAlignment (memory.h).
 struct Workspace {
   void* data = nullptr;
   int64_t bytes = 0;
+};
+
+// What lies between Q, K, V and O, from a kernel that forms it: for checking and for teaching. Views
+// in fp32 with the shape of O but skv in place of dv: [b, sq, hq, skv], or packed
+// [1, tokens_q, hq, skv]. Null data: not wanted. Rows that no sequence uses are not written.
+struct Intermediates {
+  TensorView scores;         // S with scale, softcap and mask: minus infinity for hidden keys
+  TensorView probabilities;  // P as it is multiplied with V, rounded to its dtype; 0 if hidden
+
+  bool wanted() const { return scores.data != nullptr || probabilities.data != nullptr; }
 };
 
 // How and where to run.
@@ -50,6 +65,7 @@ struct Launch {
   LaunchConfig config;     // empty: the kernel's own choice
   Workspace workspace;     // at least WorkspaceBytes()
   void* stream = nullptr;  // cudaStream_t; unused on the CPU
+  Intermediates intermediates = {};
 };
 
 class Kernel {

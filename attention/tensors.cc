@@ -226,6 +226,13 @@ absl::Status ValidateTensors(const AttentionProblem& p, const AttentionTensors& 
   return ValidateLengths(p, t);
 }
 
+absl::Status ValidateRows(const AttentionProblem& p, const AttentionTensors& t,
+                          absl::string_view name, const TensorView& view, int64_t columns) {
+  const std::array<int64_t, 4> shape = {t.o.shape[0], t.o.shape[1], p.hq, columns};
+  absl::Status s = CheckView(name, view, shape, DType::kFloat32, t.q.device);
+  return s.ok() ? CheckDistinct(name, view) : s;
+}
+
 Sequence SequenceOf(const AttentionProblem& p, const AttentionTensors& t, int64_t i) {
   switch (p.lens) {
     case Lengths::kPacked: {

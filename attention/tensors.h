@@ -3,6 +3,7 @@
 #define ATTENTION_TENSORS_H_
 
 #include "absl/status/status.h"
+#include "absl/strings/string_view.h"
 #include "attention/problem.h"
 #include "attention/tensor.h"
 
@@ -45,6 +46,11 @@ struct AttentionTensors {
 // Lengths on the host are read and checked, too. On a device they cannot be without waiting for
 // it: kernels there clamp what they read to the tensors, and write nothing out of bounds.
 absl::Status ValidateTensors(const AttentionProblem& problem, const AttentionTensors& tensors);
+
+// The same check for one more output, `name`, of the problem's rows: fp32 with the shape of O but
+// `columns` in place of dv, on the device of the tensors.
+absl::Status ValidateRows(const AttentionProblem& problem, const AttentionTensors& tensors,
+                          absl::string_view name, const TensorView& view, int64_t columns);
 
 // The tokens of sequence `i`, for code on the host. Takes lengths that ValidateTensors passed.
 struct Sequence {

@@ -1,0 +1,115 @@
+#include "attention/baseline/gemm.h"
+
+#include <cublas_v2.h>
+
+#include <map>
+#include <mutex>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+#include "attention/device/runtime.h"
+
+namespace attnlab::baseline {
+namespace {
+
+absl::Status ToStatus(cublasStatus_t status, absl::string_view what) {
+  if (status == CUBLAS_STATUS_SUCCESS) return absl::OkStatus();
+  const std::string message = absl::StrCat(what, ": ", cublasGetStatusString(status));
+  return status == CUBLAS_STATUS_ALLOC_FAILED ? absl::ResourceExhaustedError(message)
+                                              : absl::InternalError(message);
+}
+
+cudaDataType_t DataType(device::Element element) {
+  switch (element) {
+    case device::Element::kFloat16:
+      return CUDA_R_16F;
+    case device::Element::kBFloat16:
+      return CUDA_R_16BF;
+    case device::Element::kFloat32:
+      break;
+  }
+  return CUDA_R_32F;
+}
+
+// Handles that nobody uses at the moment, by device. Making one allocates and takes milliseconds;
+// using one from two threads at once is not safe.
+class Handles {
+ public:
+  static Handles& Global() {
+    static Handles* const kHandles = new Handles;
+    return *kHandles;
+  }
+
+  absl::StatusOr<cublasHandle_t> Take(int ordinal) {
+    {
+      const std::lock_guard<std::mutex> lock(mutex_);
+      std::vector<cublasHandle_t>& free = free_[ordinal];
+      if (!free.empty()) {
+        const cublasHandle_t handle = free.back();
+        free.pop_back();
+        return handle;
+      }
+    }
+    // What cuBLAS allocates is no part of a graph that this thread may be capturing.
+    cudaStreamCaptureMode mode = cudaStreamCaptureModeRelaxed;
+    absl::Status s = device::ToStatus(cudaThreadExchangeStreamCaptureMode(&mode),
+                                      "cudaThreadExchangeStreamCaptureMode");
+    if (!s.ok()) return s;
+    cublasHandle_t handle = nullptr;
+    s = ToStatus(cublasCreate(&handle), "cublasCreate");
+    cudaThreadExchangeStreamCaptureMode(&mode);
+    if (!s.ok()) return s;
+    return handle;
+  }
+
+  void Return(int ordinal, cublasHandle_t handle) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    free_[ordinal].push_back(handle);
+  }
+
+ private:
+  std::mutex mutex_;
+  std::map<int, std::vector<cublasHandle_t>> free_;
+};
+
+}  // namespace
+
+absl::StatusOr<Gemm> Gemm::Make(int ordinal, cudaStream_t stream, void* workspace,
+                                int64_t workspace_bytes) {
+  absl::StatusOr<cublasHandle_t> handle = Handles::Global().Take(ordinal);
+  if (!handle.ok()) return handle.status();
+  Gemm gemm(ordinal, *handle);
+  absl::Status s = ToStatus(cublasSetStream(*handle, stream), "cublasSetStream");
+  // After the stream, which takes cuBLAS back to scratch of its own.
+  if (s.ok()) {
+    s = ToStatus(cublasSetWorkspace(*handle, workspace, static_cast<size_t>(workspace_bytes)),
+                 "cublasSetWorkspace");
+  }
+  if (!s.ok()) return s;
+  return gemm;
+}
+
+Gemm::Gemm(Gemm&& other) noexcept
+    : ordinal_(other.ordinal_), handle_(std::exchange(other.handle_, nullptr)) {}
+
+Gemm::~Gemm() {
+  if (handle_ != nullptr) Handles::Global().Return(ordinal_, handle_);
+}
+
+absl::Status Gemm::Run(const Product& p) const {
+  const float one = 1, zero = 0;
+  const cudaDataType_t input = DataType(p.input), output = DataType(p.output);
+  const cublasComputeType_t compute = p.tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
+  // cuBLAS's matrices are column-major, ours the transposes of such: Cᵀ = Bᵀ Aᵀ.
+  return ToStatus(cublasGemmStridedBatchedEx_64(
+                      handle_, p.transpose_b ? CUBLAS_OP_T : CUBLAS_OP_N, CUBLAS_OP_N, p.n, p.m,
+                      p.k, &one, p.b.data, input, p.b.row_stride, p.b.stride, p.a.data, input,
+                      p.a.row_stride, p.a.stride, &zero, p.c.data, output, p.c.row_stride,
+                      p.c.stride, p.count, compute, CUBLAS_GEMM_DEFAULT),
+                  absl::StrCat("cublasGemmStridedBatchedEx of ", p.count, " products ", p.m, " x ",
+                               p.n, " x ", p.k));
+}
+
+}  // namespace attnlab::baseline

@@ -1,0 +1,157 @@
+#include "attention/baseline/options.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "attention/dtype.h"
+
+namespace attnlab::baseline {
+namespace {
+
+constexpr int64_t kAlignment = 256;
+constexpr int64_t kRowAlignment = 16;
+
+int64_t RoundUp(int64_t x, int64_t multiple) { return (x + multiple - 1) / multiple * multiple; }
+
+absl::Status Invalid(absl::string_view key, absl::string_view value, absl::string_view allowed) {
+  return absl::InvalidArgumentError(
+      absl::StrCat("config: ", key, "=", value, " is not one of ", allowed));
+}
+
+absl::StatusOr<bool> Choice(const LaunchConfig& config, absl::string_view key, absl::string_view no,
+                            absl::string_view yes) {
+  const std::string value = config.Get(key, no);
+  if (value == no) return false;
+  if (value == yes) return true;
+  return Invalid(key, value, absl::StrCat(no, ", ", yes));
+}
+
+// Threads such that each has four vectors of a row: enough loads in flight, and no more idle
+// threads than it takes.
+int DefaultSoftmaxBlock(int64_t skv) {
+  int block = 32;
+  while (block < 512 && skv > 16 * block) block *= 2;
+  return block;
+}
+
+// Bytes of the scores and probabilities of one KV head of a sequence.
+double HeadBytes(const AttentionProblem& p, device::Element element) {
+  const double scores = 4, probabilities = element == device::Element::kFloat32 ? 0 : 2;
+  return static_cast<double>(p.GroupSize()) * static_cast<double>(p.sq) *
+         static_cast<double>(p.skv) * (scores + probabilities);
+}
+
+}  // namespace
+
+std::vector<std::string> ConfigKeys() {
+  return {
+      "block: threads a block of the elementwise kernels: 32, 64, 128, 256 or 512; by default 128 "
+      "for permutations and by row length for the softmax",
+      "permute: auto (the default: where the matrix products need it) or always",
+      "math: fp32 (the default) or tf32, for fp32 inputs",
+      "softmax: unfused (the default: scale and mask are a step of their own) or fused",
+      "heads: KV heads of sequences whose scores are in memory at a time, by default as many as a "
+      "quarter of the device's memory holds",
+  };
+}
+
+device::Element ComputeElement(const AttentionProblem& p, const DeviceInfo& device) {
+  if (p.dtype == DType::kFloat16) return device::Element::kFloat16;
+  if (p.dtype == DType::kBFloat16 && device.compute_capability >= 80) {
+    return device::Element::kBFloat16;
+  }
+  return device::Element::kFloat32;
+}
+
+absl::StatusOr<Options> OptionsFor(const AttentionProblem& p, const DeviceInfo& device,
+                                   const LaunchConfig& config) {
+  absl::Status s = config.CheckKeys({"block", "permute", "math", "softmax", "heads"});
+  if (!s.ok()) return s;
+  Options options;
+  options.softmax_block = DefaultSoftmaxBlock(p.skv);
+  if (!config.Get("block", "").empty()) {
+    const absl::StatusOr<int64_t> block = config.GetInteger("block", 0, 32, 512);
+    if (!block.ok()) return block.status();
+    if ((*block & (*block - 1)) != 0) {
+      return Invalid("block", absl::StrCat(*block), "32, 64, 128, 256, 512");
+    }
+    options.permute_block = options.softmax_block = static_cast<int>(*block);
+  }
+  const absl::StatusOr<bool> always = Choice(config, "permute", "auto", "always");
+  if (!always.ok()) return always.status();
+  const absl::StatusOr<bool> tf32 = Choice(config, "math", "fp32", "tf32");
+  if (!tf32.ok()) return tf32.status();
+  const absl::StatusOr<bool> fused = Choice(config, "softmax", "unfused", "fused");
+  if (!fused.ok()) return fused.status();
+  options.always_permute = *always;
+  options.tf32 = *tf32;
+  options.fused = *fused;
+  if (*tf32 && p.dtype != DType::kFloat32) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("config: math=tf32 is for dtype=fp32, not ", Name(p.dtype)));
+  }
+  if (*tf32 && device.compute_capability < 80) {
+    return absl::UnimplementedError(
+        absl::StrCat("config: math=tf32 needs compute capability 8.0; ", ToString(device.device),
+                     " has ", device.compute_capability / 10, ".", device.compute_capability % 10));
+  }
+
+  // More in one product than cuBLAS takes for certain would gain nothing.
+  const int64_t most = std::min<int64_t>(p.b * p.hkv, 65535);
+  const double head_bytes = HeadBytes(p, ComputeElement(p, device));
+  const double fits = static_cast<double>(device.memory_bytes) / 4 / std::max(head_bytes, 1.0);
+  const int64_t otherwise =
+      std::clamp<int64_t>(static_cast<int64_t>(std::min(fits, 65535.0)), 1, most);
+  const absl::StatusOr<int64_t> heads = config.GetInteger("heads", otherwise, 1, INT64_MAX);
+  if (!heads.ok()) return heads.status();
+  options.heads = std::min(*heads, most);
+  return options;
+}
+
+absl::Status CheckMemory(const AttentionProblem& p, const DeviceInfo& device,
+                         const Options& options) {
+  const double inner = device::SizeOf(ComputeElement(p, device));
+  const double rows = static_cast<double>(p.b * p.hq) * static_cast<double>(p.sq);
+  const double keys = static_cast<double>(p.b * p.hkv) * static_cast<double>(p.skv);
+  const double scores =
+      static_cast<double>(options.heads) * HeadBytes(p, ComputeElement(p, device));
+  const double needed = scores + (rows + keys) * static_cast<double>(p.d + p.dv) * inner;
+  // Of a device whose memory nobody has said, only sizes that no device has are refused.
+  const double there = device.memory_bytes > 0 ? static_cast<double>(device.memory_bytes) : 0x1p58;
+  if (needed <= there) return absl::OkStatus();
+  return absl::ResourceExhaustedError(absl::StrFormat(
+      "memory: scratch takes %.4g GiB, %.4g of them scores and probabilities of %d KV heads at a "
+      "time, and %s has %.4g GiB",
+      needed / 0x1p30, scores / 0x1p30, options.heads, ToString(device.device), there / 0x1p30));
+}
+
+Layout::Layout(const AttentionProblem& p, const DeviceInfo& device, const Options& options)
+    : element(ComputeElement(p, device)) {
+  const int64_t size = device::SizeOf(element);
+  const int64_t row = kRowAlignment / size;
+  q_stride = RoundUp(p.d, row);
+  v_stride = RoundUp(p.dv, row);
+  score_stride = RoundUp(p.skv, kRowAlignment / 4);
+  probability_stride = RoundUp(p.skv, row);
+
+  const auto place = [this](int64_t bytes) {
+    const int64_t at = total;
+    total += RoundUp(bytes, kAlignment);
+    return at;
+  };
+  q = place(p.b * p.hq * p.sq * q_stride * size);
+  k = place(p.b * p.hkv * p.skv * q_stride * size);
+  v = place(p.b * p.hkv * p.skv * v_stride * size);
+  o = place(p.b * p.hq * p.sq * v_stride * size);
+  const int64_t score_rows = options.heads * p.GroupSize() * p.sq;
+  scores = place(score_rows * score_stride * 4);
+  probabilities =
+      element == device::Element::kFloat32 ? scores : place(score_rows * probability_stride * size);
+  // What cuBLAS recommends for Hopper and for the others; small products do without.
+  const bool small = score_rows * score_stride < (1 << 20);
+  cublas_bytes = device.compute_capability >= 90 && !small ? 32 << 20 : 4 << 20;
+  cublas = place(cublas_bytes);
+}
+
+}  // namespace attnlab::baseline

@@ -1,0 +1,13 @@
+// The element types that device code computes on: those of dtype.h, without its Abseil.
+#ifndef ATTENTION_DEVICE_ELEMENT_H_
+#define ATTENTION_DEVICE_ELEMENT_H_
+
+namespace attnlab::device {
+
+enum class Element { kFloat32, kFloat16, kBFloat16 };
+
+constexpr int SizeOf(Element element) { return element == Element::kFloat32 ? 4 : 2; }
+
+}  // namespace attnlab::device
+
+#endif  // ATTENTION_DEVICE_ELEMENT_H_

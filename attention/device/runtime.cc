@@ -1,0 +1,41 @@
+#include "attention/device/runtime.h"
+
+#include <string>
+
+#include "absl/strings/str_cat.h"
+
+namespace attnlab::device {
+
+absl::Status ToStatus(cudaError_t error, absl::string_view what) {
+  if (error == cudaSuccess) return absl::OkStatus();
+  const std::string message = absl::StrCat(what, ": ", cudaGetErrorString(error));
+  // Not sticky: the next call must not report it again.
+  cudaGetLastError();
+  switch (error) {
+    case cudaErrorMemoryAllocation:
+      return absl::ResourceExhaustedError(message);
+    case cudaErrorNoDevice:
+    case cudaErrorInsufficientDriver:
+      return absl::UnavailableError(message);
+    case cudaErrorNoKernelImageForDevice:
+    case cudaErrorUnsupportedPtxVersion:
+      return absl::UnimplementedError(absl::StrCat(
+          message, "; --//third_party/cuda:archs says what the program was built for"));
+    default:
+      return absl::InternalError(message);
+  }
+}
+
+ScopedDevice::ScopedDevice(int ordinal) {
+  int current = 0;
+  status_ = ToStatus(cudaGetDevice(&current), "cudaGetDevice");
+  if (!status_.ok() || current == ordinal) return;
+  status_ = ToStatus(cudaSetDevice(ordinal), absl::StrCat("cuda:", ordinal));
+  if (status_.ok()) previous_ = current;
+}
+
+ScopedDevice::~ScopedDevice() {
+  if (previous_ >= 0) cudaSetDevice(previous_);
+}
+
+}  // namespace attnlab::device
