@@ -4,13 +4,17 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <fstream>
+#include <mutex>
 #include <thread>
+#include <utility>
 
 #include "absl/status/status.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
+#include "attention/compute_capability.h"
 #include "attention/cuda_backend.h"
 
 namespace attnlab {
@@ -30,6 +34,20 @@ int UsableThreads() {
   cpu_set_t set;
   if (sched_getaffinity(0, sizeof(set), &set) == 0) return std::max(1, CPU_COUNT(&set));
   return std::max(1u, std::thread::hardware_concurrency());
+}
+
+// The GPUs as they are. The runtime takes milliseconds to describe one, and a process keeps those
+// that it has seen; where there was none, it is asked again.
+absl::StatusOr<std::vector<DeviceInfo>> Gpus() {
+  static std::mutex* const mutex = new std::mutex;
+  static const std::vector<DeviceInfo>* known = nullptr;
+  const std::lock_guard<std::mutex> lock(*mutex);
+  if (known == nullptr) {
+    absl::StatusOr<std::vector<DeviceInfo>> gpus = cuda_backend::Devices();
+    if (!gpus.ok()) return gpus;
+    known = new std::vector<DeviceInfo>(*std::move(gpus));
+  }
+  return *known;
 }
 
 }  // namespace
@@ -66,7 +84,13 @@ DeviceInfo CpuInfo() {
   return *kInfo;
 }
 
-absl::StatusOr<std::vector<DeviceInfo>> CudaInfo() { return cuda_backend::Devices(); }
+absl::StatusOr<std::vector<DeviceInfo>> CudaInfo() {
+  absl::StatusOr<std::vector<DeviceInfo>> gpus = Gpus();
+  if (!gpus.ok()) return gpus;
+  const char* const limit = std::getenv("ATTNLAB_COMPUTE_CAPABILITY");
+  if (absl::Status s = LimitCapability(limit == nullptr ? "" : limit, &*gpus); !s.ok()) return s;
+  return gpus;
+}
 
 absl::StatusOr<DeviceInfo> InfoOf(const Device& device) {
   if (device.kind == DeviceKind::kCpu) return CpuInfo();

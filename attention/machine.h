@@ -54,11 +54,14 @@ struct DeviceInfo {
 DeviceInfo CpuInfo();
 
 // The GPUs, in CUDA's order. Unavailable when there is no driver or no GPU, Unimplemented when
-// the program was built without a CUDA toolkit; the message says which.
+// the program was built without a CUDA toolkit; the message says which. Found once a process.
+//
+// $ATTNLAB_COMPUTE_CAPABILITY, 75 say, makes them look as if they had that compute capability and
+// the limits that come with it (compute_capability.h); InvalidArgument where they cannot.
 absl::StatusOr<std::vector<DeviceInfo>> CudaInfo();
 
 // The one device. NotFound when this machine does not have it; the message says what it has.
-// Unavailable and Unimplemented as CudaInfo().
+// Other errors are those of CudaInfo().
 absl::StatusOr<DeviceInfo> InfoOf(const Device& device);
 
 }  // namespace attnlab

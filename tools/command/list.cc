@@ -10,6 +10,7 @@
 #include "attention/kernel.h"
 #include "attention/machine.h"
 #include "attention/registry.h"
+#include "attention/runs_on.h"
 #include "tools/arguments.h"
 #include "tools/command/command.h"
 #include "tools/command/json.h"
@@ -23,19 +24,16 @@ namespace {
 // Where to ask a kernel: a device of this machine, or a typical one where it has none.
 DeviceInfo ProbeDevice(const Kernel& kernel, const std::vector<DeviceInfo>& devices) {
   const KernelTraits& traits = kernel.traits();
-  const std::vector<int>& built = traits.compute_capabilities;
   for (const DeviceInfo& device : devices) {
-    if (device.device.kind != traits.device) continue;
-    if (traits.device == DeviceKind::kCpu ||
-        std::find(built.begin(), built.end(), device.compute_capability) != built.end()) {
-      return device;
-    }
+    if (RunsOn(traits, device).ok()) return device;
   }
+  const std::vector<int>& built = traits.compute_capabilities;
   return TypicalGpu(built.empty() ? 80 : *std::max_element(built.begin(), built.end()));
 }
 
-std::string RunsOn(const KernelTraits& traits) {
+std::string BuiltFor(const KernelTraits& traits) {
   if (traits.device == DeviceKind::kCpu) return "cpu";
+  if (traits.compute_capabilities.empty()) return "cuda";
   return absl::StrCat("cuda sm_", absl::StrJoin(traits.compute_capabilities, " sm_"));
 }
 
@@ -91,7 +89,7 @@ int List(const Arguments& arguments, const Streams& streams) {
     const auto words = [](const std::vector<std::string>& list) {
       return list.empty() ? std::string("-") : absl::StrJoin(list, " ");
     };
-    kernel_table.AddRow({traits.name, RunsOn(traits), words(support.dtypes), words(support.masks),
+    kernel_table.AddRow({traits.name, BuiltFor(traits), words(support.dtypes), words(support.masks),
                          support.head_dims.empty() ? "-" : Ranges(support.head_dims),
                          words(support.lengths), words(support.features)});
     absl::StrAppend(&notes, "  ", traits.name, ": ", traits.summary,
