@@ -82,9 +82,9 @@ absl::Status Forward(const Plan& plan, const AttentionTensors& tensors, Workspac
                        " bytes where ", plan.workspace_bytes, " are needed"));
     }
     if (reinterpret_cast<uintptr_t>(workspace.data) % kMemoryAlignment != 0) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("workspace: address ", reinterpret_cast<uintptr_t>(workspace.data),
-                       " is not a multiple of ", kMemoryAlignment));
+      return absl::InvalidArgumentError(absl::StrCat("workspace: address ",
+                                                     reinterpret_cast<uintptr_t>(workspace.data),
+                                                     " is not a multiple of ", kMemoryAlignment));
     }
   }
   if (intermediates.wanted() && !plan.kernel->traits().gives_intermediates) {

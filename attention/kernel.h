@@ -32,10 +32,10 @@ struct KernelTraits {
   std::string summary;  // one line
   DeviceKind device = DeviceKind::kCpu;
   // Built for these; empty on the CPU. The kernel runs on any GPU from the least of them on, for
-  // PTX of one runs on all later ones (runs_on.h). Below it MakePlan() says Unimplemented; what later
-  // GPUs do not run either, such as code for sm_90a alone, is for Supports() to decline.
+  // PTX of one runs on all later ones (runs_on.h). Below it MakePlan() says Unimplemented; what
+  // later GPUs do not run either, such as code for sm_90a alone, is for Supports() to decline.
   std::vector<int> compute_capabilities;
-  std::vector<std::string> config_keys;   // what it reads of a LaunchConfig, "tile_q: rows of …"
+  std::vector<std::string> config_keys;  // what it reads of a LaunchConfig, "tile_q: rows of …"
   // Whether it forms S and P in memory and gives them to who asks, see Intermediates.
   bool gives_intermediates = false;
   // Among the kernels that support a problem, the one with the highest preference is the
@@ -49,9 +49,9 @@ struct Workspace {
   int64_t bytes = 0;
 };
 
-// What lies between Q, K, V and O, from a kernel that forms it: for checking and for teaching. Views
-// in fp32 with the shape of O but skv in place of dv: [b, sq, hq, skv], or packed
-// [1, tokens_q, hq, skv]. Null data: not wanted. Rows that no sequence uses are not written.
+// What lies between Q, K, V and O, from a kernel that forms it: for checking and for teaching.
+// Views in fp32 with the shape of O but skv in place of dv: [b, sq, hq, skv], or packed [1,
+// tokens_q, hq, skv]. Null data: not wanted. Rows that no sequence uses are not written.
 struct Intermediates {
   TensorView scores;         // S with scale, softcap and mask: minus infinity for hidden keys
   TensorView probabilities;  // P as it is multiplied with V, rounded to its dtype; 0 if hidden
