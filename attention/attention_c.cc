@@ -1,214 +1,242 @@
 #include "attention/attention_c.h"
 
-#include <algorithm>
-#include <cstring>
-#include <new>
-#include <string>
-#include <type_traits>
+#include <unistd.h>
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <shared_mutex>
+#include <unordered_map>
 #include <utility>
-#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "attention/attention.h"
+#include "attention/attention_c_internal.h"
+#include "attention/cuda_backend.h"
+#include "attention/problem.h"
 
-namespace attnlab {
+namespace attnlab::c {
 namespace {
 
-std::string& LastError() {
-  static thread_local std::string message;
-  return message;
+// The plans that exist. Handles count up and are never used again, so that a plan which was
+// destroyed is not taken for the next one.
+class Plans {
+ public:
+  static Plans& Global() {
+    static Plans* const kPlans = new Plans;  // never destroyed: callers may outlive static objects
+    return *kPlans;
+  }
+
+  attnlab_plan* Add(Plan plan) {
+    auto shared = std::make_shared<const Plan>(std::move(plan));
+    const std::unique_lock<std::shared_mutex> lock(mutex_);
+    plans_.emplace(++last_, std::move(shared));
+    return reinterpret_cast<attnlab_plan*>(last_);
+  }
+
+  // The caller's share keeps the plan alive while another thread destroys it.
+  absl::StatusOr<std::shared_ptr<const Plan>> Find(const attnlab_plan* handle) {
+    if (handle == nullptr) return Invalid("plan", "is null");
+    const std::shared_lock<std::shared_mutex> lock(mutex_);
+    const auto it = plans_.find(reinterpret_cast<uintptr_t>(handle));
+    if (it == plans_.end()) return Unknown();
+    return it->second;
+  }
+
+  absl::Status Remove(const attnlab_plan* handle) {
+    const std::unique_lock<std::shared_mutex> lock(mutex_);
+    return plans_.erase(reinterpret_cast<uintptr_t>(handle)) == 1 ? absl::OkStatus() : Unknown();
+  }
+
+ private:
+  static absl::Status Unknown() {
+    return Invalid("plan", "was destroyed, or is none that attnlab_plan_create() made");
+  }
+
+  std::shared_mutex mutex_;
+  std::unordered_map<uintptr_t, std::shared_ptr<const Plan>> plans_;
+  uintptr_t last_ = 0;
+};
+
+// A forked child has neither the CPU threads of its parent nor its CUDA context: a call there
+// would wait for ever. The first process to compute on a kind of device is the only one.
+absl::Status CheckNotForked(DeviceKind kind) {
+  static std::atomic<pid_t> first[2];
+  const pid_t mine = getpid();
+  pid_t owner = 0;
+  if (first[static_cast<int>(kind)].compare_exchange_strong(owner, mine) || owner == mine) {
+    return absl::OkStatus();
+  }
+  return absl::FailedPreconditionError(absl::StrCat(
+      "process ", mine, ": was forked after process ", owner, " had computed attention on ",
+      kind == DeviceKind::kCpu ? "the CPU" : "a GPU",
+      ", and has lost what it set up there; start processes with exec, or before the first call"));
 }
 
-// The code of what `call` returns. Large memory is asked for with a Status; what is left of
-// std::bad_alloc must not pass through callers in C.
-template <typename Call>
-int32_t Report(const Call& call) {
-  try {
-    const absl::Status status = call();
-    if (!status.ok()) LastError() = std::string(status.message());
-    return static_cast<int32_t>(status.code());
-  } catch (const std::bad_alloc&) {
-    LastError() = "out of memory";  // short enough to need none
-    return ATTNLAB_RESOURCE_EXHAUSTED;
+// That the addresses are memory of the plan's GPU: a kernel that follows one that is not takes the
+// process's CUDA context with it.
+absl::Status CheckAddresses(int ordinal, const AttentionTensors& t, const Workspace& workspace) {
+  const struct {
+    absl::string_view name;
+    const void* data;
+  } kAddresses[] = {{"q", t.q.data},
+                    {"k", t.k.data},
+                    {"v", t.v.data},
+                    {"o", t.o.data},
+                    {"lse", t.lse.data},
+                    {"cu_seqlens_q", t.cu_seqlens_q.data},
+                    {"cu_seqlens_kv", t.cu_seqlens_kv.data},
+                    {"q_len", t.q_len.data},
+                    {"kv_len", t.kv_len.data},
+                    {"workspace", workspace.data}};
+  for (const auto& address : kAddresses) {
+    if (address.data == nullptr) continue;
+    absl::Status s = cuda_backend::CheckAddress(ordinal, address.data);
+    if (!s.ok()) return absl::Status(s.code(), absl::StrCat(address.name, ": ", s.message()));
   }
-}
-
-absl::Status Invalid(absl::string_view field, absl::string_view message) {
-  return absl::InvalidArgumentError(absl::StrCat(field, ": ", message));
-}
-
-// Copies what the caller's struct has of T, and zero for the rest. A caller's struct that is
-// longer than ours must be zero where we do not know it.
-template <typename T>
-absl::StatusOr<T> Read(absl::string_view name, const T* from) {
-  static_assert(std::is_trivially_copyable_v<T>);
-  if (from == nullptr) return Invalid(name, "is null");
-  const uint64_t size = from->size;
-  // Fields are at most 8 bytes and aligned, so that a true size cuts none of them.
-  if (size < sizeof(size) || size > 4096 || size % alignof(T) != 0) {
-    return Invalid(name, absl::StrCat("size ", size, " is not the size of the struct, which is ",
-                                      sizeof(T), " bytes here"));
-  }
-  T copy;
-  std::memset(&copy, 0, sizeof(copy));
-  std::memcpy(&copy, from, std::min<uint64_t>(size, sizeof(T)));
-  const char* bytes = reinterpret_cast<const char*>(from);
-  for (uint64_t i = sizeof(T); i < size; ++i) {
-    if (bytes[i] != 0) {
-      return Invalid(name, absl::StrCat("byte ", i, " of ", size,
-                                        " is set, in a field that this library, of interface "
-                                        "version ",
-                                        ATTNLAB_ABI_VERSION, ", does not know"));
-    }
-  }
-  return copy;
-}
-
-// An enumerator of the C interface as one of ours; both count from 0 in the same order.
-template <typename Enum>
-absl::Status Convert(absl::string_view field, int32_t value, int32_t count, Enum* to) {
-  if (value < 0 || value >= count) {
-    return Invalid(field, absl::StrCat(value, " is not in 0..", count - 1));
-  }
-  *to = static_cast<Enum>(value);
   return absl::OkStatus();
 }
 
-absl::StatusOr<AttentionProblem> ReadProblem(const attnlab_problem* from) {
-  absl::StatusOr<attnlab_problem> c = Read("problem", from);
-  if (!c.ok()) return c.status();
-  AttentionProblem p;
-  p.b = c->b;
-  p.hq = c->hq;
-  p.hkv = c->hkv;
-  p.sq = c->sq;
-  p.skv = c->skv;
-  p.d = c->d;
-  p.dv = c->dv;
-  absl::Status s = Convert("dtype", c->dtype, 4, &p.dtype);
-  if (s.ok()) s = Convert("mask", c->mask, 3, &p.mask.kind);
-  if (s.ok()) s = Convert("lens", c->lens, 3, &p.lens);
-  if (!s.ok()) return s;
-  p.mask.left = c->window_left;
-  p.mask.right = c->window_right;
-  if (c->has_scale != 0) p.scale = c->scale;
-  p.softcap = c->softcap;
-  p.page = c->page;
-  return p;
-}
-
-absl::StatusOr<TensorView> ReadTensor(absl::string_view name, const attnlab_tensor* from) {
-  absl::StatusOr<attnlab_tensor> c = Read(name, from);
-  if (!c.ok()) return c.status();
-  TensorView view;
-  absl::Status s = Convert(absl::StrCat(name, ": dtype"), c->dtype, 4, &view.dtype);
-  if (s.ok())
-    s = Convert(absl::StrCat(name, ": device_kind"), c->device_kind, 2, &view.device.kind);
-  if (s.ok() && c->reserved != 0) s = Invalid(name, "reserved is not 0");
-  if (!s.ok()) return s;
-  view.device.ordinal = c->device_ordinal;
-  view.data = c->data;
-  std::copy(std::begin(c->shape), std::end(c->shape), view.shape.begin());
-  std::copy(std::begin(c->strides), std::end(c->strides), view.strides.begin());
-  return view;
-}
-
-absl::StatusOr<Plan> ReadPlan(const attnlab_forward_args& args) {
-  absl::StatusOr<AttentionProblem> problem = ReadProblem(args.problem);
+absl::StatusOr<Plan> MakePlan(const attnlab_problem* problem_in, Device device, const char* kernel,
+                              const char* config_line) {
+  absl::StatusOr<AttentionProblem> problem = ReadProblem(problem_in);
   if (!problem.ok()) return problem.status();
+  absl::StatusOr<LaunchConfig> config =
+      LaunchConfig::Parse(config_line == nullptr ? "" : config_line);
+  if (!config.ok()) return config.status();
+  return attnlab::MakePlan(*problem, device, kernel == nullptr ? "" : kernel, *config);
+}
+
+absl::StatusOr<Plan> PlanOf(const attnlab_forward_args& args) {
   absl::StatusOr<TensorView> q = ReadTensor("q", args.q);
   if (!q.ok()) return q.status();
-  absl::StatusOr<LaunchConfig> config =
-      LaunchConfig::Parse(args.config == nullptr ? "" : args.config);
-  if (!config.ok()) return config.status();
-  return MakePlan(*problem, q->device, args.kernel == nullptr ? "" : args.kernel, *config);
+  return MakePlan(args.problem, q->device, args.kernel, args.config);
 }
 
-absl::StatusOr<AttentionTensors> ReadTensors(const AttentionProblem& problem,
-                                             const attnlab_forward_args& args) {
-  AttentionTensors t;
-  const struct {
-    absl::string_view name;
-    const attnlab_tensor* from;
-    ConstTensorView* to;
-  } kInputs[] = {{"q", args.q, &t.q}, {"k", args.k, &t.k}, {"v", args.v, &t.v}};
-  for (const auto& input : kInputs) {
-    absl::StatusOr<TensorView> view = ReadTensor(input.name, input.from);
-    if (!view.ok()) return view.status();
-    *input.to = *view;
+absl::Status Run(const Plan& plan, const attnlab_forward_args& args) {
+  absl::StatusOr<AttentionTensors> tensors = ReadTensors(plan.problem, args);
+  if (!tensors.ok()) return tensors.status();
+  if (absl::Status s = ValidateTensors(plan.problem, *tensors); !s.ok()) return s;
+  const Workspace workspace{args.workspace, args.workspace_bytes};
+  const Device device = plan.device.device;
+  if (device.kind == DeviceKind::kCuda && tensors->q.device == device) {
+    if (absl::Status s = CheckAddresses(device.ordinal, *tensors, workspace); !s.ok()) return s;
   }
-  absl::StatusOr<TensorView> o = ReadTensor("o", args.o);
-  if (!o.ok()) return o.status();
-  t.o = *o;
-  if (args.lse != nullptr) {
-    absl::StatusOr<TensorView> lse = ReadTensor("lse", args.lse);
-    if (!lse.ok()) return lse.status();
-    const bool empty = std::count(lse->shape.begin(), lse->shape.end(), 0) > 0;
-    if (lse->data == nullptr && !empty) {
-      return Invalid("lse", "the data pointer is null; pass no lse where it is not wanted");
-    }
-    t.lse = *lse;
-  }
-  // The counts are the problem's: C passes pointers alone.
-  const auto lengths = [](const int32_t* data, int64_t count) {
-    return data == nullptr ? LengthsView{} : LengthsView{data, count};
-  };
-  t.cu_seqlens_q = lengths(args.cu_seqlens_q, problem.b + 1);
-  t.cu_seqlens_kv = lengths(args.cu_seqlens_kv, problem.b + 1);
-  t.q_len = lengths(args.q_len, problem.b);
-  t.kv_len = lengths(args.kv_len, problem.b);
-  return t;
+  if (absl::Status s = CheckNotForked(device.kind); !s.ok()) return s;
+  return attnlab::Forward(plan, *tensors, workspace, args.stream);
 }
 
 absl::Status WorkspaceBytes(const attnlab_forward_args* from, int64_t* bytes) {
   absl::StatusOr<attnlab_forward_args> args = Read("args", from);
   if (!args.ok()) return args.status();
   if (bytes == nullptr) return Invalid("bytes", "is null");
-  absl::StatusOr<Plan> plan = ReadPlan(*args);
+  absl::StatusOr<Plan> plan = PlanOf(*args);
   if (!plan.ok()) return plan.status();
   *bytes = plan->workspace_bytes;
   return absl::OkStatus();
 }
 
-absl::Status RunForward(const attnlab_forward_args* from) {
+absl::Status Forward(const attnlab_forward_args* from) {
   absl::StatusOr<attnlab_forward_args> args = Read("args", from);
   if (!args.ok()) return args.status();
-  absl::StatusOr<Plan> plan = ReadPlan(*args);
+  absl::StatusOr<Plan> plan = PlanOf(*args);
   if (!plan.ok()) return plan.status();
-  absl::StatusOr<AttentionTensors> tensors = ReadTensors(plan->problem, *args);
-  if (!tensors.ok()) return tensors.status();
-  return attnlab::Forward(*plan, *tensors, {args->workspace, args->workspace_bytes}, args->stream);
+  return Run(*plan, *args);
+}
+
+absl::Status PlanCreate(const attnlab_plan_args* from, attnlab_plan** to) {
+  if (to == nullptr) return Invalid("plan", "is null");
+  *to = nullptr;
+  absl::StatusOr<attnlab_plan_args> args = Read("args", from);
+  if (!args.ok()) return args.status();
+  absl::StatusOr<Device> device = ReadDevice(args->device_kind, args->device_ordinal);
+  if (!device.ok()) return device.status();
+  absl::StatusOr<Plan> plan = MakePlan(args->problem, *device, args->kernel, args->config);
+  if (!plan.ok()) return plan.status();
+  *to = Plans::Global().Add(*std::move(plan));
+  return absl::OkStatus();
+}
+
+absl::Status PlanForward(const attnlab_plan* handle, const attnlab_forward_args* from) {
+  absl::StatusOr<std::shared_ptr<const Plan>> plan = Plans::Global().Find(handle);
+  if (!plan.ok()) return plan.status();
+  absl::StatusOr<attnlab_forward_args> args = Read("args", from);
+  if (!args.ok()) return args.status();
+  if (args->problem != nullptr) return Invalid("problem", "is given, but the plan has its own");
+  const auto given = [](const char* text) { return text != nullptr && *text != '\0'; };
+  if (given(args->kernel)) return Invalid("kernel", "is given, but the plan has its own");
+  if (given(args->config)) return Invalid("config", "is given, but the plan has its own");
+  return Run(**plan, *args);
+}
+
+absl::Status PlanWorkspaceBytes(const attnlab_plan* handle, int64_t* bytes) {
+  absl::StatusOr<std::shared_ptr<const Plan>> plan = Plans::Global().Find(handle);
+  if (!plan.ok()) return plan.status();
+  if (bytes == nullptr) return Invalid("bytes", "is null");
+  *bytes = (*plan)->workspace_bytes;
+  return absl::OkStatus();
+}
+
+absl::Status PlanInfo(const attnlab_plan* handle, attnlab_plan_info* to) {
+  absl::StatusOr<std::shared_ptr<const Plan>> found = Plans::Global().Find(handle);
+  if (!found.ok()) return found.status();
+  const Plan& plan = **found;
+  absl::StatusOr<Traffic> expected =
+      plan.kernel->ExpectedTraffic(plan.problem, plan.device, plan.config);
+  if (!expected.ok()) return expected.status();
+  const Traffic compulsory = CompulsoryTraffic(plan.problem);
+  attnlab_plan_info info = {};
+  info.kernel = plan.kernel->traits().name.c_str();
+  info.workspace_bytes = plan.workspace_bytes;
+  info.flops = compulsory.flops;
+  info.compulsory_bytes = compulsory.Bytes();
+  info.expected_flops = expected->flops;
+  info.expected_bytes_read = expected->bytes_read;
+  info.expected_bytes_written = expected->bytes_written;
+  return Write("info", info, to);
 }
 
 }  // namespace
-}  // namespace attnlab
+}  // namespace attnlab::c
 
 extern "C" {
 
+using attnlab::c::Report;
+
 int32_t attnlab_abi_version(void) { return ATTNLAB_ABI_VERSION; }
 
-const char* attnlab_last_error(void) { return attnlab::LastError().c_str(); }
+const char* attnlab_last_error(void) { return attnlab::c::LastError(); }
 
 int32_t attnlab_workspace_bytes(const attnlab_forward_args* args, int64_t* bytes) {
-  return attnlab::Report([&] { return attnlab::WorkspaceBytes(args, bytes); });
+  return Report([&] { return attnlab::c::WorkspaceBytes(args, bytes); });
 }
 
 int32_t attnlab_forward(const attnlab_forward_args* args) {
-  return attnlab::Report([&] { return attnlab::RunForward(args); });
+  return Report([&] { return attnlab::c::Forward(args); });
 }
 
-const char* attnlab_kernels(void) {
-  static const std::string* const kNames = [] {
-    std::vector<std::string> names;
-    for (const attnlab::Kernel* kernel : attnlab::Registry::Global().All()) {
-      names.push_back(kernel->traits().name);
-    }
-    return new std::string(absl::StrJoin(names, ","));
-  }();
-  return kNames->c_str();
+int32_t attnlab_plan_create(const attnlab_plan_args* args, attnlab_plan** plan) {
+  return Report([&] { return attnlab::c::PlanCreate(args, plan); });
+}
+
+int32_t attnlab_plan_destroy(attnlab_plan* plan) {
+  if (plan == nullptr) return ATTNLAB_OK;
+  return Report([&] { return attnlab::c::Plans::Global().Remove(plan); });
+}
+
+int32_t attnlab_plan_workspace_bytes(const attnlab_plan* plan, int64_t* bytes) {
+  return Report([&] { return attnlab::c::PlanWorkspaceBytes(plan, bytes); });
+}
+
+int32_t attnlab_plan_forward(const attnlab_plan* plan, const attnlab_forward_args* args) {
+  return Report([&] { return attnlab::c::PlanForward(plan, args); });
+}
+
+int32_t attnlab_plan_get_info(const attnlab_plan* plan, attnlab_plan_info* info) {
+  return Report([&] { return attnlab::c::PlanInfo(plan, info); });
 }
 
 }  // extern "C"

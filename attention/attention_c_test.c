@@ -1,66 +1,5 @@
-/* The C interface, from C: a call that works, and bad input of each kind. */
-#include "attention/attention_c.h"
-
-#include <math.h>
-#include <stdio.h>
-#include <string.h>
-
-static int failures = 0;
-
-static void Expect(int condition, const char* what, int line) {
-  if (condition) return;
-  printf("attention_c_test.c:%d: %s; last error \"%s\"\n", line, what, attnlab_last_error());
-  ++failures;
-}
-#define EXPECT(condition) Expect((condition), #condition, __LINE__)
-/* The call fails with that code, and its message has that text. */
-#define EXPECT_ERROR(call, code, text) \
-  EXPECT((call) == (code) && strstr(attnlab_last_error(), (text)) != NULL)
-
-/* Two keys and one query of zeros: O is the mean of V, LSE is log 2. */
-static float q_data[4], k_data[8], v_data[8] = {1, 2, 3, 4, 3, 2, 1, 0}, o_data[4], lse_data[1];
-static char workspace[1 << 22] __attribute__((aligned(256)));
-
-static attnlab_problem problem;
-static attnlab_tensor q, k, v, o, lse;
-static attnlab_forward_args args;
-
-static attnlab_tensor Bshd(void* data, int64_t s, int64_t d) {
-  attnlab_tensor t;
-  memset(&t, 0, sizeof t);
-  t.size = sizeof t;
-  t.data = data;
-  t.shape[0] = t.shape[2] = 1;
-  t.shape[1] = s;
-  t.shape[3] = d;
-  t.strides[0] = s * d;
-  t.strides[1] = t.strides[2] = d;
-  t.strides[3] = 1;
-  return t;
-}
-
-static void Reset(void) {
-  memset(&problem, 0, sizeof problem);
-  problem.size = sizeof problem;
-  problem.b = problem.hq = problem.hkv = problem.sq = 1;
-  problem.skv = 2;
-  problem.d = problem.dv = 4;
-  q = Bshd(q_data, 1, 4);
-  k = Bshd(k_data, 2, 4);
-  v = Bshd(v_data, 2, 4);
-  o = Bshd(o_data, 1, 4);
-  lse = Bshd(lse_data, 1, 1);
-  memset(&args, 0, sizeof args);
-  args.size = sizeof args;
-  args.problem = &problem;
-  args.q = &q;
-  args.k = &k;
-  args.v = &v;
-  args.o = &o;
-  args.lse = &lse;
-  args.workspace = workspace;
-  args.workspace_bytes = sizeof workspace;
-}
+/* The C interface, from C: calls that work, and bad input of each kind. */
+#include "attention/attention_c_expect.h"
 
 static void TestForward(void) {
   int64_t bytes = -1;
@@ -70,8 +9,11 @@ static void TestForward(void) {
   EXPECT(attnlab_workspace_bytes(&args, &bytes) == ATTNLAB_OK);
   EXPECT(bytes >= 0 && bytes <= (int64_t)sizeof workspace);
   EXPECT(attnlab_forward(&args) == ATTNLAB_OK);
-  for (int i = 0; i < 4; ++i) EXPECT(fabsf(o_data[i] - 2) < 1e-6f);
-  EXPECT(fabsf(lse_data[0] - logf(2)) < 1e-6f);
+  ExpectMeanOfV();
+  Reset();
+  args.lse = NULL;
+  EXPECT(attnlab_forward(&args) == ATTNLAB_OK);
+  EXPECT(fabsf(o_data[0] - 2) < 1e-6f && isnan(lse_data[0]));
 }
 
 static void TestLengths(void) {
@@ -139,6 +81,119 @@ static void TestBadInput(void) {
   EXPECT_ERROR(attnlab_forward(&args), ATTNLAB_OUT_OF_RANGE, "exceed 2^60 bytes");
 }
 
+static void TestBadTensors(void) {
+  Reset();
+  q.dtype = 4;
+  EXPECT_ERROR(attnlab_forward(&args), ATTNLAB_INVALID_ARGUMENT, "q: dtype: 4 is not in 0..3");
+  Reset();
+  k.dtype = ATTNLAB_BF16;
+  EXPECT_ERROR(attnlab_forward(&args), ATTNLAB_INVALID_ARGUMENT,
+               "k: dtype bf16 where fp32 is wanted");
+  Reset();
+  v.strides[3] = 2;
+  EXPECT_ERROR(attnlab_forward(&args), ATTNLAB_INVALID_ARGUMENT,
+               "v: stride 2 of the dim axis is not 1");
+  Reset();
+  k.strides[1] = -4;
+  EXPECT_ERROR(attnlab_forward(&args), ATTNLAB_INVALID_ARGUMENT, "k: strides [8, -4, 4, 1]");
+  Reset();
+  k.strides[1] = INT64_MAX;
+  EXPECT_ERROR(attnlab_forward(&args), ATTNLAB_OUT_OF_RANGE, "k: strides");
+  Reset();
+  q.data = (char*)q_data + 2;
+  EXPECT_ERROR(attnlab_forward(&args), ATTNLAB_INVALID_ARGUMENT,
+               "is not a multiple of the element size 4");
+  Reset();
+  o.data = q_data;
+  EXPECT_ERROR(attnlab_forward(&args), ATTNLAB_INVALID_ARGUMENT,
+               "o: shares its address with an input");
+  Reset();
+  problem.sq = 2;
+  q = Bshd(q_data, 2, 4);
+  o = Bshd(o_data, 2, 4);
+  lse = Bshd(lse_data, 2, 1);
+  o.strides[1] = 0;
+  EXPECT_ERROR(attnlab_forward(&args), ATTNLAB_INVALID_ARGUMENT, "may make elements overlap");
+  Reset();
+  q.reserved = 1;
+  EXPECT_ERROR(attnlab_forward(&args), ATTNLAB_INVALID_ARGUMENT, "q: reserved is not 0");
+  Reset();
+  q.device_ordinal = 1;
+  EXPECT_ERROR(attnlab_forward(&args), ATTNLAB_INVALID_ARGUMENT, "q: on CPU 1");
+  Reset();
+  lse.data = NULL;
+  EXPECT_ERROR(attnlab_forward(&args), ATTNLAB_INVALID_ARGUMENT, "pass no lse");
+  Reset();
+  args.q = NULL;
+  EXPECT_ERROR(attnlab_forward(&args), ATTNLAB_INVALID_ARGUMENT, "q: is null");
+  Reset();
+  o.size = 12;
+  EXPECT_ERROR(attnlab_forward(&args), ATTNLAB_INVALID_ARGUMENT, "o: size 12");
+  for (int i = 0; i < 4; ++i) EXPECT(isnan(o_data[i])); /* nothing was written */
+}
+
+static void TestBadLengths(void) {
+  const int32_t too_long[2] = {0, 3}, back[2] = {1, 0}, fine[2] = {0, 1}, kv_len[1] = {3};
+  Reset();
+  args.kv_len = kv_len;
+  EXPECT_ERROR(attnlab_forward(&args), ATTNLAB_INVALID_ARGUMENT, "kv_len: is given");
+  problem.lens = ATTNLAB_LENS_PADDED;
+  EXPECT_ERROR(attnlab_forward(&args), ATTNLAB_INVALID_ARGUMENT, "kv_len: ");
+  Reset();
+  problem.lens = ATTNLAB_LENS_PACKED;
+  args.cu_seqlens_q = fine;
+  EXPECT_ERROR(attnlab_forward(&args), ATTNLAB_INVALID_ARGUMENT,
+               "cu_seqlens_kv: the data pointer is null");
+  args.cu_seqlens_kv = too_long;
+  EXPECT_ERROR(attnlab_forward(&args), ATTNLAB_INVALID_ARGUMENT, "cu_seqlens_kv: ");
+  args.cu_seqlens_kv = back;
+  EXPECT_ERROR(attnlab_forward(&args), ATTNLAB_INVALID_ARGUMENT, "cu_seqlens_kv: ");
+  problem.lens = 3;
+  EXPECT_ERROR(attnlab_forward(&args), ATTNLAB_INVALID_ARGUMENT, "lens: 3 is not in 0..2");
+  for (int i = 0; i < 4; ++i) EXPECT(isnan(o_data[i]));
+}
+
+/* The oracle needs none, the tiled kernel does. */
+static void TestBadWorkspace(void) {
+  int64_t bytes = 0;
+  Reset();
+  args.kernel = "cpu";
+  EXPECT(attnlab_workspace_bytes(&args, &bytes) == ATTNLAB_OK && bytes > 0);
+  args.workspace_bytes = bytes - 1;
+  EXPECT_ERROR(attnlab_forward(&args), ATTNLAB_INVALID_ARGUMENT, "workspace: ");
+  args.workspace_bytes = bytes;
+  EXPECT(attnlab_forward(&args) == ATTNLAB_OK);
+  args.workspace = workspace + 64;
+  EXPECT_ERROR(attnlab_forward(&args), ATTNLAB_INVALID_ARGUMENT, "is not a multiple of 256");
+  args.workspace = NULL;
+  EXPECT_ERROR(attnlab_forward(&args), ATTNLAB_INVALID_ARGUMENT, "workspace: 0 bytes");
+}
+
+/* On a machine without a GPU, in a build with CUDA and one without; with a GPU, a device that is
+ * not there. */
+static void TestCudaTensorsWithoutDevice(void) {
+  attnlab_tensor* const tensors[] = {&q, &k, &v, &o, &lse};
+  int64_t count = -1;
+  Reset();
+  for (int i = 0; i < 5; ++i) {
+    tensors[i]->device_kind = ATTNLAB_CUDA;
+    tensors[i]->device_ordinal = 99;
+  }
+  const int32_t code = attnlab_device_count(ATTNLAB_CUDA, &count);
+  if (code == ATTNLAB_OK) {
+    EXPECT_ERROR(attnlab_forward(&args), ATTNLAB_NOT_FOUND, "there is no cuda:99");
+  } else {
+    EXPECT(count == 0);
+    EXPECT((code == ATTNLAB_UNAVAILABLE && strstr(attnlab_last_error(), "looking for GPUs")) ||
+           (code == ATTNLAB_UNIMPLEMENTED &&
+            strstr(attnlab_last_error(), "built without a CUDA toolkit")));
+    EXPECT_ERROR(attnlab_forward(&args), code, "device: cuda:99: ");
+  }
+  q.device_kind = ATTNLAB_CPU; /* some here, some there */
+  q.device_ordinal = 0;
+  EXPECT_ERROR(attnlab_forward(&args), ATTNLAB_INVALID_ARGUMENT, "k: on cuda:99 where q is on cpu");
+}
+
 /* Callers built against an older or newer version of the header. */
 static void TestOtherVersions(void) {
   struct {
@@ -163,6 +218,10 @@ int main(void) {
   TestForward();
   TestLengths();
   TestBadInput();
+  TestBadTensors();
+  TestBadLengths();
+  TestBadWorkspace();
+  TestCudaTensorsWithoutDevice();
   TestOtherVersions();
   printf("%d failures\n", failures);
   return failures == 0 ? 0 : 1;

@@ -6,6 +6,11 @@ variables of the local-exec model), and a linker refuses them in a shared librar
 archives of the system that come from the repositories in `shared_repositories` are replaced by
 the shared libraries which lie beside them. An Abseil that Bazel builds from source is linked in
 like everything else.
+
+Libraries that exist only as shared ones, such as cuBLAS, are found through links below _solib_*, beside
+the package's directory in bazel-bin as in runfiles: RUNPATH is relative to the library. To use a copy
+of the library elsewhere, say where they are ($LD_LIBRARY_PATH). A process that has loaded one of the
+same SONAME already, as PyTorch does with its own cuBLAS, keeps that one for both.
 """
 
 load("@rules_cc//cc:find_cc_toolchain.bzl", "find_cc_toolchain", "use_cc_toolchain")
@@ -23,20 +28,27 @@ def _impl(ctx):
         requested_features = ctx.features,
         unsupported_features = ctx.disabled_features,
     )
+
+    # Merged, so that what two deps share comes behind both: the linker looks for a symbol in the
+    # archives that follow its use.
+    merged = cc_common.merge_cc_infos(direct_cc_infos = [dep[CcInfo] for dep in ctx.attr.deps])
     inputs = []
-    for dep in ctx.attr.deps:
-        for given in dep[CcInfo].linking_context.linker_inputs.to_list():
-            archives = [_archive(library) for library in given.libraries if _archive(library)]
-            from_system = [a for a in archives if a.is_source]
-            if given.owner.workspace_name in ctx.attr.shared_repositories and from_system:
-                given = cc_common.create_linker_input(
-                    owner = given.owner,
-                    user_link_flags = depset(
-                        ["-l:%s.so" % a.basename.rpartition(".")[0] for a in from_system] +
-                        given.user_link_flags,
-                    ),
-                )
-            inputs.append(given)
+    shared = []
+    for given in merged.linking_context.linker_inputs.to_list():
+        archives = [_archive(library) for library in given.libraries if _archive(library)]
+        from_system = [a for a in archives if a.is_source]
+        if given.owner.workspace_name in ctx.attr.shared_repositories and from_system:
+            given = cc_common.create_linker_input(
+                owner = given.owner,
+                user_link_flags = depset(
+                    ["-l:%s.so" % a.basename.rpartition(".")[0] for a in from_system] +
+                    given.user_link_flags,
+                ),
+            )
+        inputs.append(given)
+        for library in given.libraries:
+            if not _archive(library) and library.dynamic_library:
+                shared.append(library.dynamic_library)
     outputs = cc_common.link(
         name = ctx.label.name,
         actions = ctx.actions,
@@ -53,7 +65,7 @@ def _impl(ctx):
         ],
     )
     library = outputs.library_to_link.resolved_symlink_dynamic_library or outputs.library_to_link.dynamic_library
-    return [DefaultInfo(files = depset([library]), runfiles = ctx.runfiles([library]))]
+    return [DefaultInfo(files = depset([library]), runfiles = ctx.runfiles([library] + shared))]
 
 shared_library = rule(
     implementation = _impl,
