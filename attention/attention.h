@@ -50,7 +50,7 @@ absl::StatusOr<Plan> MakePlan(const AttentionProblem& problem, Device device,
 // null or too small or not aligned to kMemoryAlignment (memory.h), a plan without a kernel, or
 // intermediates of the wrong shape; Unimplemented for intermediates that the kernel does not form.
 absl::Status Forward(const Plan& plan, const AttentionTensors& tensors, Workspace workspace = {},
-                     void* stream = nullptr);
+                     void* stream = nullptr, const Intermediates& intermediates = {});
 
 // Plans, allocates the workspace, runs, and waits until it is done: for scripts and first steps.
 absl::Status ForwardOnce(const AttentionProblem& problem, const AttentionTensors& tensors,
