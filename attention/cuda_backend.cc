@@ -5,45 +5,11 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "attention/cuda_call.h"
 #include "cuda_runtime_api.h"
 
 namespace attnlab::cuda_backend {
 namespace {
-
-absl::Status ToStatus(cudaError_t error, absl::string_view what) {
-  if (error == cudaSuccess) return absl::OkStatus();
-  const std::string message = absl::StrCat(what, ": ", cudaGetErrorString(error));
-  switch (error) {
-    case cudaErrorMemoryAllocation:
-      cudaGetLastError();  // not sticky: the next call must not report it again
-      return absl::ResourceExhaustedError(message);
-    case cudaErrorNoDevice:
-    case cudaErrorInsufficientDriver:
-      cudaGetLastError();
-      return absl::UnavailableError(message);
-    default:
-      return absl::InternalError(message);
-  }
-}
-
-// Makes a device current, and the caller's one again when done.
-class ScopedDevice {
- public:
-  explicit ScopedDevice(int ordinal) {
-    status_ = ToStatus(cudaGetDevice(&previous_), "cudaGetDevice");
-    if (!status_.ok()) return;
-    status_ = ToStatus(cudaSetDevice(ordinal), absl::StrCat("cuda:", ordinal));
-    if (!status_.ok()) previous_ = -1;
-  }
-  ~ScopedDevice() {
-    if (previous_ >= 0) cudaSetDevice(previous_);
-  }
-  const absl::Status& status() const { return status_; }
-
- private:
-  int previous_ = -1;
-  absl::Status status_;
-};
 
 absl::StatusOr<DeviceInfo> Describe(int ordinal) {
   cudaDeviceProp properties;
