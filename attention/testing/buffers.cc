@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "attention/testing/bare_memory.h"
 
 namespace attnlab::testing {
 namespace {
@@ -14,6 +15,10 @@ namespace {
 constexpr int64_t kWord = sizeof(uint16_t);
 
 int64_t Rounded(int64_t bytes) { return (bytes + 255) / 256 * 256; }
+
+size_t WordsOf(const Buffer& buffer) {
+  return static_cast<size_t>((buffer.bytes() + kWord - 1) / kWord);
+}
 
 // The words of one element: one or two.
 bool IsPoison(const uint16_t* word, int64_t words) {
@@ -33,6 +38,25 @@ std::array<int64_t, 4> IndexOf(const TensorView& view, int64_t offset) {
     offset %= view.strides[axis];
   }
   return index;
+}
+
+// What the rows in use of one tensor take of its buffer, where it begins at byte `begin`.
+std::vector<ByteRange> RowsInUse(const AttentionProblem& p, const AttentionTensors& host_inputs,
+                                 const TensorView& view, int64_t begin) {
+  const int64_t element = SizeOf(view.dtype);
+  std::vector<ByteRange> rows;
+  for (int64_t i = 0; i < p.b; ++i) {
+    const Sequence s = SequenceOf(p, host_inputs, i);
+    for (int64_t row = 0; row < s.q_len; ++row) {
+      for (int64_t head = 0; head < view.shape[2]; ++head) {
+        const int64_t at = begin + element * view.Offset(s.q_batch, s.q_begin + row, head, 0);
+        rows.push_back({at, at + element * view.shape[3]});
+      }
+    }
+  }
+  std::sort(rows.begin(), rows.end(),
+            [](const ByteRange& a, const ByteRange& b) { return a.begin < b.begin; });
+  return rows;
 }
 
 // Faults of one tensor. `storage` is a copy that this uses up: what may be written is poisoned
@@ -85,31 +109,52 @@ std::string TensorFaults(const char* name, const AttentionProblem& p,
 }  // namespace
 
 absl::StatusOr<FencedBuffer> FencedBuffer::Make(Device device, int64_t bytes) {
-  absl::StatusOr<Buffer> buffer = Buffer::Allocate(device, Rounded(bytes) + 2 * kFence);
-  if (!buffer.ok()) return buffer.status();
   FencedBuffer fenced;
+  fenced.fence_ = BareMemory() ? 0 : kFence;
+  absl::StatusOr<Buffer> buffer =
+      Buffer::Allocate(device, BareMemory() ? bytes : Rounded(bytes) + 2 * kFence);
+  if (!buffer.ok()) return buffer.status();
   fenced.buffer_ = *std::move(buffer);
   fenced.bytes_ = bytes;
   return fenced;
 }
 
-void* FencedBuffer::data() { return static_cast<char*>(buffer_.data()) + kFence; }
+void* FencedBuffer::data() { return static_cast<char*>(buffer_.data()) + fence_; }
 
 absl::Status FencedBuffer::Poison(uint16_t content) {
-  std::vector<uint16_t> words(buffer_.bytes() / kWord, kPoison);
+  std::vector<uint16_t> words(WordsOf(buffer_), kPoison);
   // An odd last byte belongs to the fence.
-  const auto begin = words.begin() + kFence / kWord;
+  const auto begin = words.begin() + fence_ / kWord;
   std::fill(begin, begin + bytes_ / kWord, content);
   return buffer_.CopyFromHost(words.data(), buffer_.bytes());
 }
 
+absl::Status FencedBuffer::Renew(absl::Span<const ByteRange> unwritten) {
+  // The new one before the old one is freed, so that whoever kept the address shows.
+  absl::StatusOr<Buffer> buffer = Buffer::Allocate(buffer_.device(), buffer_.bytes());
+  if (!buffer.ok()) return buffer.status();
+  buffer_ = *std::move(buffer);
+  const std::vector<uint16_t> words(WordsOf(buffer_), kPoison);
+  int64_t at = 0;
+  const auto poison_to = [&](int64_t end) -> absl::Status {
+    if (at >= end) return absl::OkStatus();
+    return buffer_.CopyFromHost(words.data(), end - at, at);
+  };
+  for (const ByteRange& range : unwritten) {
+    if (absl::Status s = poison_to(fence_ + range.begin); !s.ok()) return s;
+    at = fence_ + range.end;
+  }
+  return poison_to(buffer_.bytes());
+}
+
 absl::StatusOr<std::vector<uint16_t>> FencedBuffer::ToHost() const {
-  std::vector<uint16_t> words(buffer_.bytes() / kWord);
+  std::vector<uint16_t> words(WordsOf(buffer_));
   if (absl::Status s = buffer_.CopyToHost(words.data(), buffer_.bytes()); !s.ok()) return s;
   return words;
 }
 
 absl::StatusOr<std::string> FencedBuffer::FenceFault(const std::string& name) const {
+  if (fence_ == 0) return std::string();
   std::vector<uint16_t> fence(kFence / kWord);
   if (absl::Status s = buffer_.CopyToHost(fence.data(), kFence); !s.ok()) return s;
   for (int64_t i = kFence / kWord - 1; i >= 0; --i) {
@@ -138,8 +183,9 @@ absl::StatusOr<Outputs> Outputs::Make(const AttentionProblem& p, const Attention
   const auto make = [&](DType dtype, Layout place_as, int64_t dim, FencedBuffer& buffer,
                         TensorView& view) -> absl::Status {
     const Placement place = Place(place_as, dtype, shape[0], shape[1], shape[2], dim);
+    const int64_t elements = BareMemory() ? ElementsToLast(place) : place.elements;
     absl::StatusOr<FencedBuffer> fenced =
-        FencedBuffer::Make(inputs.q.device, place.elements * SizeOf(dtype));
+        FencedBuffer::Make(inputs.q.device, elements * SizeOf(dtype));
     if (!fenced.ok()) return fenced.status();
     buffer = *std::move(fenced);
     view = {static_cast<char*>(buffer.data()) + place.begin * SizeOf(dtype), dtype, inputs.q.device,
@@ -163,9 +209,17 @@ AttentionTensors Outputs::Attach(AttentionTensors inputs) {
   return inputs;
 }
 
-absl::Status Outputs::Poison() {
-  if (absl::Status s = o_.Poison(); !s.ok()) return s;
-  return lse_view_.data == nullptr ? absl::OkStatus() : lse_.Poison();
+absl::Status Outputs::Prepare(const AttentionProblem& p, const AttentionTensors& host_inputs) {
+  const auto prepare = [&](FencedBuffer& buffer, TensorView& view) -> absl::Status {
+    if (view.data == nullptr) return absl::OkStatus();
+    if (!BareMemory()) return buffer.Poison();
+    const int64_t begin = static_cast<char*>(view.data) - static_cast<char*>(buffer.data());
+    absl::Status s = buffer.Renew(RowsInUse(p, host_inputs, view, begin));
+    view.data = static_cast<char*>(buffer.data()) + begin;
+    return s;
+  };
+  if (absl::Status s = prepare(o_, o_view_); !s.ok()) return s;
+  return prepare(lse_, lse_view_);
 }
 
 absl::StatusOr<HostOutputs> Outputs::ToHost() const {
@@ -178,7 +232,7 @@ absl::StatusOr<HostOutputs> Outputs::ToHost() const {
     const char* const begin = static_cast<const char*>(const_cast<FencedBuffer&>(buffer).data());
     host_view = view;
     host_view.device = Device::Cpu();
-    host_view.data = reinterpret_cast<char*>(storage.data()) + kFence +
+    host_view.data = reinterpret_cast<char*>(storage.data()) + buffer.fence() +
                      (static_cast<const char*>(view.data) - begin);
     return absl::OkStatus();
   };

@@ -1,6 +1,8 @@
 // Memory that shows what a kernel does with it: poisoned before a run, fenced, and checked
 // after.
 //
+// With bare_memory.h there are no fences, and poison only where the kernel must not write.
+//
 // Poison is a NaN of bits that no arithmetic gives, so that an element which still has them was
 // not written, and one outside the tensor that has others was. The inputs' NaNs (inputs.h) have
 // other bits, so that these two do not look the same.
@@ -30,6 +32,11 @@ constexpr uint16_t kOtherPoison = 0x3C3C;
 
 constexpr int64_t kFence = 16384;  // bytes of poison on both sides
 
+// Bytes [begin, end).
+struct ByteRange {
+  int64_t begin, end;
+};
+
 // Scratch memory between fences.
 class FencedBuffer {
  public:
@@ -37,9 +44,14 @@ class FencedBuffer {
 
   void* data();  // aligned to 256 bytes
   int64_t bytes() const { return bytes_; }
+  int64_t fence() const { return fence_; }  // bytes on both sides: kFence, or 0
 
   // Sets all of it; fences always to kPoison.
   absl::Status Poison(uint16_t content = kPoison);
+
+  // Allocates it again, and poisons all but these ranges, which nobody has written then. They are
+  // in order and do not overlap.
+  absl::Status Renew(absl::Span<const ByteRange> unwritten);
 
   // All of it, fences included, as 16-bit words.
   absl::StatusOr<std::vector<uint16_t>> ToHost() const;
@@ -50,6 +62,7 @@ class FencedBuffer {
  private:
   Buffer buffer_;
   int64_t bytes_ = 0;
+  int64_t fence_ = 0;
 };
 
 // O and LSE of one run, on the host.
@@ -73,7 +86,9 @@ class Outputs {
   // `inputs` with these outputs.
   AttentionTensors Attach(AttentionTensors inputs);
 
-  absl::Status Poison();
+  // Poisons all of it; with bare memory, allocates it again and poisons all but the rows in use.
+  // `host_inputs`: for the lengths.
+  absl::Status Prepare(const AttentionProblem& problem, const AttentionTensors& host_inputs);
   absl::StatusOr<HostOutputs> ToHost() const;
 
  private:

@@ -1,11 +1,13 @@
 #include "attention/testing/buffers.h"
 
+#include <algorithm>
 #include <cmath>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "attention/dtype.h"
+#include "attention/testing/bare_memory.h"
 #include "attention/testing/inputs.h"
 #include "gtest/gtest.h"
 
@@ -55,7 +57,7 @@ class OutputsTest : public ::testing::Test {
     EXPECT_TRUE(inputs.ok()) << inputs.status();
     absl::StatusOr<Outputs> outputs = Outputs::Make(problem_, inputs->tensors(), layout, true);
     EXPECT_TRUE(outputs.ok()) << outputs.status();
-    EXPECT_TRUE(outputs->Poison().ok());
+    EXPECT_TRUE(outputs->Prepare(problem_, inputs->host_tensors()).ok());
     const AttentionTensors t = outputs->Attach(inputs->tensors());
     EXPECT_TRUE(ValidateTensors(problem_, t).ok()) << ValidateTensors(problem_, t);
     for (const auto& [b, s] : {std::pair{0, 0}, {0, 1}, {1, 0}}) {
@@ -130,7 +132,7 @@ TEST_F(OutputsTest, ComparesBitsOfTheRowsAskedFor) {
   ASSERT_TRUE(inputs.ok());
   absl::StatusOr<Outputs> outputs = Outputs::Make(problem_, inputs->tensors(), Layout::kBshd, true);
   ASSERT_TRUE(outputs.ok());
-  ASSERT_TRUE(outputs->Poison().ok());
+  ASSERT_TRUE(outputs->Prepare(problem_, inputs->host_tensors()).ok());
   absl::StatusOr<HostOutputs> a = outputs->ToHost(), b = outputs->ToHost();
   ASSERT_TRUE(a.ok() && b.ok());
   const std::vector<reference::Row> all = {{0, 0, 0}, {0, 1, 1}, {1, 0, 0}};
@@ -150,6 +152,89 @@ TEST_F(OutputsTest, ComparesBitsOfTheRowsAskedFor) {
   const reference::Result values = ValuesOf(problem_, inputs->host_tensors(), *a, {{0, 1, 1}});
   EXPECT_EQ(values.O(0, 2), 0);
   EXPECT_EQ(values.lse.size(), 1);
+}
+
+// Bare memory for the time of a test.
+class BareMemoryTest : public OutputsTest {
+ protected:
+  void SetUp() override { UseBareMemory(true); }
+  void TearDown() override { UseBareMemory(false); }
+};
+
+TEST_F(BareMemoryTest, EndsWhereTheTensorDoes) {
+  absl::StatusOr<FencedBuffer> buffer = FencedBuffer::Make(Device::Cpu(), 1001);
+  ASSERT_TRUE(buffer.ok());
+  EXPECT_EQ(buffer->fence(), 0);
+  absl::StatusOr<std::vector<uint16_t>> words = buffer->ToHost();
+  ASSERT_TRUE(words.ok());
+  EXPECT_EQ(words->size(), 501);
+  absl::StatusOr<std::string> fault = buffer->FenceFault("w");
+  ASSERT_TRUE(fault.ok());
+  EXPECT_EQ(*fault, "");
+  // In every layout the last element of the last row is the last of the allocation.
+  for (Layout layout : {Layout::kBshd, Layout::kBhsd, Layout::kStrided, Layout::kOdd}) {
+    absl::StatusOr<Inputs> inputs = Inputs::Make(problem_, Device::Cpu(), options_);
+    ASSERT_TRUE(inputs.ok());
+    absl::StatusOr<Outputs> outputs = Outputs::Make(problem_, inputs->tensors(), layout, true);
+    ASSERT_TRUE(outputs.ok());
+    absl::StatusOr<HostOutputs> host = outputs->ToHost();
+    ASSERT_TRUE(host.ok());
+    const uint16_t* const end =
+        static_cast<const uint16_t*>(host->o.data) + host->o.Offset(1, 2, 1, 3) + 1;
+    EXPECT_EQ(end, host->o_storage.data() + host->o_storage.size()) << Name(layout);
+  }
+}
+
+TEST_F(BareMemoryTest, RenewLeavesRangesUnwritten) {
+  // So large that the C library asks the system for it, which gives zeros.
+  constexpr int64_t kBytes = 40 << 20;
+  absl::StatusOr<FencedBuffer> buffer = FencedBuffer::Make(Device::Cpu(), kBytes);
+  ASSERT_TRUE(buffer.ok());
+  const void* const before = buffer->data();
+  const std::vector<ByteRange> unwritten = {{0, 10}, {10, 20}, {1000, 4000}, {5000, kBytes - 2}};
+  ASSERT_TRUE(buffer->Renew(unwritten).ok());
+  EXPECT_NE(buffer->data(), before);
+  absl::StatusOr<std::vector<uint16_t>> words = buffer->ToHost();
+  ASSERT_TRUE(words.ok());
+  int64_t wrong = 0;
+  for (int64_t i = 0; i < kBytes / 2; ++i) {
+    const bool poisoned = (i >= 10 && i < 500) || (i >= 2000 && i < 2500) || i == kBytes / 2 - 1;
+    wrong += (*words)[i] != (poisoned ? kPoison : 0);
+  }
+  EXPECT_EQ(wrong, 0);
+}
+
+TEST_F(BareMemoryTest, StillFindsWhatIsWrittenBetweenRows) {
+  for (Layout layout : {Layout::kBshd, Layout::kBhsd, Layout::kStrided, Layout::kOdd}) {
+    EXPECT_EQ(Faults(layout, [](const AttentionTensors&) {}), "") << Name(layout);
+  }
+  EXPECT_EQ(Faults(Layout::kBshd, [](const AttentionTensors& t) { Store(t.o, 1, 2, 1, 3, 0); }),
+            "o: writes where it must not: 94 bytes from its first element, which is index "
+            "[1, 2, 1, 3] of shape [2, 3, 2, 4] (batch, sequence, head, dim)\n");
+  EXPECT_EQ(Faults(Layout::kOdd, [](const AttentionTensors& t) { Store(t.o, 0, 1, 0, 4, 0); }),
+            "o: writes where it must not: 34 bytes from its first element, which is index "
+            "[0, 1, 0, 4] of shape [2, 3, 2, 4] (batch, sequence, head, dim)\n");
+}
+
+TEST_F(BareMemoryTest, InputsHaveNoFences) {
+  for (Layout layout : kAllLayouts) {
+    options_.layout = layout;
+    AttentionProblem p = *AttentionProblem::Parse("b=2,hq=2,sq=3,d=4,lens=padded");
+    options_.q_lens = options_.kv_lens = {3, 3};
+    UseBareMemory(false);
+    absl::StatusOr<Inputs> fenced = Inputs::Make(p, Device::Cpu(), options_);
+    UseBareMemory(true);
+    absl::StatusOr<Inputs> bare = Inputs::Make(p, Device::Cpu(), options_);
+    ASSERT_TRUE(fenced.ok() && bare.ok());
+    // A buffer is aligned to 256 bytes, and a tensor begins where its buffer does, but for the gap
+    // that a layout has there.
+    const auto begin = [](const Inputs& inputs) {
+      return reinterpret_cast<uintptr_t>(inputs.tensors().k.data) % 256;
+    };
+    EXPECT_EQ(begin(*bare), begin(*fenced)) << Name(layout);
+    EXPECT_EQ(LoadElement(bare->tensors().v.data, p.dtype, 3),
+              LoadElement(fenced->tensors().v.data, p.dtype, 3));
+  }
 }
 
 }  // namespace

@@ -6,10 +6,10 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "attention/attention.h"
 #include "attention/reference/reference.h"
 #include "attention/testing/buffers.h"
+#include "attention/testing/stream_checks.h"
 #include "attention/testing/tolerance.h"
 #include "attention/testing/trial.h"
 #include "attention/testing/verify.h"
@@ -37,30 +37,6 @@ absl::Status Wrong(const Plan& plan, const Case& c, absl::string_view message) {
   return absl::InternalError(absl::StrCat(message,
                                           message.empty() || message.back() != '\n' ? "\n" : "",
                                           ReproduceCommand(plan, OptionsOf(c)), "\n"));
-}
-
-// Unimplemented is kept for "declines"; from anywhere else it is an error like the others.
-absl::Status NotDeclined(const absl::Status& s) {
-  return s.code() == absl::StatusCode::kUnimplemented
-             ? absl::InternalError(absl::StrCat("Supports() says yes, but: ", s.message()))
-             : s;
-}
-
-absl::StatusOr<Plan> PlanFor(const Subject& subject, const AttentionProblem& problem,
-                             const LaunchConfig& config = {}) {
-  absl::StatusOr<DeviceInfo> info = InfoOf(subject.device);
-  if (!info.ok()) return info.status();
-  // Only here is Unimplemented an answer.
-  if (absl::Status s = subject.kernel->Supports(problem, *info, config); !s.ok()) return s;
-  absl::StatusOr<int64_t> bytes = subject.kernel->WorkspaceBytes(problem, *info, config);
-  if (!bytes.ok()) return NotDeclined(bytes.status());
-  Plan plan;
-  plan.problem = problem;
-  plan.device = *std::move(info);
-  plan.config = config;
-  plan.kernel = subject.kernel;
-  plan.workspace_bytes = *bytes;
-  return plan;
 }
 
 absl::Status VerifyPlan(const Plan& plan, const Case& c) {
@@ -327,20 +303,6 @@ absl::Status TrafficModel(const Subject& subject, const Case& c) {
 
 }  // namespace
 
-absl::StatusOr<Subject> SubjectFor(const Kernel& kernel) {
-  if (kernel.traits().device == DeviceKind::kCpu) return Subject{&kernel, Device::Cpu()};
-  absl::StatusOr<std::vector<DeviceInfo>> gpus = CudaInfo();
-  if (!gpus.ok()) return absl::UnavailableError(gpus.status().message());
-  const std::vector<int>& built = kernel.traits().compute_capabilities;
-  for (const DeviceInfo& gpu : *gpus) {
-    if (std::find(built.begin(), built.end(), gpu.compute_capability) != built.end()) {
-      return Subject{&kernel, gpu.device};
-    }
-  }
-  return absl::UnavailableError(
-      absl::StrCat("no GPU of compute capability ", absl::StrJoin(built, ", "), " here"));
-}
-
 const std::vector<Check>& Checks() {
   static const std::vector<Check>* const kChecks = new std::vector<Check>{
       {"matches_oracle", Always, 1, MatchesOracle},
@@ -353,8 +315,15 @@ const std::vector<Check>& Checks() {
       {"lens_modes_agree", Fixed, 4, LensModesAgree},
       {"config_overrides", Always, 16, ConfigOverrides},
       {"traffic_model", Always, 1, TrafficModel},
+      {"can_be_captured", Always, 2, CanBeCaptured, Where::kOnGpu},
+      {"allocates_nothing", Always, 4, AllocatesNothing, Where::kOnGpu},
+      {"runs_on_the_callers_stream", Always, 8, RunsOnTheCallersStream, Where::kOnGpuUnwatched},
   };
   return *kChecks;
+}
+
+bool AppliesTo(const Check& check, const Kernel& kernel) {
+  return check.where == Where::kAnywhere || kernel.traits().device == DeviceKind::kCuda;
 }
 
 int CountSupported(const Subject& subject, const std::vector<Case>& cases) {

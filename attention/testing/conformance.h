@@ -11,21 +11,18 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "absl/status/statusor.h"
 #include "attention/kernel.h"
 #include "attention/testing/problems.h"
+#include "attention/testing/subject.h"
 
 namespace attnlab::testing {
 
-// A kernel, and where it runs.
-struct Subject {
-  const Kernel* kernel = nullptr;
-  Device device;
+// Which kernels a check is for.
+enum class Where {
+  kAnywhere,
+  kOnGpu,
+  kOnGpuUnwatched,  // and not under a tool that makes a GPU do one thing after the other
 };
-
-// The kernel on the first device of this machine that it is made for. Unavailable, with the
-// reason, when there is none.
-absl::StatusOr<Subject> SubjectFor(const Kernel& kernel);
 
 struct Check {
   std::string name;
@@ -35,7 +32,11 @@ struct Check {
   // OK; Unimplemented when the kernel's Supports() declines the problem; Internal with what is
   // wrong otherwise, and with the command that shows it again where `attnlab verify` can.
   absl::Status (*run)(const Subject& subject, const Case& c) = nullptr;
+  Where where = Where::kAnywhere;
 };
+
+// It is a check for kernels like this one.
+bool AppliesTo(const Check& check, const Kernel& kernel);
 
 // matches_oracle               O and LSE within the tolerance, all of it written and nothing else,
 //                              and the same bits in a second run
@@ -50,6 +51,16 @@ struct Check {
 // config_overrides             every configuration that Supports() takes is as right; unknown
 //                              keys and values that make no sense are InvalidArgument
 // traffic_model                ExpectedTraffic() counts no less work than there is
+//
+// On a GPU, from the second call of Forward() on:
+//
+// can_be_captured              a CUDA graph of it gives the bits of a plain call, and after its
+// inputs
+//                              were changed in place those of a plain call with the new ones
+// allocates_nothing            it takes nothing from the memory pool, captured or not
+// runs_on_the_callers_stream   it returns while the stream is held up, does nothing until the
+// stream
+//                              goes on, and has done all when the stream has
 const std::vector<Check>& Checks();
 
 // How many of the cases the kernel supports on that device.

@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "attention/parallel.h"
+#include "attention/testing/bare_memory.h"
 
 namespace attnlab::testing {
 namespace {
@@ -61,23 +62,13 @@ void FillRow(Element* out, int64_t dim, Values values, int tensor, uint64_t key)
   }
 }
 
-absl::Status CheckLengths(absl::string_view name, const std::vector<int32_t>& lens,
-                          const AttentionProblem& p, int64_t longest) {
+absl::Status CheckGiven(absl::string_view name, const std::vector<int32_t>& lens,
+                        const AttentionProblem& p, int64_t longest) {
   if (lens.empty()) return absl::OkStatus();
   if (p.lens == Lengths::kFixed) {
     return absl::InvalidArgumentError(absl::StrCat(name, ": is given, but lens=fixed"));
   }
-  if (static_cast<int64_t>(lens.size()) != p.b) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(name, ": ", lens.size(), " entries where b = ", p.b, " are wanted"));
-  }
-  for (size_t i = 0; i < lens.size(); ++i) {
-    if (lens[i] < 0 || lens[i] > longest) {
-      return absl::InvalidArgumentError(
-          absl::StrCat(name, ": entry ", i, " is ", lens[i], ", not in 0..", longest));
-    }
-  }
-  return absl::OkStatus();
+  return CheckLengths(name, lens, p.b, longest);
 }
 
 int32_t DrawLength(uint64_t bits, int64_t longest) {
@@ -133,8 +124,12 @@ absl::StatusOr<Values> ParseValues(absl::string_view name) {
       "values: \"", name, "\" is not one of normal, uniform, outliers, large, zero_q, constant_v"));
 }
 
-absl::StatusOr<Inputs> Inputs::Make(const AttentionProblem& problem, Device device,
-                                    const InputOptions& options) {
+absl::Status Inputs::Check(const AttentionProblem& problem, const InputOptions& options) {
+  return Begin(problem, Device::Cpu(), options).status();
+}
+
+absl::StatusOr<Inputs> Inputs::Begin(const AttentionProblem& problem, Device device,
+                                     const InputOptions& options) {
   if (absl::Status s = problem.Validate(); !s.ok()) return s;
   if (problem.dtype == DType::kFloat8E4M3) {
     return absl::UnimplementedError("dtype: fp8_e4m3 is not one of fp32, fp16, bf16");
@@ -149,6 +144,14 @@ absl::StatusOr<Inputs> Inputs::Make(const AttentionProblem& problem, Device devi
   inputs.options_ = options;
   inputs.device_ = device;
   if (absl::Status s = inputs.MakeLengths(); !s.ok()) return s;
+  return inputs;
+}
+
+absl::StatusOr<Inputs> Inputs::Make(const AttentionProblem& problem, Device device,
+                                    const InputOptions& options) {
+  absl::StatusOr<Inputs> begun = Begin(problem, device, options);
+  if (!begun.ok()) return begun.status();
+  Inputs inputs = *std::move(begun);
   if (absl::Status s = inputs.Allocate(); !s.ok()) return s;
 
   struct Task {
@@ -175,8 +178,8 @@ absl::StatusOr<Inputs> Inputs::Make(const AttentionProblem& problem, Device devi
 
 absl::Status Inputs::MakeLengths() {
   const AttentionProblem& p = problem_;
-  if (absl::Status s = CheckLengths("q_lens", options_.q_lens, p, p.sq); !s.ok()) return s;
-  if (absl::Status s = CheckLengths("kv_lens", options_.kv_lens, p, p.skv); !s.ok()) return s;
+  if (absl::Status s = CheckGiven("q_lens", options_.q_lens, p, p.sq); !s.ok()) return s;
+  if (absl::Status s = CheckGiven("kv_lens", options_.kv_lens, p, p.skv); !s.ok()) return s;
   q_lens_ = options_.q_lens;
   kv_lens_ = options_.kv_lens;
   const auto fill = [&p, this](std::vector<int32_t>& lens, int64_t longest, uint64_t stream) {
@@ -214,19 +217,20 @@ absl::Status Inputs::Allocate() {
   const int64_t spare = layout == Layout::kStrided || layout == Layout::kOdd ? 3 : 0;
   const int64_t q_rows = packed ? cu_q_.back() + spare : p.sq;
   const int64_t kv_rows = packed ? cu_kv_.back() + spare : p.skv;
+  const int64_t fence = BareMemory() ? 0 : kInputFence;
 
   // Adds a buffer for so many elements here and on the device, and says where they begin.
   const auto add = [&](int64_t elements, void** host, void** device) -> absl::Status {
-    const int64_t bytes = elements * element + 2 * kInputFence;
+    const int64_t bytes = elements * element + 2 * fence;
     absl::StatusOr<Buffer> buffer = Buffer::Allocate(Device::Cpu(), bytes);
     if (!buffer.ok()) return buffer.status();
     if (absl::Status s = buffer->Fill(0xFF); !s.ok()) return s;  // NaN in every dtype
-    *host = *device = static_cast<char*>(buffer->data()) + kInputFence;
+    *host = *device = static_cast<char*>(buffer->data()) + fence;
     host_.push_back(*std::move(buffer));
     if (on_host) return absl::OkStatus();
     buffer = Buffer::Allocate(device_, bytes);
     if (!buffer.ok()) return buffer.status();
-    *device = static_cast<char*>(buffer->data()) + kInputFence;
+    *device = static_cast<char*>(buffer->data()) + fence;
     on_device_.push_back(*std::move(buffer));
     return absl::OkStatus();
   };
@@ -247,7 +251,8 @@ absl::Status Inputs::Allocate() {
                     {&host_tensors_.v, &tensors_.v, kv_rows, p.hkv, p.dv}};
     for (const auto& t : kTensors) {
       const Placement place = Place(layout, p.dtype, batch, t.rows, t.heads, t.dim);
-      if (absl::Status s = add(place.elements, &host, &device); !s.ok()) return s;
+      const int64_t elements = BareMemory() ? ElementsToLast(place) : place.elements;
+      if (absl::Status s = add(elements, &host, &device); !s.ok()) return s;
       const int64_t begin = place.begin * element;
       *t.here = {static_cast<char*>(host) + begin, p.dtype, Device::Cpu(), place.shape,
                  place.strides};

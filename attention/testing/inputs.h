@@ -12,7 +12,7 @@
 //
 // Everything that no kernel may look at is NaN, so that looking shows: gaps between strides, Q, K
 // and V beyond their sequence's length, tokens that no sequence has, and kInputFence bytes on
-// both sides.
+// both sides (none with bare_memory.h).
 #ifndef ATTENTION_TESTING_INPUTS_H_
 #define ATTENTION_TESTING_INPUTS_H_
 
@@ -67,6 +67,9 @@ struct InputOptions {
 
 class Inputs {
  public:
+  // The errors of Make() that do not depend on a device, without making anything.
+  static absl::Status Check(const AttentionProblem& problem, const InputOptions& options = {});
+
   // InvalidArgument for an invalid problem, lengths that do not fit it, or a layout that cannot
   // hold it; Unimplemented for fp8 and for paged K and V; ResourceExhausted when the device or
   // the host has not enough memory.
@@ -90,6 +93,9 @@ class Inputs {
 
  private:
   Inputs() = default;
+  // With lengths and no tensors yet.
+  static absl::StatusOr<Inputs> Begin(const AttentionProblem& problem, Device device,
+                                      const InputOptions& options);
   absl::Status MakeLengths();
   absl::Status Allocate();
   void FillRows(int tensor, int64_t sequence, int64_t begin, int64_t end, bool nan, uint64_t seed);

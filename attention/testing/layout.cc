@@ -72,4 +72,13 @@ Placement Place(Layout layout, DType dtype, int64_t batch, int64_t sequence, int
   return place;
 }
 
+int64_t ElementsToLast(const Placement& place) {
+  int64_t last = place.begin;
+  for (int axis = 0; axis < 4; ++axis) {
+    if (place.shape[axis] == 0) return 0;
+    last += (place.shape[axis] - 1) * place.strides[axis];
+  }
+  return last + 1;
+}
+
 }  // namespace attnlab::testing

@@ -46,6 +46,10 @@ struct Placement {
 Placement Place(Layout layout, DType dtype, int64_t batch, int64_t sequence, int64_t heads,
                 int64_t dim);
 
+// Elements of the allocation up to the tensor's last one: without the gap behind it. 0 for a tensor
+// that has none.
+int64_t ElementsToLast(const Placement& place);
+
 }  // namespace attnlab::testing
 
 #endif  // ATTENTION_TESTING_LAYOUT_H_

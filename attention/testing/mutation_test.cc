@@ -33,6 +33,7 @@ TEST(SoundKernelTest, PassesEveryCheck) {
   const std::unique_ptr<const Kernel> kernel = SoundKernel();
   const Subject subject{kernel.get(), Device::Cpu()};
   for (const Check& check : Checks()) {
+    if (!AppliesTo(check, *kernel)) continue;
     int ran = 0;
     for (const Case& c : ConformanceCases()) {
       if (!IsSmall(c) || !check.applies(c)) continue;

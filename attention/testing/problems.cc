@@ -1,9 +1,13 @@
 #include "attention/testing/problems.h"
 
+#include <algorithm>
 #include <cstddef>
 #include <optional>
 #include <random>
+#include <set>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 
@@ -12,6 +16,9 @@ namespace {
 
 // Multiply-adds of a problem without its mask: what the oracle does in about a tenth of a second.
 constexpr double kMostWork = 4e7;
+
+// The same of one of ReducedCases().
+constexpr double kMostReducedWork = 4e6;
 
 // Deals values in random order, all of them before any comes again.
 template <typename T>
@@ -42,6 +49,39 @@ struct Heads {
 double Work(const AttentionProblem& p) {
   return static_cast<double>(p.b) * static_cast<double>(p.hq) * static_cast<double>(p.sq) *
          static_cast<double>(p.skv) * static_cast<double>(p.d + p.dv);
+}
+
+// What ReducedCases() wants each of: "dtype=fp16, mask=1" and so on.
+std::set<std::string> FeaturesOf(const Case& c) {
+  const AttentionProblem& p = c.problem;
+  const auto number = [](auto value) { return absl::StrCat(static_cast<int>(value)); };
+  const std::vector<std::string> axes = {
+      absl::StrCat("dtype=", Name(p.dtype)),
+      absl::StrCat("mask=", number(p.mask.kind)),
+      absl::StrCat("lens=", number(p.lens)),
+      absl::StrCat("layout=", Name(c.inputs.layout)),
+  };
+  // Nothing to attend from or to: one such problem with each mask will do.
+  if (p.sq == 0) return {"no queries, " + axes[1]};
+  if (p.skv == 0) return {"no keys, " + axes[1]};
+  std::set<std::string> features;
+  for (size_t i = 0; i < axes.size(); ++i) {
+    for (size_t j = i + 1; j < axes.size(); ++j) features.insert(axes[i] + ", " + axes[j]);
+    // More than one tile, and an edge, in both directions.
+    if (p.sq > 64 && p.skv > 64) features.insert("several tiles, " + axes[i]);
+  }
+  // What vector loads and tensor cores like, what they take, and what they do not.
+  const auto dim = [](int64_t d) { return d % 64 == 0 ? "64s" : d % 8 == 0 ? "8s" : "odd"; };
+  features.insert(absl::StrCat("d in ", dim(p.d), ", ", axes[0]));
+  features.insert(absl::StrCat("dv in ", dim(p.dv), ", ", axes[0]));
+  features.insert(absl::StrCat("groups: ", p.GroupSize() > 1, ", ", axes[2]));
+  features.insert(absl::StrCat("batch: ", p.b > 1, ", ", axes[2]));
+  features.insert(absl::StrCat("softcap: ", p.softcap != 0, ", ", axes[0]));
+  features.insert(absl::StrCat("one query: ", p.sq == 1));
+  features.insert(absl::StrCat("scale: ", p.scale.has_value()));
+  features.insert(absl::StrCat("values: ", Name(c.inputs.values)));
+  features.insert(absl::StrCat("lse: ", c.with_lse));
+  return features;
 }
 
 Case Special(const char* line, uint64_t seed, Values values = Values::kNormal) {
@@ -171,6 +211,40 @@ std::vector<Case> SpecialCases() {
 std::vector<Case> ConformanceCases(uint64_t seed, int count) {
   std::vector<Case> cases = SpecialCases();
   for (Case& c : EdgeCases(seed, count)) cases.push_back(std::move(c));
+  return cases;
+}
+
+std::vector<Case> ReducedCases() {
+  constexpr uint64_t kSeed = 1;
+  constexpr int kDrawn = 3000;
+  struct Candidate {
+    Case c;
+    std::set<std::string> features;
+  };
+  std::vector<Candidate> candidates;
+  std::set<std::string> wanted;
+  for (Case& c : EdgeCases(kSeed, kDrawn)) {
+    if (Work(c.problem) > kMostReducedWork) continue;
+    std::set<std::string> features = FeaturesOf(c);
+    wanted.insert(features.begin(), features.end());
+    candidates.push_back({std::move(c), std::move(features)});
+  }
+  // Again and again the one that has most of what is still wanted; of equals the one with least
+  // work.
+  std::vector<Case> cases;
+  while (!wanted.empty()) {
+    const auto gain = [&wanted](const Candidate& candidate) {
+      return std::count_if(candidate.features.begin(), candidate.features.end(),
+                           [&](const std::string& feature) { return wanted.count(feature) > 0; });
+    };
+    const auto best = std::max_element(candidates.begin(), candidates.end(),
+                                       [&](const Candidate& a, const Candidate& b) {
+                                         return std::make_pair(gain(a), Work(a.c.problem)) <
+                                                std::make_pair(gain(b), Work(b.c.problem));
+                                       });
+    for (const std::string& feature : best->features) wanted.erase(feature);
+    cases.push_back(best->c);
+  }
   return cases;
 }
 

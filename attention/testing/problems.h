@@ -41,6 +41,11 @@ std::vector<Case> SpecialCases();
 // What the conformance suite runs: SpecialCases(), then EdgeCases(seed, count).
 std::vector<Case> ConformanceCases(uint64_t seed = 1, int count = 320);
 
+// A few dozen of EdgeCases(), small ones, for tools under which a GPU takes ten or fifty times as
+// long: any two values of dtype, mask, lens and layout that can come together do, and so does each
+// other thing that a problem can have, sizes of more than one tile and of none among them.
+std::vector<Case> ReducedCases();
+
 }  // namespace attnlab::testing
 
 #endif  // ATTENTION_TESTING_PROBLEMS_H_

@@ -72,5 +72,36 @@ TEST(ProblemsTest, EveryValueOccurs) {
   }
 }
 
+TEST(ReducedCasesTest, AreFewAndSmallAndHaveEveryPair) {
+  const std::vector<Case> cases = ReducedCases();
+  EXPECT_LE(cases.size(), 48);
+  std::set<std::string> pairs, several_tiles, sizes;
+  for (const Case& c : cases) {
+    const AttentionProblem& p = c.problem;
+    EXPECT_TRUE(p.Validate().ok()) << c.ToString();
+    EXPECT_LE(p.b * p.hq * p.sq * p.skv * (p.d + p.dv), 4000000) << c.ToString();
+    const std::string dtype(Name(p.dtype)), layout(Name(c.inputs.layout));
+    const std::string mask = "mask" + std::to_string(static_cast<int>(p.mask.kind));
+    const std::string lens = "lens" + std::to_string(static_cast<int>(p.lens));
+    if (p.sq == 0) sizes.insert("no queries");
+    if (p.skv == 0) sizes.insert("no keys");
+    if (p.sq == 0 || p.skv == 0) continue;
+    for (const std::string& pair :
+         {dtype + mask, dtype + lens, dtype + layout, mask + lens, mask + layout, lens + layout}) {
+      pairs.insert(pair);
+    }
+    if (p.sq > 64 && p.skv > 64) several_tiles.insert({dtype, mask, lens, layout});
+    if (p.GroupSize() > 1) sizes.insert("groups");
+    if (p.softcap != 0) sizes.insert("softcap");
+    if (!c.with_lse) sizes.insert("no lse");
+  }
+  // qkv cannot be packed.
+  EXPECT_EQ(pairs.size(), 9 + 9 + 15 + 9 + 15 + 15 - 1);
+  for (const char* size : {"no queries", "no keys", "groups", "softcap", "no lse"}) {
+    EXPECT_EQ(sizes.count(size), 1) << size;
+  }
+  EXPECT_EQ(several_tiles.size(), 3 + 3 + 3 + 5);
+}
+
 }  // namespace
 }  // namespace attnlab::testing

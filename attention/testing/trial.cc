@@ -1,9 +1,12 @@
 #include "attention/testing/trial.h"
 
+#include <algorithm>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "attention/cuda_backend.h"
+#include "attention/testing/bare_memory.h"
 
 namespace attnlab::testing {
 
@@ -29,17 +32,35 @@ absl::StatusOr<Trial> Trial::Make(const Plan& plan, const InputOptions& options,
 }
 
 absl::StatusOr<Trial::Run> Trial::RunOnce(uint16_t workspace_content) {
-  if (absl::Status s = outputs_.Poison(); !s.ok()) return s;
-  if (absl::Status s = workspace_.Poison(workspace_content); !s.ok()) return s;
-  absl::Status done =
-      Forward(plan_, outputs_.Attach(inputs_.tensors()), {workspace_.data(), workspace_.bytes()});
+  if (absl::Status s = Prepare(workspace_content); !s.ok()) return s;
+  absl::Status done = Start(nullptr);
   if (done.ok() && plan_.device.device.kind == DeviceKind::kCuda) {
-    done = cuda_backend::Synchronize(plan_.device.device.ordinal);
+    done = OfKernel(cuda_backend::Synchronize(plan_.device.device.ordinal));
   }
-  if (!done.ok()) {
-    return absl::Status(done.code(), absl::StrCat(plan_.kernel->traits().name, ": ",
-                                                  plan_.problem.ToString(), ": ", done.message()));
-  }
+  if (!done.ok()) return done;
+  return Finish();
+}
+
+absl::Status Trial::Prepare(uint16_t workspace_content) {
+  absl::Status s = outputs_.Prepare(plan_.problem, inputs_.host_tensors());
+  if (!s.ok()) return s;
+  if (!BareMemory()) return workspace_.Poison(workspace_content);
+  const ByteRange all = {0, workspace_.bytes()};
+  return workspace_.Renew({&all, 1});
+}
+
+absl::Status Trial::Start(void* stream) {
+  return OfKernel(Forward(plan_, outputs_.Attach(inputs_.tensors()),
+                          {workspace_.data(), workspace_.bytes()}, stream));
+}
+
+absl::Status Trial::OfKernel(const absl::Status& s) const {
+  if (s.ok()) return s;
+  return absl::Status(s.code(), absl::StrCat(plan_.kernel->traits().name, ": ",
+                                             plan_.problem.ToString(), ": ", s.message()));
+}
+
+absl::StatusOr<Trial::Run> Trial::Finish() const {
   absl::StatusOr<HostOutputs> outputs = outputs_.ToHost();
   if (!outputs.ok()) return outputs.status();
   absl::StatusOr<std::string> fault = workspace_.FenceFault("workspace");
@@ -48,6 +69,19 @@ absl::StatusOr<Trial::Run> Trial::RunOnce(uint16_t workspace_content) {
   run.faults = absl::StrCat(WriteFaults(plan_.problem, inputs_.host_tensors(), *outputs), *fault);
   run.outputs = *std::move(outputs);
   return run;
+}
+
+absl::StatusOr<std::string> Trial::WrittenTo() const {
+  const auto untouched = [](const std::vector<uint16_t>& words) {
+    return std::all_of(words.begin(), words.end(), [](uint16_t word) { return word == kPoison; });
+  };
+  absl::StatusOr<HostOutputs> outputs = outputs_.ToHost();
+  if (!outputs.ok()) return outputs.status();
+  if (!untouched(outputs->o_storage)) return std::string("o");
+  if (!untouched(outputs->lse_storage)) return std::string("lse");
+  absl::StatusOr<std::vector<uint16_t>> workspace = workspace_.ToHost();
+  if (!workspace.ok()) return workspace.status();
+  return untouched(*workspace) ? std::string() : std::string("workspace");
 }
 
 }  // namespace attnlab::testing

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <string>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "attention/attention.h"
 #include "attention/testing/buffers.h"
@@ -22,14 +23,27 @@ class Trial {
     std::string faults;  // of writing, one line each; see WriteFaults()
   };
 
-  // Poisons outputs and workspace, runs, waits. An error is the kernel's.
+  // Poisons outputs and workspace, runs, waits. An error is the kernel's. With bare memory
+  // (bare_memory.h) outputs and workspace are allocated again and left unwritten.
   absl::StatusOr<Run> RunOnce(uint16_t workspace_content = kPoison);
+
+  // The steps of RunOnce(), for checks of when and where a kernel works.
+  absl::Status Prepare(uint16_t workspace_content = kPoison);
+  // On the stream (a cudaStream_t; nullptr: the default one); does not wait.
+  absl::Status Start(void* stream);
+  // Once the work is done.
+  absl::StatusOr<Run> Finish() const;
+
+  // "", or which of outputs and workspace differs from what Prepare() left there. Of no use with
+  // bare memory, where that is not known.
+  absl::StatusOr<std::string> WrittenTo() const;
 
   const Plan& plan() const { return plan_; }
   Inputs& inputs() { return inputs_; }
 
  private:
   Trial(Plan plan, Inputs inputs, Outputs outputs, FencedBuffer workspace);
+  absl::Status OfKernel(const absl::Status& s) const;  // with kernel and problem in the message
 
   Plan plan_;
   Inputs inputs_;
