@@ -1,8 +1,16 @@
 """kernel_conformance_test: the conformance suite on one kernel family."""
 
 load("@rules_cc//cc:cc_test.bzl", "cc_test")
+load("//ci:gpu_test.bzl", "gpu_test")
 
-def kernel_conformance_test(name, deps, kernel = None, shard_count = 2, size = "medium", **kwargs):
+def kernel_conformance_test(
+        name,
+        deps,
+        kernel = None,
+        capabilities = [],
+        shard_count = 2,
+        size = "medium",
+        **kwargs):
     """A test that holds kernels to the checks of //attention/testing:conformance.
 
         kernel_conformance_test(
@@ -11,15 +19,24 @@ def kernel_conformance_test(name, deps, kernel = None, shard_count = 2, size = "
             deps = ["//attention/cpu"],
         )
 
+        kernel_conformance_test(
+            name = "fa2_conformance_test",   # fa2_conformance_test_sm_80, fa2_conformance_test_sm_90
+            kernel = "fa2",
+            capabilities = [80, 90],
+            deps = ["//attention/fa2"],
+        )
+
     Args:
       name: of the test.
       deps: what registers the kernels, with alwayslink.
       kernel: the kernel's name in the registry; all that deps link, if left out.
+      capabilities: of a CUDA kernel, the compute capabilities to test it for: targets NAME_sm_80 and
+        so on, which run on a GPU (gpu_test() of //ci:gpu_test.bzl).
       shard_count: as of cc_test; GoogleTest shares the cases out.
       size: as of cc_test.
-      **kwargs: other attributes of cc_test: tags, target_compatible_with for a GPU.
+      **kwargs: other attributes of cc_test, or of gpu_test.
     """
-    cc_test(
+    attributes = dict(
         name = name,
         size = size,
         args = ["--kernel=" + kernel] if kernel else [],
@@ -29,3 +46,7 @@ def kernel_conformance_test(name, deps, kernel = None, shard_count = 2, size = "
         deps = [Label("//attention/testing:conformance_main")] + deps,
         **kwargs
     )
+    if capabilities:
+        gpu_test(capabilities = capabilities, **attributes)
+    else:
+        cc_test(**attributes)
