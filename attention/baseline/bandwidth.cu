@@ -130,17 +130,17 @@ class Bench {
         {"permute O to BSHD", 8 * elements, 128,
          [this](int block) { return baseline::Permute(ToTensor(), block, nullptr); },
          [this] { return CheckToTensor(); }},
-        {"scale and mask", 8 * scores, 64,
+        {"scale and mask", 8 * scores, 32,
          [this](int block) {
            return ScaleAndMask(Rows(), {0.125f, 0}, scores_, kTokens, block, nullptr);
          },
          [] { return true; }},  // in place, many times over: the conformance test checks it
-        {"softmax, fp32", 8 * scores, 64,
+        {"softmax, fp32", 8 * scores, 32,
          [this](int block) {
            return Softmax(SoftmaxOf(device::Element::kFloat32), block, nullptr);
          },
          [this] { return CheckSoftmax<float>(1e-6); }},
-        {"softmax, bf16", 6 * scores, 64,
+        {"softmax, bf16", 6 * scores, 32,
          [this](int block) {
            return Softmax(SoftmaxOf(device::Element::kBFloat16), block, nullptr);
          },

@@ -76,9 +76,14 @@ class Call {
                                            workspace_ + layout_.cublas, layout_.cublas_bytes);
     if (!gemm.ok()) return gemm.status();
 
+    if (HidesKeys()) {
+      absl::Status s = Zero(Nonfinite(), p_.b * p_.hkv * static_cast<int64_t>(sizeof(int32_t)));
+      if (!s.ok()) return s;
+    }
     absl::StatusOr<Matrices> q = Input(t_.q, q_sequences_, layout_.q, layout_.q_stride, Group());
     absl::StatusOr<Matrices> k = Input(t_.k, kv_sequences_, layout_.k, layout_.q_stride, 1);
-    absl::StatusOr<Matrices> v = Input(t_.v, kv_sequences_, layout_.v, layout_.v_stride, 1);
+    absl::StatusOr<Matrices> v = Input(t_.v, kv_sequences_, layout_.v, layout_.v_stride, 1,
+                                       HidesKeys() ? Nonfinite() : nullptr);
     for (const absl::StatusOr<Matrices>* m : {&q, &k, &v}) {
       if (!m->ok()) return m->status();
     }
@@ -87,9 +92,7 @@ class Call {
     const bool permute_o = !o.has_value();
     if (permute_o) o = Scratch(layout_.o, p_.sq * Group(), layout_.v_stride);
     if (p_.skv == 0) {
-      const int64_t bytes = p_.b * p_.hkv * o->stride * element_size_;
-      absl::Status s = device::ToStatus(
-          cudaMemsetAsync(o->data, 0, static_cast<size_t>(bytes), stream_), "O = 0");
+      absl::Status s = Zero(o->data, p_.b * p_.hkv * o->stride * element_size_);
       if (!s.ok()) return s;
     }
     for (int64_t first = 0; first < p_.b * p_.hkv; first += options_.heads) {
@@ -102,6 +105,16 @@ class Call {
 
  private:
   int64_t Group() const { return p_.GroupSize(); }
+
+  // Whether some row may not see a key that its sequence has.
+  bool HidesKeys() const { return p_.mask != Mask::None(); }
+
+  int32_t* Nonfinite() const { return reinterpret_cast<int32_t*>(workspace_ + layout_.nonfinite); }
+
+  absl::Status Zero(void* data, int64_t bytes) const {
+    return device::ToStatus(cudaMemsetAsync(data, 0, static_cast<size_t>(bytes), stream_),
+                            "cudaMemsetAsync");
+  }
 
   Matrices Scratch(int64_t offset, int64_t rows, int64_t row_stride) const {
     return {workspace_ + offset, rows * row_stride, row_stride};
@@ -118,7 +131,7 @@ class Call {
   // `length` rows.
   absl::Status Copy(PermuteTask::Direction direction, const ConstTensorView& view,
                     const device::Sequences& sequences, const Matrices& scratch, int64_t length,
-                    int64_t columns) const {
+                    int64_t columns, int32_t* nonfinite = nullptr) const {
     PermuteTask task;
     task.direction = direction;
     task.tensor = RowsOf(view);
@@ -129,12 +142,18 @@ class Call {
     task.length = length;
     task.columns = columns;
     task.sequences = sequences;
+    task.nonfinite = nonfinite;
     return device::ToStatus(Permute(task, options_.permute_block, stream_), "permute");
   }
 
+  // An input as matrices, one a KV head of a sequence. With `nonfinite` always a copy, without NaN
+  // and infinity (permute.h).
   absl::StatusOr<Matrices> Input(const ConstTensorView& view, const device::Sequences& sequences,
-                                 int64_t offset, int64_t row_stride, int64_t group) const {
-    if (absl::optional<Matrices> m = InPlace(view, group)) return *m;
+                                 int64_t offset, int64_t row_stride, int64_t group,
+                                 int32_t* nonfinite = nullptr) const {
+    if (nonfinite == nullptr) {
+      if (absl::optional<Matrices> m = InPlace(view, group)) return *m;
+    }
     const int64_t length = sequences.longest;
     const Matrices scratch = Scratch(offset, length * group, row_stride);
     absl::Status s =
@@ -232,7 +251,7 @@ class Call {
     product.c = At(o, first, element_size_);
     product.transpose_b = false;
     s = gemm.Run(product);
-    if (!s.ok() || p_.mask == Mask::None()) return s;
+    if (!s.ok() || !HidesKeys()) return s;
 
     RepairTask repair;
     repair.rows = rows;
@@ -241,7 +260,8 @@ class Call {
     repair.element = layout_.element;
     repair.o = product.c;
     repair.p = probabilities;
-    repair.v = product.b;
+    repair.v = RowsOf(t_.v);
+    repair.nonfinite = Nonfinite() + first;
     return device::ToStatus(Repair(repair, options_.softmax_block, stream_), "repair");
   }
 

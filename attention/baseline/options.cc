@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "attention/baseline/softmax.h"
 #include "attention/dtype.h"
 
 namespace attnlab::baseline {
@@ -27,11 +28,11 @@ absl::StatusOr<bool> Choice(const LaunchConfig& config, absl::string_view key, a
   return Invalid(key, value, absl::StrCat(no, ", ", yes));
 }
 
-// Threads such that each has four vectors of a row: enough loads in flight, and no more idle
-// threads than it takes.
+// The fewest threads that hold a row in their registers: most loads in flight, fewest steps from
+// thread to thread.
 int DefaultSoftmaxBlock(int64_t skv) {
   int block = 32;
-  while (block < 512 && skv > 16 * block) block *= 2;
+  while (block < 512 && skv > int64_t{kRowInRegisters} * block) block *= 2;
   return block;
 }
 
@@ -148,6 +149,7 @@ Layout::Layout(const AttentionProblem& p, const DeviceInfo& device, const Option
   scores = place(score_rows * score_stride * 4);
   probabilities =
       element == device::Element::kFloat32 ? scores : place(score_rows * probability_stride * size);
+  nonfinite = place(p.b * p.hkv * 4);
   // What cuBLAS recommends for Hopper and for the others; small products do without.
   const bool small = score_rows * score_stride < (1 << 20);
   cublas_bytes = device.compute_capability >= 90 && !small ? 32 << 20 : 4 << 20;

@@ -57,6 +57,7 @@ struct Layout {
   int64_t q = 0, k = 0, v = 0, o = 0;
   int64_t scores = 0;         // of options.heads KV heads
   int64_t probabilities = 0;  // the same; in the scores' place where both are fp32
+  int64_t nonfinite = 0;      // int32, one a KV head of a sequence: see repair.h
   int64_t cublas = 0, cublas_bytes = 0;
   int64_t total = 0;
 };

@@ -53,7 +53,8 @@ TEST(OptionsTest, LeftOutTheyFollowTheProblem) {
   ASSERT_TRUE(small.ok());
   EXPECT_EQ(small->softmax_block, 32);
   EXPECT_EQ(small->heads, 8);  // all
-  EXPECT_EQ(Configured("hq=8,sq=1024", 90, "")->softmax_block, 64);
+  EXPECT_EQ(Configured("hq=8,sq=1024", 90, "")->softmax_block, 32);
+  EXPECT_EQ(Configured("hq=8,sq=1025", 90, "")->softmax_block, 64);
   EXPECT_EQ(Configured("hq=8,sq=1,skv=100000", 90, "")->softmax_block, 512);
   // 16384² scores in fp32 and probabilities in 16 bits are 1.5 GiB; a quarter of the memory is 25.
   EXPECT_EQ(Configured("b=4,hq=32,sq=16384", 90, "")->heads, 16);
@@ -132,6 +133,7 @@ TEST(LayoutTest, PartsDoNotOverlap) {
                     {l.o, p.b * p.hq * p.sq * p.dv * 2},
                     {l.scores, rows * p.skv * 4},
                     {l.probabilities, rows * p.skv * 2},
+                    {l.nonfinite, p.b * p.hkv * 4},
                     {l.cublas, l.cublas_bytes}});
   }
 }

@@ -32,18 +32,56 @@ struct Convert<__nv_bfloat16, float> {
   static __device__ __nv_bfloat16 Do(float x) { return __float2bfloat16_rn(x); }
 };
 
+// Takes NaN and infinity out of a unit: `exponent` has the exponent's bits of an element, in both
+// halves of the word where elements have 16. True if there was one.
+__device__ bool TakeOut(uint32_t exponent, uint32_t* word) {
+  const uint32_t low = exponent & 0xFFFF;
+  if (low == 0) {
+    const bool is_special = (*word & exponent) == exponent;
+    if (is_special) *word = 0;
+    return is_special;
+  }
+  const uint32_t high = exponent & 0xFFFF0000;
+  const bool low_is = (*word & low) == low, high_is = (*word & high) == high;
+  if (low_is) *word &= 0xFFFF0000;
+  if (high_is) *word &= 0xFFFF;
+  return low_is || high_is;
+}
+__device__ bool TakeOut(uint32_t exponent, uint16_t* element) {
+  uint32_t word = *element;
+  const bool any = TakeOut(exponent & 0xFFFF, &word);
+  *element = static_cast<uint16_t>(word);
+  return any;
+}
+__device__ bool TakeOut(uint32_t exponent, uint4* unit) {
+  const bool x = TakeOut(exponent, &unit->x), y = TakeOut(exponent, &unit->y);
+  const bool z = TakeOut(exponent, &unit->z), w = TakeOut(exponent, &unit->w);
+  return x || y || z || w;
+}
+__device__ bool TakeOut(uint32_t, __nv_bfloat16* element) {
+  if (isfinite(__bfloat162float(*element))) return false;
+  *element = __float2bfloat16_rn(0);
+  return true;
+}
+__device__ bool TakeOut(uint32_t, float* element) {
+  if (isfinite(*element)) return false;
+  *element = 0;
+  return true;
+}
+
 // A task counted in units: one element, or 16 bytes.
 struct Work {
   PermuteTask task;
   int64_t tiles;      // of rows a sequence and head
   int32_t tile_rows;  // at most
   int32_t units;      // of a row
+  uint32_t exponent;  // see TakeOut()
 };
 
 // A block copies tiles of up to tile_rows rows of one sequence and head. Everything that takes a
 // division is done once a tile; within it, indices have 32 bits, and kUnroll loads come before the
 // first store.
-template <typename From, typename To, bool kToTensor>
+template <typename From, typename To, bool kToTensor, bool kTakeOut>
 __global__ void PermuteKernel(const Work work) {
   const PermuteTask& task = work.task;
   const int64_t from_stride = kToTensor ? task.matrices.row_stride : task.tensor.row_stride;
@@ -84,26 +122,44 @@ __global__ void PermuteKernel(const Work work) {
       for (int i = 0; i < kUnroll; ++i) {
         const int unit = base + i * blockDim.x;
         const int row = unit / work.units, column = unit - row * work.units;
-        if (unit < total) {
-          target[row * to_stride + column] = Convert<To, From>::Do(values[i]);
+        if (unit >= total) continue;
+        To value = Convert<To, From>::Do(values[i]);
+        if constexpr (kTakeOut) {
+          if (TakeOut(work.exponent, &value)) task.nonfinite[matrix] = 1;
         }
+        target[row * to_stride + column] = value;
       }
     }
   }
 }
 
+uint32_t ExponentBits(device::Element element) {
+  switch (element) {
+    case device::Element::kFloat16:
+      return 0x7C007C00;
+    case device::Element::kBFloat16:
+      return 0x7F807F80;
+    case device::Element::kFloat32:
+      break;
+  }
+  return 0x7F800000;
+}
+
 template <typename From, typename To>
 cudaError_t Launch(const PermuteTask& task, int block, cudaStream_t stream) {
-  Work work{task, 0, 0, static_cast<int32_t>(task.columns)};
-  const int64_t units = std::max<int64_t>(1, task.columns);
+  Work work{task, 0, 0, static_cast<int32_t>(task.columns), ExponentBits(task.matrix_element)};
   // A block's threads have kUnroll units each, or one row does.
   work.tile_rows =
-      static_cast<int32_t>(std::clamp<int64_t>(kUnroll * block / units, 1, task.length));
+      static_cast<int32_t>(std::clamp<int64_t>(kUnroll * block / task.columns, 1, task.length));
   work.tiles = (task.length + work.tile_rows - 1) / work.tile_rows;
   const int64_t grid = std::min<int64_t>(task.count * work.tiles, INT32_MAX);
-  const bool to_tensor = task.direction == Direction::kToTensor;
-  return device::Launch(to_tensor ? PermuteKernel<From, To, true> : PermuteKernel<From, To, false>,
-                        dim3(static_cast<unsigned>(grid)), dim3(block), 0, stream, work);
+  void (*kernel)(Work) = PermuteKernel<From, To, false, false>;
+  if (task.direction == Direction::kToTensor) {
+    kernel = PermuteKernel<From, To, true, false>;
+  } else if (task.nonfinite != nullptr) {
+    kernel = PermuteKernel<From, To, false, true>;
+  }
+  return device::Launch(kernel, dim3(static_cast<unsigned>(grid)), dim3(block), 0, stream, work);
 }
 
 bool IsMultiple(int64_t elements, int64_t size) { return elements * size % 16 == 0; }

@@ -30,6 +30,8 @@ Traffic ExpectedTraffic(const AttentionProblem& p, const DeviceInfo& device,
   const double scores = rows * static_cast<double>(p.skv);
   const auto d = static_cast<double>(p.d), dv = static_cast<double>(p.dv);
 
+  // Products take V without its NaN and infinities where a mask hides keys (repair.h).
+  const bool copies_v = p.mask != Mask::None();
   const auto permuted = [&](int64_t length, int64_t heads, int64_t dim, int64_t group) {
     if (options.always_permute || p.lens != Lengths::kFixed || size != inner) return true;
     // An address that is aligned, as those of most tensors are.
@@ -46,7 +48,7 @@ Traffic ExpectedTraffic(const AttentionProblem& p, const DeviceInfo& device,
   const int64_t group = p.GroupSize();
   if (permuted(p.sq, p.hq, p.d, group)) permute(rows * d, size, inner);
   if (permuted(p.skv, p.hkv, p.d, 1)) permute(keys * d, size, inner);
-  if (permuted(p.skv, p.hkv, p.dv, 1)) permute(keys * dv, size, inner);
+  if (copies_v || permuted(p.skv, p.hkv, p.dv, 1)) permute(keys * dv, size, inner);
   // 2. S = Q Kᵀ.
   bytes.Read(rows * d + keys * d, inner);
   bytes.Write(scores, 4);
@@ -55,10 +57,9 @@ Traffic ExpectedTraffic(const AttentionProblem& p, const DeviceInfo& device,
   // 4. Softmax; long rows are read twice.
   bytes.Read(p.skv > int64_t{kRowInRegisters} * options.softmax_block ? 2 * scores : scores, 4);
   bytes.Write(scores, inner);
-  // 5. O = P V, and the look at O.
+  // 5. O = P V.
   bytes.Read(scores + keys * dv, inner);
   bytes.Write(rows * dv, inner);
-  if (p.mask != Mask::None()) bytes.Read(rows * dv, inner);
   // 6. Permutation of O.
   if (permuted(p.sq, p.hq, p.dv, group)) permute(rows * dv, inner, size);
 
