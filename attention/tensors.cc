@@ -92,12 +92,15 @@ absl::Status CheckView(absl::string_view name, const ConstTensorView& view,
   return CheckReach(name, view);
 }
 
+absl::Status CheckCount(absl::string_view name, int64_t entries, int64_t count) {
+  if (entries == count) return absl::OkStatus();
+  return Invalid(name, absl::StrCat(entries, " entries where ", count, " are wanted"));
+}
+
 // Checks `view` in place, and that it has `count` entries.
-absl::Status CheckLengths(absl::string_view name, const LengthsView& view, int64_t count) {
+absl::Status CheckLengthsView(absl::string_view name, const LengthsView& view, int64_t count) {
   if (view.data == nullptr) return Invalid(name, "the data pointer is null");
-  if (view.count != count) {
-    return Invalid(name, absl::StrCat(view.count, " entries where ", count, " are wanted"));
-  }
+  if (absl::Status s = CheckCount(name, view.count, count); !s.ok()) return s;
   if (reinterpret_cast<uintptr_t>(view.data) % alignof(int32_t) != 0) {
     return Invalid(name, "the address is not a multiple of 4");
   }
@@ -130,16 +133,6 @@ absl::Status CheckOffsetsOnHost(absl::string_view name, const LengthsView& view,
   return absl::OkStatus();
 }
 
-absl::Status CheckLengthsOnHost(absl::string_view name, const LengthsView& view, int64_t longest) {
-  for (int64_t i = 0; i < view.count; ++i) {
-    if (view.data[i] < 0 || view.data[i] > longest) {
-      return Invalid(
-          name, absl::StrCat("entry ", i, " is ", view.data[i], ", which is not in 0..", longest));
-    }
-  }
-  return absl::OkStatus();
-}
-
 absl::Status ValidateLengths(const AttentionProblem& p, const AttentionTensors& t) {
   const bool on_host = t.q.device.kind == DeviceKind::kCpu;
   const struct {
@@ -150,7 +143,7 @@ absl::Status ValidateLengths(const AttentionProblem& p, const AttentionTensors& 
                   {"cu_seqlens_kv", t.cu_seqlens_kv, p.skv, t.k.shape[1]}};
   for (const auto& c : kOffsets) {
     absl::Status s = p.lens != Lengths::kPacked ? CheckAbsent(c.name, c.view, p.lens)
-                                                : CheckLengths(c.name, c.view, p.b + 1);
+                                                : CheckLengthsView(c.name, c.view, p.b + 1);
     if (s.ok() && p.lens == Lengths::kPacked && on_host) {
       s = CheckOffsetsOnHost(c.name, c.view, c.longest, c.tokens);
     }
@@ -165,8 +158,10 @@ absl::Status ValidateLengths(const AttentionProblem& p, const AttentionTensors& 
     if (p.lens != Lengths::kPadded) {
       if (absl::Status s = CheckAbsent(c.name, c.view, p.lens); !s.ok()) return s;
     } else if (c.view.data != nullptr) {
-      absl::Status s = CheckLengths(c.name, c.view, p.b);
-      if (s.ok() && on_host) s = CheckLengthsOnHost(c.name, c.view, c.longest);
+      absl::Status s = CheckLengthsView(c.name, c.view, p.b);
+      if (s.ok() && on_host) {
+        s = CheckLengths(c.name, absl::MakeConstSpan(c.view.data, c.view.count), p.b, c.longest);
+      }
       if (!s.ok()) return s;
     }
   }
@@ -231,6 +226,19 @@ absl::Status ValidateRows(const AttentionProblem& p, const AttentionTensors& t,
   const std::array<int64_t, 4> shape = {t.o.shape[0], t.o.shape[1], p.hq, columns};
   absl::Status s = CheckView(name, view, shape, DType::kFloat32, t.q.device);
   return s.ok() ? CheckDistinct(name, view) : s;
+}
+
+absl::Status CheckLengths(absl::string_view name, absl::Span<const int32_t> lengths, int64_t count,
+                          int64_t longest) {
+  absl::Status s = CheckCount(name, static_cast<int64_t>(lengths.size()), count);
+  if (!s.ok()) return s;
+  for (size_t i = 0; i < lengths.size(); ++i) {
+    if (lengths[i] < 0 || lengths[i] > longest) {
+      return Invalid(
+          name, absl::StrCat("entry ", i, " is ", lengths[i], ", which is not in 0..", longest));
+    }
+  }
+  return absl::OkStatus();
 }
 
 Sequence SequenceOf(const AttentionProblem& p, const AttentionTensors& t, int64_t i) {

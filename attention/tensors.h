@@ -2,8 +2,11 @@
 #ifndef ATTENTION_TENSORS_H_
 #define ATTENTION_TENSORS_H_
 
+#include <cstdint>
+
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
+#include "absl/types/span.h"
 #include "attention/problem.h"
 #include "attention/tensor.h"
 
@@ -51,6 +54,11 @@ absl::Status ValidateTensors(const AttentionProblem& problem, const AttentionTen
 // `columns` in place of dv, on the device of the tensors.
 absl::Status ValidateRows(const AttentionProblem& problem, const AttentionTensors& tensors,
                           absl::string_view name, const TensorView& view, int64_t columns);
+
+// The lengths of `count` sequences, 0 to `longest` each, on the host. InvalidArgument that names
+// the list, the entry and the limit.
+absl::Status CheckLengths(absl::string_view name, absl::Span<const int32_t> lengths, int64_t count,
+                          int64_t longest);
 
 // The tokens of sequence `i`, for code on the host. Takes lengths that ValidateTensors passed.
 struct Sequence {

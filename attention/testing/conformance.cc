@@ -9,6 +9,7 @@
 #include "attention/attention.h"
 #include "attention/reference/reference.h"
 #include "attention/testing/buffers.h"
+#include "attention/testing/intermediates.h"
 #include "attention/testing/stream_checks.h"
 #include "attention/testing/tolerance.h"
 #include "attention/testing/trial.h"
@@ -315,6 +316,7 @@ const std::vector<Check>& Checks() {
       {"lens_modes_agree", Fixed, 4, LensModesAgree},
       {"config_overrides", Always, 16, ConfigOverrides},
       {"traffic_model", Always, 1, TrafficModel},
+      {"gives_its_scores", Always, 2, GivesItsScores, Where::kWithIntermediates},
       {"can_be_captured", Always, 2, CanBeCaptured, Where::kOnGpu},
       {"allocates_nothing", Always, 4, AllocatesNothing, Where::kOnGpu},
       {"runs_on_the_callers_stream", Always, 8, RunsOnTheCallersStream, Where::kOnGpuUnwatched},
@@ -323,7 +325,9 @@ const std::vector<Check>& Checks() {
 }
 
 bool AppliesTo(const Check& check, const Kernel& kernel) {
-  return check.where == Where::kAnywhere || kernel.traits().device == DeviceKind::kCuda;
+  if (check.where == Where::kAnywhere) return true;
+  if (check.where == Where::kWithIntermediates) return kernel.traits().gives_intermediates;
+  return kernel.traits().device == DeviceKind::kCuda;
 }
 
 int CountSupported(const Subject& subject, const std::vector<Case>& cases) {

@@ -20,6 +20,7 @@ namespace attnlab::testing {
 // Which kernels a check is for.
 enum class Where {
   kAnywhere,
+  kWithIntermediates,  // that give S and P
   kOnGpu,
   kOnGpuUnwatched,  // and not under a tool that makes a GPU do one thing after the other
 };
@@ -51,6 +52,8 @@ bool AppliesTo(const Check& check, const Kernel& kernel);
 // config_overrides             every configuration that Supports() takes is as right; unknown
 //                              keys and values that make no sense are InvalidArgument
 // traffic_model                ExpectedTraffic() counts no less work than there is
+// gives_its_scores             S and P, of kernels that give them, are right, and O has the same bits
+//                              as without
 //
 // On a GPU, from the second call of Forward() on:
 //

@@ -49,9 +49,9 @@ absl::Status Trial::Prepare(uint16_t workspace_content) {
   return workspace_.Renew({&all, 1});
 }
 
-absl::Status Trial::Start(void* stream) {
+absl::Status Trial::Start(void* stream, const Intermediates& intermediates) {
   return OfKernel(Forward(plan_, outputs_.Attach(inputs_.tensors()),
-                          {workspace_.data(), workspace_.bytes()}, stream));
+                          {workspace_.data(), workspace_.bytes()}, stream, intermediates));
 }
 
 absl::Status Trial::OfKernel(const absl::Status& s) const {

@@ -30,7 +30,7 @@ class Trial {
   // The steps of RunOnce(), for checks of when and where a kernel works.
   absl::Status Prepare(uint16_t workspace_content = kPoison);
   // On the stream (a cudaStream_t; nullptr: the default one); does not wait.
-  absl::Status Start(void* stream);
+  absl::Status Start(void* stream, const Intermediates& intermediates = {});
   // Once the work is done.
   absl::StatusOr<Run> Finish() const;
 
