@@ -18,6 +18,7 @@ absl::Status Invalid(absl::string_view key, absl::string_view value, absl::strin
   return absl::InvalidArgumentError(absl::StrCat(key, ": \"", value, "\" ", why));
 }
 
+// Keys of a problem whose values are integers; those of a configuration all may be.
 bool IsCount(absl::string_view key) {
   for (absl::string_view k : {"b", "hq", "hkv", "sq", "skv", "d", "dv", "page"}) {
     if (k == key) return true;
@@ -26,17 +27,17 @@ bool IsCount(absl::string_view key) {
 }
 
 // One value of a list as the values that it stands for.
-absl::Status Expand(absl::string_view key, absl::string_view text,
-                    std::vector<std::string>* values) {
+absl::Status ExpandValue(absl::string_view key, absl::string_view text, bool is_count,
+                         std::vector<std::string>* values) {
   if (text.empty()) return Invalid(key, text, "in a list is empty");
   const size_t dots = text.find("..");
   if (dots == absl::string_view::npos) {
-    // What is no count is left to AttentionProblem::Parse(), which knows each key's limits.
+    // What is no count is left to who parses the line, and knows each key's limits.
     const absl::StatusOr<int64_t> count = ParseCount(text);
-    values->push_back(IsCount(key) && count.ok() ? absl::StrCat(*count) : std::string(text));
+    values->push_back(is_count && count.ok() ? absl::StrCat(*count) : std::string(text));
     return absl::OkStatus();
   }
-  if (!IsCount(key)) return Invalid(key, text, "is a range, which only integers have");
+  if (!is_count) return Invalid(key, text, "is a range, which only integers have");
   const absl::StatusOr<int64_t> low = ParseCount(text.substr(0, dots));
   const absl::StatusOr<int64_t> high = ParseCount(text.substr(dots + 2));
   if (!low.ok() || !high.ok()) return Invalid(key, text, "is not a range LOW..HIGH of integers");
@@ -44,6 +45,63 @@ absl::Status Expand(absl::string_view key, absl::string_view text,
   if (*high < *low) return Invalid(key, text, "ends before it begins");
   for (int64_t value = *low; value <= *high; value *= 2) values->push_back(absl::StrCat(value));
   return absl::OkStatus();
+}
+
+// What a line is of, and how many it may stand for.
+struct Rules {
+  absl::string_view one, many;
+  int64_t most;
+  bool (*is_count)(absl::string_view key);
+};
+
+// All combinations as lines of which every value is one.
+absl::StatusOr<std::vector<std::string>> ExpandLine(absl::string_view line, const Rules& rules) {
+  struct Item {
+    std::string key;  // with its "=", or the whole item where there is none
+    std::vector<std::string> values;
+  };
+  std::vector<Item> items;
+  int64_t combinations = 1;
+  for (absl::string_view text : absl::StrSplit(line, ',')) {
+    const size_t equals = text.find('=');
+    // An item that is not key=value is for the parser of the line to reject.
+    if (equals == absl::string_view::npos || equals + 1 == text.size()) {
+      items.push_back({std::string(text), {""}});
+      continue;
+    }
+    const absl::string_view key = text.substr(0, equals);
+    Item item{absl::StrCat(key, "="), {}};
+    for (absl::string_view part : absl::StrSplit(text.substr(equals + 1), '/')) {
+      absl::Status s = ExpandValue(key, part, rules.is_count(key), &item.values);
+      if (!s.ok()) return s;
+    }
+    combinations *= static_cast<int64_t>(item.values.size());
+    if (combinations > rules.most) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          rules.one, ": \"", line, "\" stands for more than ", rules.most, " ", rules.many));
+    }
+    items.push_back(std::move(item));
+  }
+  std::vector<std::string> lines;
+  std::vector<size_t> chosen(items.size(), 0);
+  for (int64_t n = 0; n < combinations; ++n) {
+    std::vector<std::string> parts;
+    for (size_t i = 0; i < items.size(); ++i) {
+      parts.push_back(absl::StrCat(items[i].key, items[i].values[chosen[i]]));
+    }
+    lines.push_back(absl::StrJoin(parts, ","));
+    for (size_t i = items.size(); i-- > 0;) {
+      if (++chosen[i] < items[i].values.size()) break;
+      chosen[i] = 0;
+    }
+  }
+  return lines;
+}
+
+// The error of one of several lines, which says which.
+absl::Status InLine(const absl::Status& status, const std::string& line, size_t lines) {
+  if (lines == 1) return status;
+  return absl::Status(status.code(), absl::StrCat(status.message(), " (in ", line, ")"));
 }
 
 }  // namespace
@@ -65,52 +123,29 @@ absl::StatusOr<int64_t> ParseCount(absl::string_view text) {
 }
 
 absl::StatusOr<std::vector<AttentionProblem>> ExpandSweep(absl::string_view line) {
-  struct Item {
-    std::string key;  // with its "=", or the whole item where there is none
-    std::vector<std::string> values;
-  };
-  std::vector<Item> items;
-  int64_t combinations = 1;
-  for (absl::string_view text : absl::StrSplit(line, ',')) {
-    const size_t equals = text.find('=');
-    // An item that is not key=value goes to AttentionProblem::Parse() as it is.
-    if (equals == absl::string_view::npos || equals + 1 == text.size()) {
-      items.push_back({std::string(text), {""}});
-      continue;
-    }
-    const absl::string_view key = text.substr(0, equals);
-    Item item{absl::StrCat(key, "="), {}};
-    for (absl::string_view part : absl::StrSplit(text.substr(equals + 1), '/')) {
-      if (absl::Status s = Expand(key, part, &item.values); !s.ok()) return s;
-    }
-    combinations *= static_cast<int64_t>(item.values.size());
-    if (combinations > kMostProblems) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          "problem: \"", line, "\" stands for more than ", kMostProblems, " problems"));
-    }
-    items.push_back(std::move(item));
-  }
+  const absl::StatusOr<std::vector<std::string>> lines =
+      ExpandLine(line, {"problem", "problems", kMostProblems, IsCount});
+  if (!lines.ok()) return lines.status();
   std::vector<AttentionProblem> problems;
-  std::vector<size_t> chosen(items.size(), 0);
-  for (int64_t n = 0; n < combinations; ++n) {
-    std::vector<std::string> parts;
-    for (size_t i = 0; i < items.size(); ++i) {
-      parts.push_back(absl::StrCat(items[i].key, items[i].values[chosen[i]]));
-    }
-    const std::string one = absl::StrJoin(parts, ",");
+  for (const std::string& one : *lines) {
     absl::StatusOr<AttentionProblem> problem = AttentionProblem::Parse(one);
-    if (!problem.ok()) {
-      if (combinations == 1) return problem.status();
-      return absl::Status(problem.status().code(),
-                          absl::StrCat(problem.status().message(), " (in ", one, ")"));
-    }
+    if (!problem.ok()) return InLine(problem.status(), one, lines->size());
     problems.push_back(*problem);
-    for (size_t i = items.size(); i-- > 0;) {
-      if (++chosen[i] < items[i].values.size()) break;
-      chosen[i] = 0;
-    }
   }
   return problems;
+}
+
+absl::StatusOr<std::vector<LaunchConfig>> ExpandConfigs(absl::string_view line) {
+  const absl::StatusOr<std::vector<std::string>> lines = ExpandLine(
+      line, {"config", "configurations", kMostConfigs, [](absl::string_view) { return true; }});
+  if (!lines.ok()) return lines.status();
+  std::vector<LaunchConfig> configs;
+  for (const std::string& one : *lines) {
+    absl::StatusOr<LaunchConfig> config = LaunchConfig::Parse(one);
+    if (!config.ok()) return InLine(config.status(), one, lines->size());
+    configs.push_back(*std::move(config));
+  }
+  return configs;
 }
 
 CommonKeys SplitCommon(const std::vector<std::string>& lines) {

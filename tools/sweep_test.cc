@@ -77,6 +77,39 @@ TEST(SweepTest, ErrorsNameKeyAndValue) {
   }
 }
 
+std::vector<std::string> ConfigLines(absl::string_view sweep) {
+  const auto configs = ExpandConfigs(sweep);
+  if (!configs.ok()) return {std::string(configs.status().message())};
+  std::vector<std::string> lines;
+  for (const LaunchConfig& config : *configs) lines.push_back(config.ToString());
+  return lines;
+}
+
+TEST(SweepTest, ConfigurationsSweepEveryKey) {
+  EXPECT_THAT(ConfigLines("block=32..512"),
+              ElementsAre("block=32", "block=64", "block=128", "block=256", "block=512"));
+  EXPECT_THAT(ConfigLines("block=64/256,permute=always/never"),
+              ElementsAre("block=64,permute=always", "block=64,permute=never",
+                          "block=256,permute=always", "block=256,permute=never"));
+  EXPECT_THAT(ConfigLines("permute=always"), ElementsAre("permute=always"));
+  EXPECT_THAT(ConfigLines("a=1k"), ElementsAre("a=1024"));
+}
+
+TEST(SweepTest, BadConfigurationsNameKeyAndValue) {
+  for (const auto& [line, message] : {
+           std::pair<const char*, const char*>{"block=32..x", "block: \"32..x\" is not a range"},
+           {"block=64..32", "block: \"64..32\" ends before it begins"},
+           {"block=64//32", "block: \"\" in a list is empty"},
+           {"block", "config: \"block\" is not of the form key=value"},
+           {"block=", "config: \"block=\" is not of the form key=value"},
+           {"a=1/2,a=3", "config: a is given twice (in a=1,a=3)"},
+           {"a=1..1m,b=1..1m", "config: \"a=1..1m,b=1..1m\" stands for more than 100 "},
+       }) {
+    EXPECT_EQ(ExpandConfigs(line).status().code(), absl::StatusCode::kInvalidArgument) << line;
+    EXPECT_THAT(ConfigLines(line), ElementsAre(HasSubstr(message)));
+  }
+}
+
 TEST(SweepTest, CommonKeysAndTheRest) {
   const CommonKeys several = SplitCommon({"hq=8,sq=1,d=64", "hq=8,sq=2,d=64", "hq=8,sq=2,d=64"});
   EXPECT_EQ(several.common, "hq=8,d=64");

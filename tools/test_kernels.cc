@@ -1,6 +1,9 @@
 // Kernels for tests of the command: "wrong" computes something else, "failing" fails, "picky" does
-// fp16 with head dims 64 and 128 alone, and "via_host" is for GPUs but computes on the CPU, so that
-// what the command does around a GPU kernel can be tested without one.
+// fp16 with head dims 64 and 128 alone, "ctrl_c" presses that key when it gets 130 queries, and
+// "via_host" is for GPUs but computes on the CPU, so that what the command does around a GPU kernel
+// can be tested without one.
+#include <signal.h>
+
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -75,6 +78,16 @@ class Failing : public Wrapper {
   }
 };
 
+class CtrlC : public Wrapper {
+ public:
+  CtrlC() : Wrapper("ctrl_c", 1) {}
+  absl::Status Forward(const AttentionProblem& p, const AttentionTensors& t,
+                       const Launch& l) const override {
+    if (p.sq == 130) raise(SIGINT);
+    return Wrapper::Forward(p, t, l);
+  }
+};
+
 class Picky : public Wrapper {
  public:
   Picky() : Wrapper("picky", 2) { traits_.config_keys = {"tile_q: rows of Q in a tile"}; }
@@ -101,6 +114,17 @@ class ViaHost : public Wrapper {
   ViaHost() : Wrapper("via_host", 3) {
     traits_.device = DeviceKind::kCuda;
     traits_.compute_capabilities = {75, 80, 86, 89, 90, 100, 103, 120};
+    traits_.config_keys = {"block: threads of a block, 32 to 512, by default 128"};
+  }
+  absl::Status Supports(const AttentionProblem& p, const DeviceInfo& d,
+                        const LaunchConfig& c) const override {
+    if (absl::Status s = c.CheckKeys({"block"}); !s.ok()) return s;
+    if (absl::Status s = c.GetInteger("block", 128, 32, 512).status(); !s.ok()) return s;
+    return Inner().Supports(p, d, {});
+  }
+  absl::StatusOr<Traffic> ExpectedTraffic(const AttentionProblem& p, const DeviceInfo& d,
+                                          const LaunchConfig&) const override {
+    return Inner().ExpectedTraffic(p, d, {});
   }
   absl::StatusOr<int64_t> WorkspaceBytes(const AttentionProblem&, const DeviceInfo&,
                                          const LaunchConfig&) const override {
@@ -170,6 +194,7 @@ ATTNLAB_REGISTER_KERNEL(ViaHost);
 ATTNLAB_REGISTER_KERNEL(Wrong);
 ATTNLAB_REGISTER_KERNEL(Failing);
 ATTNLAB_REGISTER_KERNEL(Picky);
+ATTNLAB_REGISTER_KERNEL(CtrlC);
 
 }  // namespace
 }  // namespace attnlab

@@ -8,6 +8,7 @@
 //
 // Exit codes: 0; 1 where a benchmark had an error; 2 for a line that is no problem; 3 where no
 // linked kernel does a problem on this machine.
+#include <cstdint>
 #include <cstdio>
 #include <memory>
 #include <optional>
@@ -22,6 +23,7 @@
 #include "attention/bench/statistics.h"
 #include "attention/bench/timed_kernel.h"
 #include "attention/machine.h"
+#include "attention/memory.h"
 #include "attention/problem.h"
 #include "attention/registry.h"
 #include "attention/testing/verify.h"
@@ -57,8 +59,9 @@ class Benchmark {
       Fail(state, status_);
       return;
     }
-    for (auto _ : state) {
-      const absl::StatusOr<double> seconds = kernel_->Call();
+    // Google Benchmark decides how many calls there are, in steps of so many.
+    while (state.KeepRunningBatch(calls_)) {
+      const absl::StatusOr<double> seconds = kernel_->Calls(calls_);
       if (!seconds.ok()) {
         Fail(state, seconds.status());
         return;
@@ -93,10 +96,18 @@ class Benchmark {
         plan_.problem, plan_.device, /*seed=*/0, /*with_lse=*/false, plan_.device.memory_bytes / 4);
     if (!inputs.ok()) return inputs.status();
     inputs_.emplace(*std::move(inputs));
-    absl::StatusOr<TimedKernel> kernel = TimedKernel::Make(plan_, &*inputs_);
+    absl::StatusOr<Buffer> workspace = SharedWorkspace({plan_});
+    if (!workspace.ok()) return workspace.status();
+    workspace_ = *std::move(workspace);
+    absl::StatusOr<TimedKernel> kernel = TimedKernel::Make(plan_, &*inputs_, &workspace_);
     if (!kernel.ok()) return kernel.status();
     kernel_.emplace(*std::move(kernel));
-    return kernel_->Call().status();
+    for (int i = 0; i < 2; ++i) {  // one to warm up
+      const absl::StatusOr<double> seconds = kernel_->Call();
+      if (!seconds.ok()) return seconds.status();
+      calls_ = CallsPerRepetition(plan_.device.device, *seconds);
+    }
+    return absl::OkStatus();
   }
 
   Plan plan_;
@@ -105,7 +116,9 @@ class Benchmark {
   double error_ = 0, bound_ = 0;
   Traffic expected_;
   std::optional<RotatedInputs> inputs_;
+  Buffer workspace_;
   std::optional<TimedKernel> kernel_;
+  int64_t calls_ = 1;  // timed as one
 };
 
 // One benchmark for each device and kernel that can do the problem.

@@ -1,10 +1,7 @@
 #include "attention/bench/compare.h"
 
 #include <algorithm>
-#include <cmath>
 #include <list>
-#include <map>
-#include <memory>
 #include <utility>
 
 #include "absl/status/status.h"
@@ -13,26 +10,21 @@
 #include "attention/bench/statistics.h"
 #include "attention/bench/timed_kernel.h"
 #include "attention/machine.h"
+#include "attention/memory.h"
 #include "benchmark/benchmark.h"
 
 namespace attnlab::bench {
 namespace {
 
-constexpr double kShortestRepetition = 200e-6;  // seconds; below, clocks and noise show
+// Seconds of calls before a kernel is timed, at least two calls. A GPU that was idle while inputs
+// were made runs at a low clock at first.
+constexpr double kWarmUpOnGpu = 0.05;
 
-// Keeps the time of every repetition, by the benchmark's name, and prints nothing.
-class Recorder : public benchmark::BenchmarkReporter {
+// Prints nothing: times are kept where they are taken.
+class SilentReporter : public benchmark::BenchmarkReporter {
  public:
   bool ReportContext(const Context&) override { return true; }
-  void ReportRuns(const std::vector<Run>& runs) override {
-    for (const Run& run : runs) {
-      if (run.run_type != Run::RT_Iteration || run.iterations == 0) continue;
-      seconds[run.run_name.function_name].push_back(run.real_accumulated_time /
-                                                    static_cast<double>(run.iterations));
-    }
-  }
-
-  std::map<std::string, std::vector<double>> seconds;
+  void ReportRuns(const std::vector<Run>&) override {}
 };
 
 // Google Benchmark's repetitions of several benchmarks in random order.
@@ -47,31 +39,74 @@ void InterleaveRepetitions() {
   (void)kDone;
 }
 
-absl::Status CheckPlans(absl::Span<const Plan> plans) {
-  for (const Plan& plan : plans) {
-    if (plan.problem != plans[0].problem || plan.device.device != plans[0].device.device) {
-      return absl::InvalidArgumentError("plans: are not of one problem on one device");
-    }
-  }
-  return absl::OkStatus();
-}
-
 absl::Status Named(const Plan& plan, const absl::Status& status) {
   return absl::Status(status.code(),
                       absl::StrCat(plan.kernel->traits().name, ": ", status.message()));
 }
 
-// How often, from one call that has warmed up and one that is timed.
+bool Stopped(const Options& options) { return options.stopped && options.stopped(); }
+
+absl::Status NotTimed(const Plan& plan) {
+  return Named(plan, absl::CancelledError("stopped before it was timed"));
+}
+
+void Tell(const Options& options, absl::string_view what) {
+  if (options.progress) options.progress(what);
+}
+
+Row VerifiedRow(const Plan& plan, const Options& options) {
+  Row row;
+  row.plan = plan;
+  if (Stopped(options)) {
+    row.status = NotTimed(plan);
+    return row;
+  }
+  if (options.verify) {
+    Tell(options, absl::StrCat("verifying ", plan.kernel->traits().name));
+    testing::VerifyOptions verify;
+    verify.inputs.seed = options.seed;
+    verify.rerun = false;  // the conformance suite does that
+    absl::StatusOr<testing::VerifyResult> result = testing::Verify(plan, verify);
+    row.status = result.status();
+    if (result.ok()) {
+      row.verified = result->passed;
+      row.verification = *std::move(result);
+    }
+  }
+  const absl::StatusOr<Traffic> expected =
+      plan.kernel->ExpectedTraffic(plan.problem, plan.device, plan.config);
+  if (expected.ok()) {
+    row.expected = *expected;
+  } else if (row.status.ok()) {
+    row.status = Named(plan, expected.status());
+  }
+  return row;
+}
+
+// What sets of inputs may take, on the device and, of a GPU, as much again on the host.
+int64_t InputBytes(const Options& options, const DeviceInfo& device) {
+  if (options.memory_bytes > 0) return options.memory_bytes;
+  int64_t bytes = device.memory_bytes / 4;
+  for (const Device& place : {device.device, Device::Cpu()}) {
+    const absl::StatusOr<int64_t> free = FreeMemory(place);
+    if (free.ok()) bytes = std::min(bytes, *free / 2);
+  }
+  return bytes;
+}
+
+// How often, from calls that have warmed up and one that is timed.
 absl::Status PlanRepetitions(TimedKernel* kernel, const Options& options, Row* row) {
-  double seconds = 0;
-  for (int i = 0; i < 2; ++i) {
-    absl::StatusOr<double> call = kernel->Call();
+  const Device device = row->plan.device.device;
+  const double warm_up = device.kind == DeviceKind::kCuda ? kWarmUpOnGpu : 0;
+  double seconds = 0, sum = 0;
+  for (int i = 0; i < 2 || sum < warm_up; ++i) {
+    const absl::StatusOr<double> call = kernel->Call();
     if (!call.ok()) return Named(row->plan, call.status());
     seconds = std::max(*call, 1e-9);
+    sum += seconds;
     if (seconds > options.seconds) break;  // as slow as this, it was warm long before its end
   }
-  row->calls_per_repetition =
-      std::max<int64_t>(1, static_cast<int64_t>(std::ceil(kShortestRepetition / seconds)));
+  row->calls_per_repetition = CallsPerRepetition(device, seconds);
   const double repetition = seconds * static_cast<double>(row->calls_per_repetition);
   row->repetitions = std::clamp(static_cast<int64_t>(std::min(options.seconds / repetition, 1e9)),
                                 options.min_repetitions,
@@ -79,131 +114,126 @@ absl::Status PlanRepetitions(TimedKernel* kernel, const Options& options, Row* r
   return absl::OkStatus();
 }
 
-}  // namespace
+// A row that is being timed.
+struct Timing {
+  TimedKernel kernel;
+  Row* row;
+  std::vector<double> seconds;  // of a call, one a repetition
+};
 
-absl::StatusOr<std::vector<Row>> Compare(absl::Span<const Plan> plans, const Options& options) {
-  std::vector<Row> rows;
-  if (plans.empty()) return rows;
-  if (absl::Status s = CheckPlans(plans); !s.ok()) return s;
-  const auto tell = [&options](absl::string_view what) {
-    if (options.progress) options.progress(what);
-  };
-
-  for (const Plan& plan : plans) {
-    Row row;
-    row.plan = plan;
-    if (options.verify) {
-      tell(absl::StrCat("verifying ", plan.kernel->traits().name));
-      testing::VerifyOptions verify;
-      verify.inputs.seed = options.seed;
-      verify.rerun = false;  // the conformance suite does that
-      absl::StatusOr<testing::VerifyResult> result = testing::Verify(plan, verify);
-      row.status = result.status();
-      if (result.ok()) {
-        row.verified = result->passed;
-        row.verification = *std::move(result);
-      }
+// One repetition: some calls, or none when it is time to stop or the kernel has failed. Google
+// Benchmark wants as many iterations of every repetition, so the loop is entered all the same.
+void Repeat(benchmark::State& state, const Options& options, Timing* timing) {
+  Row* const row = timing->row;
+  const int64_t calls = row->calls_per_repetition;
+  while (state.KeepRunningBatch(calls)) {
+    if (!row->status.ok() || Stopped(options)) {
+      state.SkipWithError("the kernel has failed, or it is time to stop");
+      break;
     }
-    absl::StatusOr<Traffic> expected =
-        plan.kernel->ExpectedTraffic(plan.problem, plan.device, plan.config);
-    if (expected.ok()) {
-      row.expected = *expected;
-    } else if (row.status.ok()) {
-      row.status = Named(plan, expected.status());
+    const absl::StatusOr<double> seconds = timing->kernel.Calls(calls);
+    if (!seconds.ok()) {
+      row->status = Named(row->plan, seconds.status());
+      state.SkipWithError("the kernel failed");
+      break;
     }
-    rows.push_back(std::move(row));
+    state.SetIterationTime(*seconds);
+    timing->seconds.push_back(*seconds / static_cast<double>(calls));
   }
+}
 
-  tell("making inputs");
-  const DeviceInfo& device = plans[0].device;
+absl::Status FillIn(const Timing& timing, const Options& options) {
+  Row* const row = timing.row;
+  row->repetitions = static_cast<int64_t>(timing.seconds.size());
+  if (row->repetitions < options.min_repetitions && Stopped(options)) return NotTimed(row->plan);
+  if (row->repetitions == 0) return Named(row->plan, absl::InternalError("was not timed"));
+  row->median = Quantile(timing.seconds, 0.5);
+  row->p10 = Quantile(timing.seconds, 0.1);
+  row->p90 = Quantile(timing.seconds, 0.9);
+  return absl::OkStatus();
+}
+
+// Times rows of one device. An error is one that keeps all of them from being timed.
+absl::Status TimeOnDevice(const DeviceInfo& device, const std::vector<Row*>& rows,
+                          const Options& options) {
+  Tell(options, "making inputs");
+  std::vector<Plan> plans;
+  for (const Row* row : rows) plans.push_back(row->plan);
+  absl::StatusOr<Buffer> workspace = SharedWorkspace(plans);
+  if (!workspace.ok()) return workspace.status();
   absl::StatusOr<RotatedInputs> inputs = RotatedInputs::Make(
-      plans[0].problem, device, options.seed, options.with_lse,
-      options.memory_bytes > 0 ? options.memory_bytes : device.memory_bytes / 4);
+      plans[0].problem, device, options.seed, options.with_lse, InputBytes(options, device));
   if (!inputs.ok()) return inputs.status();
 
   InterleaveRepetitions();
   benchmark::ClearRegisteredBenchmarks();
-  std::list<TimedKernel> kernels;  // keeps addresses
-  for (size_t i = 0; i < rows.size(); ++i) {
-    Row& row = rows[i];
-    row.input_sets = inputs->sets();
-    row.set_bytes = inputs->set_bytes();
-    row.past_cache = inputs->past_cache();
-    row.compulsory = inputs->compulsory();
-    if (!row.status.ok()) continue;
-    absl::StatusOr<TimedKernel> made = TimedKernel::Make(row.plan, &*inputs);
-    if (!made.ok()) {
-      row.status = Named(row.plan, made.status());
+  std::list<Timing> timings;  // keeps addresses
+  for (Row* row : rows) {
+    row->input_sets = inputs->sets();
+    row->set_bytes = inputs->set_bytes();
+    row->past_cache = inputs->past_cache();
+    row->compulsory = inputs->compulsory();
+    if (Stopped(options)) {
+      row->status = NotTimed(row->plan);
       continue;
     }
-    kernels.push_back(*std::move(made));
-    TimedKernel* kernel = &kernels.back();
-    tell(absl::StrCat("timing ", row.plan.kernel->traits().name));
-    row.status = PlanRepetitions(kernel, options, &row);
-    if (!row.status.ok()) continue;
-    absl::Status* error = &row.status;
-    benchmark::RegisterBenchmark(absl::StrCat(i).c_str(),
-                                 [kernel, error](benchmark::State& state) {
-                                   for (auto _ : state) {
-                                     const absl::StatusOr<double> seconds = kernel->Call();
-                                     if (!seconds.ok()) {
-                                       *error = Named(kernel->plan(), seconds.status());
-                                       state.SkipWithError("the kernel failed");
-                                       break;
-                                     }
-                                     state.SetIterationTime(*seconds);
-                                   }
-                                 })
-        ->UseManualTime()
-        ->Iterations(row.calls_per_repetition)
-        ->Repetitions(static_cast<int>(row.repetitions));
-  }
-  tell("timing");
-  Recorder recorder;
-  const bool any =
-      std::any_of(rows.begin(), rows.end(), [](const Row& r) { return r.status.ok(); });
-  if (any) benchmark::RunSpecifiedBenchmarks(&recorder, "all");
-  benchmark::ClearRegisteredBenchmarks();
-
-  for (size_t i = 0; i < rows.size(); ++i) {
-    Row& row = rows[i];
-    if (!row.status.ok()) continue;
-    const std::vector<double>& seconds = recorder.seconds[absl::StrCat(i)];
-    if (seconds.empty()) {
-      return absl::InternalError(absl::StrCat(row.plan.kernel->traits().name, ": was not timed"));
+    absl::StatusOr<TimedKernel> kernel = TimedKernel::Make(row->plan, &*inputs, &*workspace);
+    if (!kernel.ok()) {
+      row->status = Named(row->plan, kernel.status());
+      continue;
     }
-    row.repetitions = static_cast<int64_t>(seconds.size());
-    row.median = Quantile(seconds, 0.5);
-    row.p10 = Quantile(seconds, 0.1);
-    row.p90 = Quantile(seconds, 0.9);
+    Tell(options, absl::StrCat("timing ", row->plan.kernel->traits().name));
+    row->status = PlanRepetitions(&*kernel, options, row);
+    if (!row->status.ok()) continue;
+    timings.push_back({*std::move(kernel), row, {}});
+    Timing* const timing = &timings.back();
+    benchmark::RegisterBenchmark(
+        absl::StrCat(timings.size()).c_str(),
+        [&options, timing](benchmark::State& state) { Repeat(state, options, timing); })
+        ->UseManualTime()
+        ->Iterations(row->calls_per_repetition)
+        ->Repetitions(static_cast<int>(row->repetitions));
   }
-  return rows;
+  Tell(options, "timing");
+  SilentReporter reporter;
+  if (!timings.empty()) benchmark::RunSpecifiedBenchmarks(&reporter, "all");
+  benchmark::ClearRegisteredBenchmarks();
+  for (Timing& timing : timings) {
+    if (timing.row->status.ok()) timing.row->status = FillIn(timing, options);
+  }
+  return absl::OkStatus();
 }
 
-absl::StatusOr<double> EstimateSeconds(const Plan& plan) {
-  constexpr int64_t kLength = 256;
-  AttentionProblem part = plan.problem;
-  part.b = 1;
-  part.lens = Lengths::kFixed;
-  part.sq = std::min(part.sq, kLength);
-  part.skv = std::min(part.skv, kLength);
-  absl::StatusOr<Plan> small =
-      MakePlan(part, plan.device.device, plan.kernel->traits().name, plan.config);
-  if (!small.ok()) return small.status();
-  absl::StatusOr<RotatedInputs> inputs =
-      RotatedInputs::Make(part, plan.device, /*seed=*/0, /*with_lse=*/false, /*memory_bytes=*/1);
-  if (!inputs.ok()) return inputs.status();
-  absl::StatusOr<TimedKernel> kernel = TimedKernel::Make(*small, &*inputs);
-  if (!kernel.ok()) return kernel.status();
-  double best = 0;
-  for (int i = 0; i < 3; ++i) {
-    const absl::StatusOr<double> seconds = kernel->Call();
-    if (!seconds.ok()) return seconds.status();
-    best = i == 0 ? *seconds : std::min(best, *seconds);
+}  // namespace
+
+absl::StatusOr<std::vector<Row>> Compare(absl::Span<const Plan> plans, const Options& options) {
+  std::vector<Row> rows;
+  for (const Plan& plan : plans) {
+    if (plan.problem != plans[0].problem) {
+      return absl::InvalidArgumentError(absl::StrCat("plans: ", plan.problem.ToString(), " and ",
+                                                     plans[0].problem.ToString(),
+                                                     " are not one problem"));
+    }
   }
-  const double part_flops = CompulsoryTraffic(part).flops;
-  if (part_flops <= 0) return best;
-  return best * std::max(1.0, CompulsoryTraffic(plan.problem).flops / part_flops);
+  for (const Plan& plan : plans) rows.push_back(VerifiedRow(plan, options));
+
+  // One device after the other: a GPU that waits while the CPU is timed lowers its clock.
+  std::vector<bool> done(rows.size(), false);
+  for (size_t first = 0; first < rows.size(); ++first) {
+    if (done[first]) continue;
+    const DeviceInfo device = rows[first].plan.device;
+    std::vector<Row*> same;
+    for (size_t i = first; i < rows.size(); ++i) {
+      if (rows[i].plan.device.device != device.device) continue;
+      done[i] = true;
+      if (rows[i].status.ok()) same.push_back(&rows[i]);
+    }
+    if (same.empty()) continue;
+    const absl::Status s = TimeOnDevice(device, same, options);
+    if (s.ok()) continue;
+    for (Row* row : same) row->status = Named(row->plan, s);
+  }
+  return rows;
 }
 
 }  // namespace attnlab::bench

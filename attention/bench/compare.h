@@ -1,12 +1,13 @@
 // Times kernels against each other on one problem, with Google Benchmark as the harness.
 //
-//   std::vector<Plan> plans = …;  // one problem, one device, several kernels or configurations
+//   std::vector<Plan> plans = …;  // one problem; several kernels, configurations or devices
 //   absl::StatusOr<std::vector<Row>> rows = Compare(plans, {});
 //   double speed_up = rows[0].median / rows[1].median;
 //
-// Each kernel is verified first. Then repetitions of all kernels are run in random order, so
-// that a machine that slows down as it gets warm slows all of them down; each repetition is a few
-// calls on inputs that the cache does not hold (rotated_inputs.h), and gives their mean time.
+// Each kernel is verified first. Then, one device after the other, repetitions of all kernels of
+// that device are run in random order, so that a machine that slows down as it gets warm slows
+// all of them down; each repetition is a few calls on inputs that the cache does not hold
+// (rotated_inputs.h), and gives their mean time. Inputs are the same numbers on every device.
 #ifndef ATTENTION_BENCH_COMPARE_H_
 #define ATTENTION_BENCH_COMPARE_H_
 
@@ -32,14 +33,19 @@ struct Options {
   double seconds = 0.5;         // of timed calls that a kernel gets, as far as min_… allow
   int64_t min_repetitions = 5;  // whatever they take
   int64_t max_repetitions = 200;
-  int64_t memory_bytes = 0;  // for the sets of inputs; 0: a quarter of the device's memory
+  // For the sets of inputs on a device. 0: a quarter of what it has, or half of what is free.
+  int64_t memory_bytes = 0;
   // Told what is being done, for a progress bar: "verifying cpu", "timing".
   std::function<void(absl::string_view)> progress;
+  // Asked between calls: from when on it is time to stop. What was timed by then, with as many
+  // repetitions as there have to be, is kept; the status of other rows is Cancelled.
+  std::function<bool()> stopped;
 };
 
 struct Row {
   Plan plan;
-  // Not OK where the kernel itself failed, with why; then nothing below was measured.
+  // Not OK where the kernel was not timed, with why: it failed, it was stopped, or inputs could
+  // not be made (ResourceExhausted). Then nothing below was measured.
   absl::Status status;
   bool verified = false;  // `verification` says more; false too where it was not wanted
   testing::VerifyResult verification;
@@ -65,11 +71,8 @@ struct Row {
 
 // One row a plan, in order. A kernel that gives wrong results is timed all the same, and its row
 // says so; one that fails does not keep others from being timed. InvalidArgument when the plans
-// are not of one problem and one device; otherwise the errors of making inputs.
+// are not of one problem.
 absl::StatusOr<std::vector<Row>> Compare(absl::Span<const Plan> plans, const Options& options);
-
-// Roughly the seconds of one call on the plan's problem, from timing a small part of it.
-absl::StatusOr<double> EstimateSeconds(const Plan& plan);
 
 }  // namespace attnlab::bench
 

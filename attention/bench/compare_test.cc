@@ -1,6 +1,8 @@
 #include "attention/bench/compare.h"
 
+#include <atomic>
 #include <chrono>
+#include <cstdint>
 #include <string>
 #include <thread>
 #include <vector>
@@ -16,6 +18,7 @@ namespace {
 
 using ::testing::Contains;
 using ::testing::HasSubstr;
+using ::testing::StartsWith;
 
 // The oracle with something added. Not registered: the test's own.
 class Changed : public Kernel {
@@ -184,16 +187,76 @@ TEST(CompareTest, PlansAreOfOneProblem) {
   EXPECT_TRUE(Compare({}, Quick())->empty());
 }
 
-TEST(CompareTest, EstimatesGrowWithTheProblem) {
-  const auto small = EstimateSeconds(PlanOf(nullptr, "hq=1,sq=256,d=32,dtype=fp32"));
-  const auto large = EstimateSeconds(PlanOf(nullptr, "b=4,hq=1,sq=4096,d=32,dtype=fp32"));
-  ASSERT_TRUE(small.ok()) << small.status();
-  ASSERT_TRUE(large.ok()) << large.status();
-  EXPECT_GT(*small, 0);
-  // 1024 times the work; the two timings of the part differ by noise alone.
-  EXPECT_GT(*large, 50 * *small);
-  const auto empty = EstimateSeconds(PlanOf(nullptr, "hq=1,sq=0,d=32,dtype=fp32"));
-  EXPECT_TRUE(empty.ok()) << empty.status();
+// Inputs that cannot be had on one device are a matter of its rows alone.
+TEST(CompareTest, RowsOfADeviceWithoutInputsSayWhy) {
+  Plan elsewhere = PlanOf();
+  elsewhere.device.device = Device::Cuda(1000);
+  Options options = Quick();
+  options.verify = false;
+  const auto rows = Compare({elsewhere, PlanOf(), elsewhere}, options);
+  ASSERT_TRUE(rows.ok()) << rows.status();
+  for (int i : {0, 2}) {
+    EXPECT_FALSE((*rows)[i].status.ok());
+    EXPECT_THAT(std::string((*rows)[i].status.message()), StartsWith("reference: "));
+  }
+  EXPECT_TRUE((*rows)[1].status.ok()) << (*rows)[1].status;
+  EXPECT_GT((*rows)[1].median, 0);
+}
+
+TEST(CompareTest, WhatDoesNotFitIsResourceExhausted) {
+  Plan huge = PlanOf();
+  huge.workspace_bytes = INT64_MAX / 2;
+  Options options = Quick();
+  options.verify = false;
+  const auto rows = Compare({huge}, options);
+  ASSERT_TRUE(rows.ok()) << rows.status();
+  EXPECT_EQ((*rows)[0].status.code(), absl::StatusCode::kResourceExhausted);
+}
+
+class Counting : public Changed {
+ public:
+  explicit Counting(const char* name) : Changed(name) {}
+  absl::Status Forward(const AttentionProblem& p, const AttentionTensors& t,
+                       const Launch& l) const override {
+    ++calls;
+    return Changed::Forward(p, t, l);
+  }
+  mutable std::atomic<int64_t> calls{0};
+};
+
+TEST(CompareTest, StoppedBeforeItBeginsNothingRuns) {
+  Counting kernel("counting");
+  Options options = Quick();
+  options.stopped = [] { return true; };
+  const auto rows = Compare({PlanOf(&kernel), PlanOf()}, options);
+  ASSERT_TRUE(rows.ok()) << rows.status();
+  for (const Row& row : *rows) {
+    EXPECT_EQ(row.status.code(), absl::StatusCode::kCancelled) << row.status;
+  }
+  EXPECT_EQ(kernel.calls, 0);
+}
+
+TEST(CompareTest, StoppedWhileTimingKeepsWhatHasEnoughRepetitions) {
+  Options options = Quick();
+  options.verify = false;
+  options.seconds = 1000;
+  options.max_repetitions = 100000;
+  for (const int64_t wanted : {3, 100000}) {
+    Counting kernel("counting");
+    options.min_repetitions = wanted;
+    options.stopped = [&kernel] { return kernel.calls > 2000; };
+    const auto rows = Compare({PlanOf(&kernel)}, options);
+    ASSERT_TRUE(rows.ok()) << rows.status();
+    const Row& row = (*rows)[0];
+    if (wanted == 3) {
+      ASSERT_TRUE(row.status.ok()) << row.status;
+      EXPECT_GE(row.repetitions, 3);
+      EXPECT_LT(row.repetitions, 100000);
+      EXPECT_GT(row.median, 0);
+    } else {
+      EXPECT_EQ(row.status.code(), absl::StatusCode::kCancelled) << row.status;
+    }
+  }
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
 #include "attention/bench/rotated_inputs.h"
 
+#include <cstdint>
 #include <cstring>
 #include <set>
 
@@ -100,17 +101,36 @@ TEST(TimedKernelTest, CallsComputeAndTakeTime) {
   ASSERT_TRUE(inputs.ok()) << inputs.status();
   auto plan = MakePlan(p, Device::Cpu(), "reference");
   ASSERT_TRUE(plan.ok()) << plan.status();
-  auto kernel = TimedKernel::Make(*plan, &*inputs);
+  auto workspace = SharedWorkspace({*plan});
+  ASSERT_TRUE(workspace.ok()) << workspace.status();
+  auto kernel = TimedKernel::Make(*plan, &*inputs, &*workspace);
   ASSERT_TRUE(kernel.ok()) << kernel.status();
   const void* o = nullptr;
   for (int64_t i = 0; i < inputs->sets(); ++i) o = inputs->Next().o.data;
-  for (int64_t i = 0; i < inputs->sets(); ++i) {
-    auto seconds = kernel->Call();
-    ASSERT_TRUE(seconds.ok()) << seconds.status();
-    EXPECT_GT(*seconds, 0);
-    EXPECT_LT(*seconds, 10);
-  }
+  auto seconds = kernel->Calls(inputs->sets());
+  ASSERT_TRUE(seconds.ok()) << seconds.status();
+  EXPECT_GT(*seconds, 0);
+  EXPECT_LT(*seconds, 10);
   EXPECT_NE(*static_cast<const float*>(o), 0.0f);
+}
+
+TEST(TimedKernelTest, TheSharedWorkspaceIsTheLargest) {
+  const Plan small = *MakePlan(Problem("hq=1,sq=8,d=8"), Device::Cpu(), "reference");
+  const Plan large = *MakePlan(Problem("hq=1,sq=64,d=8"), Device::Cpu(), "reference");
+  ASSERT_LT(small.workspace_bytes, large.workspace_bytes);
+  EXPECT_EQ(SharedWorkspace({small, large, small})->bytes(), large.workspace_bytes);
+  EXPECT_EQ(SharedWorkspace({})->bytes(), 0);
+  Plan impossible = small;
+  impossible.workspace_bytes = INT64_MAX / 2;
+  EXPECT_EQ(SharedWorkspace({small, impossible}).status().code(),
+            absl::StatusCode::kResourceExhausted);
+}
+
+TEST(TimedKernelTest, ShortCallsAreTimedTogether) {
+  EXPECT_EQ(CallsPerRepetition(Device::Cpu(), 1), 1);
+  EXPECT_EQ(CallsPerRepetition(Device::Cpu(), 20e-6), 10);
+  EXPECT_EQ(CallsPerRepetition(Device::Cuda(0), 20e-6), 50);
+  EXPECT_EQ(CallsPerRepetition(Device::Cpu(), 0), 200000);
 }
 
 }  // namespace

@@ -1,27 +1,33 @@
-// One kernel on rotated inputs, one timed call at a time.
+// One kernel on rotated inputs, timed.
 #ifndef ATTENTION_BENCH_TIMED_KERNEL_H_
 #define ATTENTION_BENCH_TIMED_KERNEL_H_
 
+#include <cstdint>
 #include <optional>
 
 #include "absl/status/statusor.h"
+#include "absl/types/span.h"
 #include "attention/attention.h"
 #include "attention/bench/rotated_inputs.h"
 #include "attention/cuda_backend.h"
+#include "attention/machine.h"
 #include "attention/memory.h"
 
 namespace attnlab::bench {
 
 class TimedKernel {
  public:
-  // Allocates the workspace. `inputs` are of the plan's problem and device, and outlive this;
-  // several kernels may share them.
-  static absl::StatusOr<TimedKernel> Make(const Plan& plan, RotatedInputs* inputs);
+  // `inputs` are of the plan's problem and device, and `workspace` is on that device and large
+  // enough for the plan. Both outlive this; kernels that run in turn may share them.
+  static absl::StatusOr<TimedKernel> Make(const Plan& plan, RotatedInputs* inputs,
+                                          Buffer* workspace);
 
-  // Runs on the next set of inputs and returns the seconds it took: on the CPU by the steady
-  // clock; on a GPU between two events in the stream, so without the time to get the launch
-  // there, but with the gaps between the launches of one call.
-  absl::StatusOr<double> Call();
+  // Runs on the next sets of inputs, one a call, and returns the seconds that all calls took: on
+  // the CPU by the steady clock; on a GPU between two events in the stream. The GPU finds the
+  // next call queued when one ends, so of the time to get launches there only the first call's
+  // counts, unless launching takes longer than running.
+  absl::StatusOr<double> Calls(int64_t calls);
+  absl::StatusOr<double> Call() { return Calls(1); }
 
   const Plan& plan() const { return plan_; }
   RotatedInputs* inputs() { return inputs_; }
@@ -31,9 +37,17 @@ class TimedKernel {
 
   Plan plan_;
   RotatedInputs* inputs_ = nullptr;
-  Buffer workspace_;
+  Buffer* workspace_ = nullptr;
   std::optional<cuda_backend::Timer> timer_;  // on a GPU
 };
+
+// A workspace for whichever of these plans runs, all of one device. Its pages have been written.
+// ResourceExhausted when there is not enough memory.
+absl::StatusOr<Buffer> SharedWorkspace(absl::Span<const Plan> plans);
+
+// How many calls of so many seconds are timed as one repetition: as many as make it long beside
+// the clock's resolution and, on a GPU, beside getting the first launch there.
+int64_t CallsPerRepetition(Device device, double call_seconds);
 
 }  // namespace attnlab::bench
 

@@ -194,9 +194,9 @@ TEST(InputsTest, RejectsWhatDoesNotFit) {
     return std::string(Inputs::Make(p, Device::Cpu(), options).status().message());
   };
   options.q_lens = {1};
-  EXPECT_EQ(message(), "q_lens: 1 entries where b = 2 are wanted");
+  EXPECT_EQ(message(), "q_lens: 1 entries where 2 are wanted");
   options.q_lens = {1, 4};
-  EXPECT_EQ(message(), "q_lens: entry 1 is 4, not in 0..3");
+  EXPECT_EQ(message(), "q_lens: entry 1 is 4, which is not in 0..3");
   options.q_lens.clear();
   options.layout = Layout::kQkv;
   EXPECT_EQ(message().substr(0, 12), "layout: qkv ");

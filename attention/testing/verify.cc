@@ -121,10 +121,11 @@ std::string ReproduceCommand(const Plan& plan, const VerifyOptions& options) {
   }
   if (!plan.config.empty()) absl::StrAppend(&command, " --config=", plan.config.ToString());
   if (!options.with_lse) absl::StrAppend(&command, " --lse=false");
-  // The command has no flags for these: they are chosen by hand, in SpecialCases() and in tests.
-  if (!options.inputs.q_lens.empty() || !options.inputs.kv_lens.empty()) {
-    absl::StrAppend(&command, "  # but with q_lens=", absl::StrJoin(options.inputs.q_lens, ","),
-                    " kv_lens=", absl::StrJoin(options.inputs.kv_lens, ","));
+  if (!options.inputs.q_lens.empty()) {
+    absl::StrAppend(&command, " --q_lens=", absl::StrJoin(options.inputs.q_lens, ","));
+  }
+  if (!options.inputs.kv_lens.empty()) {
+    absl::StrAppend(&command, " --kv_lens=", absl::StrJoin(options.inputs.kv_lens, ","));
   }
   return command;
 }

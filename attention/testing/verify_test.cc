@@ -83,7 +83,7 @@ TEST(ReproduceCommandTest, HasEverythingThatIsNotTheDefault) {
   options.inputs.kv_lens = {2};
   const std::string command = ReproduceCommand(plan, options);
   EXPECT_EQ(command.substr(command.find(" --seed=")),
-            " --seed=0 --config=tile_q=16 --lse=false  # but with q_lens=1 kv_lens=2");
+            " --seed=0 --config=tile_q=16 --lse=false --q_lens=1 --kv_lens=2");
 }
 
 TEST(VerifyTest, ChecksASampleOfAProblemThatIsTooLarge) {

@@ -6,10 +6,11 @@
 namespace attnlab::command {
 
 const char kExitCodesHelp[] =
-    "0  done, and everything that was checked is right\n"
-    "1  a kernel gave a wrong result, or failed while it ran\n"
-    "2  bad flags, bad input, or a file that cannot be read or written\n"
-    "3  not possible on this machine: no such device, no kernel for the problem, no memory";
+    "0    done, and everything that was checked is right\n"
+    "1    a kernel gave a wrong result, or failed while it ran\n"
+    "2    bad flags, bad input, or a file that cannot be read or written\n"
+    "3    not possible on this machine: no such device, no kernel for the problem, no memory\n"
+    "130  interrupted (Ctrl-C); bench prints what it has by then";
 
 ExitCode ExitCodeOf(const absl::Status& status) {
   switch (status.code()) {

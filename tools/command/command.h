@@ -21,9 +21,10 @@ namespace attnlab::command {
 // What the process ends with; kExitCodesHelp says it to people.
 enum ExitCode {
   kOk = 0,
-  kFailed = 1,      // a kernel gave a wrong result, or failed while it ran
-  kUsage = 2,       // bad flags, bad input, a file that cannot be read or written
-  kImpossible = 3,  // not on this machine: no such device, no kernel for the problem, no memory
+  kFailed = 1,         // a kernel gave a wrong result, or failed while it ran
+  kUsage = 2,          // bad flags, bad input, a file that cannot be read or written
+  kImpossible = 3,     // not on this machine: no such device, no kernel for the problem, no memory
+  kInterrupted = 130,  // by Ctrl-C, as shells say it
 };
 
 extern const char kExitCodesHelp[];

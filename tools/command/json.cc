@@ -2,7 +2,9 @@
 
 #include <ctime>
 
+#include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
+#include "attention/cuda_backend.h"
 
 namespace attnlab::command {
 
@@ -13,6 +15,13 @@ Json MachineJson(const DeviceInfo& info) {
   } else {
     json["compute_capability"] = info.compute_capability;
     json["multiprocessors"] = info.multiprocessors;
+    const absl::StatusOr<cuda_backend::Versions> versions = cuda_backend::GetVersions();
+    for (const char* key : {"driver", "cuda_driver", "cuda_runtime"}) json[key] = nullptr;
+    if (versions.ok()) {
+      if (!versions->driver.empty()) json["driver"] = versions->driver;
+      json["cuda_driver"] = versions->cuda_driver;
+      json["cuda_runtime"] = versions->cuda_runtime;
+    }
   }
   json["memory_bytes"] = info.memory_bytes;
   json["last_level_cache_bytes"] = info.last_level_cache_bytes;

@@ -11,7 +11,9 @@ namespace attnlab::command {
 
 using Json = nlohmann::ordered_json;
 
-// {"device": "cpu", "name": …, "threads": …} or {"device": "cuda:0", …, "compute_capability": …}.
+// {"device": "cpu", "name": …, "threads": …} or {"device": "cuda:0", …, "compute_capability": …,
+// "multiprocessors": …, "driver": …, "cuda_driver": …, "cuda_runtime": …}; both with memory and
+// last-level cache. A version that is not known is null.
 Json MachineJson(const DeviceInfo& info);
 
 // "2 threads" or "sm_90, 132 SMs".

@@ -273,6 +273,10 @@ absl::Status RunOne(const Flags& f, const Streams& streams) {
   const absl::StatusOr<std::vector<LaunchConfig>> configs =
       ConfigsOf(f.config.empty() ? std::vector<std::string>() : std::vector<std::string>{f.config});
   if (!configs.ok()) return configs.status();
+  if (configs->size() != 1) {
+    return absl::InvalidArgumentError(absl::StrCat("--config: run does one, and \"", f.config,
+                                                   "\" stands for ", configs->size()));
+  }
   absl::StatusOr<AttentionProblem> problem = TheProblem(f, &source);
   if (!problem.ok()) return problem.status();
   const absl::StatusOr<NpyType> out_type = OutType(f.out_dtype, problem->dtype);

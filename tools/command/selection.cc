@@ -9,7 +9,9 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "attention/dtype.h"
+#include "attention/memory.h"
 #include "attention/registry.h"
+#include "attention/runs_on.h"
 #include "tools/presets.h"
 #include "tools/sweep.h"
 #include "tools/table.h"
@@ -19,6 +21,48 @@ namespace {
 
 // Lengths, offsets and the like, which a batch takes even where its sequences are empty.
 constexpr double kBytesPerSequence = 64;
+
+double TensorBytes(const AttentionProblem& p) {
+  const double b = static_cast<double>(p.b);
+  const double bytes = kBytesPerSequence * b;
+  // Packed sequences have the maximal lengths at most, so their sum may be anything below.
+  if (p.lens == Lengths::kPacked) return bytes;
+  return bytes + b * static_cast<double>(SizeOf(p.dtype)) * static_cast<double>(p.d + p.dv) *
+                     (static_cast<double>(p.sq * p.hq) + static_cast<double>(p.skv * p.hkv));
+}
+
+std::string BytesText(double bytes) { return Bytes(static_cast<int64_t>(std::min(bytes, 9e18))); }
+
+// ResourceExhausted where so many bytes of tensors and of workspace are not free there.
+absl::Status CheckMemory(const Kernel& kernel, const AttentionProblem& problem,
+                         const DeviceInfo& device, double tensors, double workspace) {
+  const absl::StatusOr<int64_t> free = FreeMemory(device.device);
+  const bool know_free = free.ok() && *free < device.memory_bytes;
+  const int64_t available = know_free ? *free : device.memory_bytes;
+  if (tensors + workspace <= static_cast<double>(available)) return absl::OkStatus();
+  return absl::ResourceExhaustedError(absl::StrCat(
+      "memory: ", kernel.traits().name, " on ", problem.ToString(), " takes ",
+      BytesText(tensors + workspace),
+      workspace > 0 ? absl::StrCat(", ", BytesText(workspace), " of it workspace") : "", ", and ",
+      ToString(device.device), " has ", Bytes(device.memory_bytes),
+      know_free ? absl::StrCat(", of which ", Bytes(*free), " are free") : ""));
+}
+
+// The device of "cpu", "cuda" or "cuda:N".
+absl::StatusOr<DeviceInfo> NamedDevice(absl::string_view text) {
+  const absl::StatusOr<Device> device = ParseDevice(text);
+  if (!device.ok()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--device: \"", text, "\" is not one of auto, cpu, cuda, cuda:N"));
+  }
+  absl::StatusOr<DeviceInfo> info = InfoOf(*device);
+  if (absl::IsInvalidArgument(info.status())) return info;  // $ATTNLAB_COMPUTE_CAPABILITY
+  if (!info.ok()) {
+    return absl::UnavailableError(
+        absl::StrCat("--", info.status().message(), "; --device=cpu is always there"));
+  }
+  return info;
+}
 
 }  // namespace
 
@@ -103,39 +147,60 @@ absl::StatusOr<std::vector<const Kernel*>> KernelsOf(absl::string_view names) {
   if (absl::Status s = Registry::Global().Check(); !s.ok()) return s;
   std::vector<const Kernel*> all = Registry::Global().All();
   if (all.empty()) return absl::UnimplementedError("this program links no kernel");
-  if (names.empty() || names == "all") {
-    std::stable_sort(all.begin(), all.end(), [](const Kernel* a, const Kernel* b) {
-      return a->traits().preference < b->traits().preference;
-    });
-    return all;
-  }
+  std::stable_sort(all.begin(), all.end(), [](const Kernel* a, const Kernel* b) {
+    return a->traits().preference < b->traits().preference;
+  });
+  if (names.empty()) return all;
   std::vector<const Kernel*> kernels;
+  const auto add = [&kernels](const Kernel* kernel) {
+    if (std::find(kernels.begin(), kernels.end(), kernel) == kernels.end()) {
+      kernels.push_back(kernel);
+    }
+  };
   for (absl::string_view name : absl::StrSplit(names, ',')) {
-    absl::StatusOr<const Kernel*> kernel = Registry::Global().Find(name);
+    if (name == "all") {
+      for (const Kernel* kernel : all) add(kernel);
+      continue;
+    }
+    const absl::StatusOr<const Kernel*> kernel = Registry::Global().Find(name);
     if (!kernel.ok()) {
       std::vector<std::string> linked;
-      for (const Kernel* k : all) linked.push_back(k->traits().name);
+      for (const Kernel* k : Registry::Global().All()) linked.push_back(k->traits().name);
       const std::string nearest = Nearest(name, linked);
       return absl::InvalidArgumentError(absl::StrCat(
           "--kernel: there is no \"", name, "\"; there are ", absl::StrJoin(linked, ", "),
           nearest.empty() ? "" : absl::StrCat("; did you mean ", nearest, "?")));
     }
-    if (std::find(kernels.begin(), kernels.end(), *kernel) == kernels.end()) {
-      kernels.push_back(*kernel);
-    }
+    add(*kernel);
   }
   return kernels;
+}
+
+bool IsNamed(const Kernel& kernel, absl::string_view names) {
+  const std::vector<absl::string_view> parts = absl::StrSplit(names, ',');
+  return std::find(parts.begin(), parts.end(), kernel.traits().name) != parts.end();
 }
 
 absl::StatusOr<std::vector<LaunchConfig>> ConfigsOf(const std::vector<std::string>& lines) {
   if (lines.empty()) return std::vector<LaunchConfig>(1);
   std::vector<LaunchConfig> configs;
   for (const std::string& line : lines) {
-    absl::StatusOr<LaunchConfig> config = LaunchConfig::Parse(line);
-    if (!config.ok()) {
-      return absl::Status(config.status().code(), absl::StrCat("--", config.status().message()));
+    const absl::StatusOr<std::vector<LaunchConfig>> some = ExpandConfigs(line);
+    if (!some.ok()) {
+      const absl::string_view message = some.status().message();
+      return absl::Status(some.status().code(), absl::StartsWith(message, "config: ")
+                                                    ? absl::StrCat("--", message)
+                                                    : absl::StrCat("--config: ", message));
     }
-    configs.push_back(*std::move(config));
+    for (const LaunchConfig& config : *some) {
+      if (std::find(configs.begin(), configs.end(), config) == configs.end()) {
+        configs.push_back(config);
+      }
+    }
+  }
+  if (static_cast<int64_t>(configs.size()) > kMostConfigs) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--config: ", configs.size(), " configurations are more than ", kMostConfigs));
   }
   return configs;
 }
@@ -152,16 +217,38 @@ absl::StatusOr<DeviceInfo> DeviceOf(absl::string_view text, const AttentionProbl
     }
     return CpuInfo();
   }
-  const absl::StatusOr<Device> device = ParseDevice(text);
-  if (!device.ok()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("--device: \"", text, "\" is not one of auto, cpu, cuda, cuda:N"));
+  return NamedDevice(text);
+}
+
+absl::StatusOr<DeviceInfo> DeviceFor(absl::string_view text, const Kernel& kernel) {
+  if (text != "auto") return NamedDevice(text);
+  const KernelTraits& traits = kernel.traits();
+  if (traits.device == DeviceKind::kCpu) return CpuInfo();
+  const absl::StatusOr<std::vector<DeviceInfo>> gpus = CudaInfo();
+  if (!gpus.ok() && absl::IsInvalidArgument(gpus.status())) return gpus.status();
+  if (!gpus.ok() || gpus->empty()) {
+    return absl::UnavailableError(absl::StrCat(
+        traits.name, ": runs on GPUs; ", gpus.ok() ? "there is none" : gpus.status().message()));
   }
-  absl::StatusOr<DeviceInfo> info = InfoOf(*device);
-  if (!info.ok())
-    return absl::UnavailableError(
-        absl::StrCat("--", info.status().message(), "; --device=cpu is always there"));
-  return info;
+  for (const DeviceInfo& gpu : *gpus) {
+    if (RunsOn(traits, gpu).ok()) return gpu;
+  }
+  return absl::UnavailableError(
+      absl::StrCat(traits.name, ": ", RunsOn(traits, gpus->front()).message()));
+}
+
+void Blame::Add(const absl::Status& status) {
+  if (status.ok()) return;
+  if (absl::IsInvalidArgument(status)) {
+    invalid_ = true;
+  } else if (!absl::IsUnavailable(status)) {
+    impossible_ = true;
+  }
+}
+
+void Blame::AddInputs(const absl::Status& status) {
+  Add(status);
+  if (absl::IsInvalidArgument(status)) bad_inputs_ = true;
 }
 
 absl::StatusOr<Plan> PlanFor(const Kernel& kernel, const AttentionProblem& problem,
@@ -169,20 +256,13 @@ absl::StatusOr<Plan> PlanFor(const Kernel& kernel, const AttentionProblem& probl
   absl::StatusOr<Plan> plan = MakePlan(problem, device.device, kernel.traits().name, config);
   if (!plan.ok()) return plan;
   // A system that promises more memory than it has would kill the process later on.
-  const AttentionProblem& p = problem;
-  const double b = static_cast<double>(p.b);
-  double bytes = static_cast<double>(plan->workspace_bytes) + kBytesPerSequence * b;
-  // Packed sequences have the maximal lengths at most, so their sum may be anything below.
-  if (p.lens != Lengths::kPacked) {
-    bytes += b * static_cast<double>(SizeOf(p.dtype)) * static_cast<double>(p.d + p.dv) *
-             (static_cast<double>(p.sq * p.hq) + static_cast<double>(p.skv * p.hkv));
+  const double tensors = TensorBytes(problem);
+  const double workspace = static_cast<double>(plan->workspace_bytes);
+  absl::Status s = CheckMemory(kernel, problem, device, tensors, workspace);
+  if (s.ok() && device.device.kind != DeviceKind::kCpu) {
+    s = CheckMemory(kernel, problem, CpuInfo(), tensors, 0);
   }
-  if (bytes > static_cast<double>(device.memory_bytes)) {
-    return absl::ResourceExhaustedError(
-        absl::StrCat("memory: ", kernel.traits().name, " on ", p.ToString(), " takes ",
-                     Bytes(static_cast<int64_t>(std::min(bytes, 9e18))), ", and ",
-                     ToString(device.device), " has ", Bytes(device.memory_bytes)));
-  }
+  if (!s.ok()) return s;
   return plan;
 }
 

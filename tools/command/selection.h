@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
@@ -32,12 +33,17 @@ extern const char kProblemHelp[];
 // was given. InvalidArgument for a line that is none.
 absl::StatusOr<std::vector<AttentionProblem>> ProblemsOf(const ProblemFlags& flags);
 
-// The kernels of "all" (empty is "all", too) or of "a,b". Those of "all" come in the order of
-// their preference, the one for checking first. InvalidArgument for a name that is not linked;
-// Unimplemented when no kernel is linked.
+// The kernels of "a,b", each once. "all" among the names (empty is "all", too) stands for every
+// kernel that is linked, in the order of their preference, the one for checking first.
+// InvalidArgument for a name that is not linked; Unimplemented when no kernel is linked.
 absl::StatusOr<std::vector<const Kernel*>> KernelsOf(absl::string_view names);
 
-// One empty configuration when none is given.
+// Whether the kernel itself is among the names, not by "all" alone.
+bool IsNamed(const Kernel& kernel, absl::string_view names);
+
+// The configurations of lines with ranges and lists (sweep.h), each once, in order; one that is
+// empty when no line is given. InvalidArgument for a line that is none, and for more than
+// kMostConfigs.
 absl::StatusOr<std::vector<LaunchConfig>> ConfigsOf(const std::vector<std::string>& lines);
 
 // The device of "cpu" or "cuda:N", which must exist: Unavailable if not. "auto" is GPU 0 if one
@@ -46,9 +52,31 @@ absl::StatusOr<DeviceInfo> DeviceOf(absl::string_view text, const AttentionProbl
                                     absl::Span<const Kernel* const> kernels,
                                     const LaunchConfig& config);
 
-// As MakePlan(); and ResourceExhausted where the tensors and the workspace cannot fit the device.
+// The same for one kernel, wherever that runs: "auto" is the CPU for a kernel of the CPU, and the
+// first GPU that a GPU kernel was built for. Unavailable where this machine has none; the message
+// begins with the kernel's name.
+absl::StatusOr<DeviceInfo> DeviceFor(absl::string_view text, const Kernel& kernel);
+
+// As MakePlan(); and ResourceExhausted where the tensors and the workspace do not fit what is free
+// on the device, or the tensors what is free on the host, which keeps a copy.
 absl::StatusOr<Plan> PlanFor(const Kernel& kernel, const AttentionProblem& problem,
                              const DeviceInfo& device, const LaunchConfig& config);
+
+// Whether it is the flags, where nothing could be done for several reasons, or what this machine
+// or this program lacks.
+class Blame {
+ public:
+  // Why one kernel, configuration and device did not do a problem.
+  void Add(const absl::Status& status);
+  // Why inputs of a problem cannot be made: by no machine, if that is InvalidArgument.
+  void AddInputs(const absl::Status& status);
+
+  // That there is no GPU for one kernel says nothing of the others.
+  bool Flags() const { return bad_inputs_ || (invalid_ && !impossible_); }
+
+ private:
+  bool invalid_ = false, impossible_ = false, bad_inputs_ = false;
+};
 
 }  // namespace attnlab::command
 

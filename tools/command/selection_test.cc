@@ -12,6 +12,7 @@ namespace {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::MatchesRegex;
 
 std::vector<std::string> Lines(const ProblemFlags& flags) {
   const auto problems = ProblemsOf(flags);
@@ -70,17 +71,37 @@ std::vector<std::string> KernelNames(absl::string_view names) {
 
 TEST(SelectionTest, KernelsByNameOrByPreference) {
   EXPECT_THAT(KernelNames("all"),
-              ElementsAre("reference", "failing", "wrong", "picky", "via_host"));
-  EXPECT_THAT(KernelNames(""), ElementsAre("reference", "failing", "wrong", "picky", "via_host"));
+              ElementsAre("reference", "ctrl_c", "failing", "wrong", "picky", "via_host"));
+  EXPECT_THAT(KernelNames(""),
+              ElementsAre("reference", "ctrl_c", "failing", "wrong", "picky", "via_host"));
   EXPECT_THAT(KernelNames("picky,reference,picky"), ElementsAre("picky", "reference"));
   EXPECT_THAT(KernelNames("picki"),
-              ElementsAre("--kernel: there is no \"picki\"; there are failing, picky, reference, "
-                          "via_host, wrong; did you mean picky?"));
+              ElementsAre("--kernel: there is no \"picki\"; there are ctrl_c, failing, picky, "
+                          "reference, via_host, wrong; did you mean picky?"));
+  EXPECT_THAT(KernelNames("picky,all"),
+              ElementsAre("picky", "reference", "ctrl_c", "failing", "wrong", "via_host"));
+  EXPECT_THAT(KernelNames("all,picky"), KernelNames("all"));
+  EXPECT_THAT(KernelNames("all,x"), ElementsAre(HasSubstr("there is no \"x\"")));
   EXPECT_THAT(KernelNames("reference,"), ElementsAre(HasSubstr("there is no \"\"")));
+}
+
+TEST(SelectionTest, KernelsThatAreNamed) {
+  const Kernel& picky = *KernelsOf("picky")->front();
+  EXPECT_TRUE(IsNamed(picky, "picky"));
+  EXPECT_TRUE(IsNamed(picky, "all,picky"));
+  EXPECT_FALSE(IsNamed(picky, "all"));
+  EXPECT_FALSE(IsNamed(picky, ""));
+  EXPECT_FALSE(IsNamed(picky, "pick,pickyer"));
 }
 
 TEST(SelectionTest, Configurations) {
   EXPECT_EQ(ConfigsOf({})->size(), 1u);
+  EXPECT_EQ(ConfigsOf({"a=1..8", "a=8/16"})->size(), 5u);
+  EXPECT_EQ((*ConfigsOf({"a=1..8", "a=8/16"}))[4].ToString(), "a=16");
+  EXPECT_EQ(ConfigsOf({"a=1..8,b=1..8,c=1..8", "d=1..1m,e=1/2"}).status().message(),
+            "--config: 106 configurations are more than 100");
+  EXPECT_EQ(ConfigsOf({"a=8..1"}).status().message(),
+            "--config: a: \"8..1\" ends before it begins");
   EXPECT_EQ((*ConfigsOf({"a=1", "b=2,c=3"}))[1].ToString(), "b=2,c=3");
   EXPECT_THAT(std::string(ConfigsOf({"a=1", "a"}).status().message()), HasSubstr("--config: "));
 }
@@ -95,6 +116,39 @@ TEST(SelectionTest, Devices) {
   EXPECT_EQ(DeviceOf("tpu", p, {}, {}).status().code(), absl::StatusCode::kInvalidArgument);
 }
 
+TEST(SelectionTest, EachKernelHasItsDevice) {
+  const Kernel& reference = *KernelsOf("reference")->front();
+  const Kernel& via_host = *KernelsOf("via_host")->front();
+  EXPECT_EQ(DeviceFor("auto", reference)->device, Device::Cpu());
+  EXPECT_EQ(DeviceFor("cpu", via_host)->device, Device::Cpu());  // PlanFor() says that it is not
+  const auto gpu = DeviceFor("auto", via_host);
+  if (CudaInfo().ok()) {
+    EXPECT_EQ(gpu->device, Device::Cuda(0));
+  } else {
+    EXPECT_EQ(gpu.status().code(), absl::StatusCode::kUnavailable);
+    EXPECT_THAT(std::string(gpu.status().message()), HasSubstr("via_host: runs on GPUs; "));
+  }
+  EXPECT_EQ(DeviceFor("cuda:99", reference).status().code(), absl::StatusCode::kUnavailable);
+  EXPECT_EQ(DeviceFor("tpu", reference).status().code(), absl::StatusCode::kInvalidArgument);
+}
+
+TEST(SelectionTest, FlagsAreToBlameUnlessSomethingIsLacking) {
+  const absl::Status invalid = absl::InvalidArgumentError("x");
+  Blame blame;
+  EXPECT_FALSE(blame.Flags());
+  blame.Add(absl::OkStatus());
+  blame.Add(absl::UnavailableError("no GPU"));
+  EXPECT_FALSE(blame.Flags());
+  blame.Add(invalid);
+  EXPECT_TRUE(blame.Flags());
+  blame.Add(absl::UnimplementedError("x"));
+  EXPECT_FALSE(blame.Flags());
+  blame.AddInputs(absl::ResourceExhaustedError("x"));
+  EXPECT_FALSE(blame.Flags());
+  blame.AddInputs(invalid);
+  EXPECT_TRUE(blame.Flags());
+}
+
 TEST(SelectionTest, WhatDoesNotFitIsNotPlanned) {
   const Kernel& kernel = *KernelsOf("reference")->front();
   DeviceInfo small = CpuInfo();
@@ -102,7 +156,16 @@ TEST(SelectionTest, WhatDoesNotFitIsNotPlanned) {
   EXPECT_TRUE(PlanFor(kernel, *AttentionProblem::Parse("hq=1,sq=64,d=8"), small, {}).ok());
   const auto plan = PlanFor(kernel, *AttentionProblem::Parse("hq=8,sq=4096,d=64"), small, {});
   EXPECT_EQ(plan.status().code(), absl::StatusCode::kResourceExhausted);
-  EXPECT_THAT(std::string(plan.status().message()), HasSubstr("and cpu has 1 MiB"));
+  EXPECT_THAT(std::string(plan.status().message()),
+              HasSubstr("of it workspace, and cpu has 1 MiB"));
+  // What others have is not free.
+  DeviceInfo full = CpuInfo();
+  full.memory_bytes = int64_t{1} << 60;
+  const auto beyond =
+      PlanFor(kernel, *AttentionProblem::Parse("b=1000,hq=1000,sq=1000000,d=512"), full, {});
+  EXPECT_EQ(beyond.status().code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_THAT(std::string(beyond.status().message()),
+              MatchesRegex(".* and cpu has .*B, of which .*iB are free"));
   // Empty sequences have lengths, too.
   for (const std::string lens : {"fixed", "packed", "padded"}) {
     const std::string line = "b=2147483647,hq=1,sq=0,d=8,lens=" + lens;

@@ -10,7 +10,9 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "attention/attention.h"
 #include "attention/testing/inputs.h"
 #include "attention/testing/layout.h"
@@ -35,6 +37,7 @@ struct Flags {
   std::vector<std::string> configs;
   int64_t seed = 0;
   std::string layout = "bshd", values = "normal";
+  std::string q_lens, kv_lens;
   double oracle_flops = 1e9;
   bool lse = true;
   bool json = false, csv = false;
@@ -50,12 +53,17 @@ ArgumentParser MakeParser(Flags* f) {
   parser.AddString("device", "D", &f->device,
                    "auto (each kernel on the first device that it is for), cpu, cuda:N.");
   parser.AddStrings("config", "LINE", &f->configs,
-                    "Launch configuration, key=value,…. Repeatable: each is a row.");
+                    "Launch configuration, key=value,…, each a row; with lists and ranges as in "
+                    "block=32..512. Repeatable.");
   parser.AddGroup("Inputs");
   parser.AddInteger("seed", "N", &f->seed, 0, INT64_MAX, "The same seed, the same inputs. 0.");
   parser.AddString("layout", "L", &f->layout, "bshd (the default), bhsd, qkv, strided, odd.");
   parser.AddString("values", "V", &f->values,
                    "normal (the default), uniform, outliers, large, zero_q, constant_v.");
+  parser.AddString("q_lens", "N,N,…", &f->q_lens,
+                   "The queries of each sequence, b numbers, where lens is packed or padded; by "
+                   "default lengths come from the seed.");
+  parser.AddString("kv_lens", "N,N,…", &f->kv_lens, "The same for keys.");
   parser.AddGroup("How");
   parser.AddBool("lse", &f->lse, "Ask for the log-sum-exp, too: true by default.");
   parser.AddNumber("oracle_flops", "N", &f->oracle_flops, 1, 1e18,
@@ -67,7 +75,8 @@ ArgumentParser MakeParser(Flags* f) {
   parser.AddSection("Examples",
                     "attnlab verify\n"
                     "attnlab verify --preset=gpt2 --dtype=fp32/bf16\n"
-                    "attnlab verify --kernel=cpu --problem=hq=8,hkv=1,sq=1..128,d=64 --seed=7");
+                    "attnlab verify --kernel=cpu --problem=hq=8,hkv=1,sq=1..128,d=64 --seed=7\n"
+                    "attnlab verify --problem=b=3,hq=2,sq=9,d=64,lens=packed --q_lens=0,9,1");
   parser.AddSection("Exit codes", kExitCodesHelp);
   return parser;
 }
@@ -79,7 +88,7 @@ struct Rows {
   std::string details;                     // of what failed, below the table
   std::map<std::string, int64_t> reasons;  // why rows were skipped, and how many
   int64_t passed = 0, failed = 0, skipped = 0;
-  bool impossible = false;  // whether something was skipped that the flags are not to blame for
+  Blame blame;  // for what was skipped
 
   void Add(const AttentionProblem& problem, std::vector<Table::Cell> row, Json row_json) {
     problems.push_back(problem.ToString());
@@ -96,7 +105,6 @@ std::string KernelLabel(const Kernel& kernel, const LaunchConfig& config) {
 void AddSkipped(const AttentionProblem& problem, const Kernel& kernel, const LaunchConfig& config,
                 const absl::Status& why, Rows* rows) {
   ++rows->skipped;
-  if (!absl::IsInvalidArgument(why)) rows->impossible = true;
   ++rows->reasons[std::string(why.message())];
   rows->Add(problem,
             {KernelLabel(kernel, config), "-", "-", "-", "-", "-", {"skipped", Colour::kYellow}},
@@ -148,6 +156,22 @@ void AddResult(const Plan& plan, int64_t seed, bool with_lse,
       std::move(json));
 }
 
+// The lengths of "3,0,17"; none of an empty text.
+absl::Status ParseLengths(absl::string_view flag, const std::string& text,
+                          std::vector<int32_t>* lengths) {
+  if (text.empty()) return absl::OkStatus();
+  for (absl::string_view part : absl::StrSplit(text, ',')) {
+    int32_t length = 0;
+    if (!absl::SimpleAtoi(part, &length) || length < 0) {
+      return absl::InvalidArgumentError(absl::StrCat(flag, ": \"", part, "\" in \"", text,
+                                                     "\" is not a length in 0..",
+                                                     AttentionProblem::kMaxExtent));
+    }
+    lengths->push_back(length);
+  }
+  return absl::OkStatus();
+}
+
 absl::Status VerifyAll(const Flags& f, const std::vector<AttentionProblem>& problems, Rows* rows) {
   testing::VerifyOptions options;
   options.inputs.seed = static_cast<uint64_t>(f.seed);
@@ -159,6 +183,9 @@ absl::Status VerifyAll(const Flags& f, const std::vector<AttentionProblem>& prob
   const absl::StatusOr<testing::Values> values = testing::ParseValues(f.values);
   if (!values.ok()) return values.status();
   options.inputs.values = *values;
+  absl::Status s = ParseLengths("--q_lens", f.q_lens, &options.inputs.q_lens);
+  if (s.ok()) s = ParseLengths("--kv_lens", f.kv_lens, &options.inputs.kv_lens);
+  if (!s.ok()) return s;
   const absl::StatusOr<std::vector<const Kernel*>> kernels = KernelsOf(f.kernel);
   if (!kernels.ok()) return kernels.status();
   const absl::StatusOr<std::vector<LaunchConfig>> configs = ConfigsOf(f.configs);
@@ -171,25 +198,29 @@ absl::Status VerifyAll(const Flags& f, const std::vector<AttentionProblem>& prob
     for (const Kernel* kernel : *kernels) {
       for (const LaunchConfig& config : *configs) {
         progress.Show(done++, absl::StrCat(kernel->traits().name, " ", problem.ToString()));
-        // "auto" is each kernel's own kind of device, not one for all.
-        const std::string device_text = f.device != "auto"                            ? f.device
-                                        : kernel->traits().device == DeviceKind::kCpu ? "cpu"
-                                                                                      : "cuda:0";
-        const absl::StatusOr<DeviceInfo> device = DeviceOf(device_text, problem, {kernel}, config);
+        const absl::StatusOr<DeviceInfo> device = DeviceFor(f.device, *kernel);
         if (!device.ok()) {
-          if (f.device != "auto") return device.status();
+          if (f.device != "auto" || absl::IsInvalidArgument(device.status())) {
+            return device.status();
+          }
+          rows->blame.Add(device.status());
           AddSkipped(problem, *kernel, config, device.status(), rows);
           continue;
         }
         absl::StatusOr<Plan> plan = PlanFor(*kernel, problem, *device, config);
         absl::Status s = plan.status();
-        if (s.ok()) s = testing::CheckLayout(*layout, problem);
+        rows->blame.Add(s);
+        if (s.ok()) {
+          s = testing::Inputs::Check(problem, options.inputs);
+          rows->blame.AddInputs(s);
+        }
         if (!s.ok()) {
           AddSkipped(problem, *kernel, config, s, rows);
           continue;
         }
         const absl::StatusOr<testing::VerifyResult> result = testing::Verify(*plan, options);
         if (absl::IsResourceExhausted(result.status())) {
+          rows->blame.Add(result.status());
           AddSkipped(problem, *kernel, config, result.status(), rows);
         } else {
           AddResult(*plan, f.seed, f.lse, result, rows);
@@ -254,7 +285,7 @@ int Verify(const Arguments& arguments, const Streams& streams) {
     Print(rows, streams);
   }
   if (rows.failed > 0) return kFailed;
-  if (rows.passed == 0 && rows.skipped > 0 && !rows.impossible) {
+  if (rows.passed == 0 && rows.blame.Flags()) {
     return Fail(streams, "verify", absl::InvalidArgumentError("no kernel takes these flags"));
   }
   if (rows.passed == 0) {

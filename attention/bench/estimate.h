@@ -1,0 +1,18 @@
+// How long a call will take, from timing a part of the problem.
+#ifndef ATTENTION_BENCH_ESTIMATE_H_
+#define ATTENTION_BENCH_ESTIMATE_H_
+
+#include "absl/status/statusor.h"
+#include "attention/attention.h"
+
+namespace attnlab::bench {
+
+// Roughly the seconds of one call on the plan's problem, in milliseconds of its own wherever the
+// call takes longer than that: a part of the problem is timed, made larger until a call is long
+// beside a launch, and the rest is taken to go as fast. Errors: those of making inputs, and of
+// the kernel.
+absl::StatusOr<double> EstimateSeconds(const Plan& plan);
+
+}  // namespace attnlab::bench
+
+#endif  // ATTENTION_BENCH_ESTIMATE_H_

@@ -1,0 +1,96 @@
+#include "attention/bench/estimate.h"
+
+#include <chrono>
+#include <thread>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "attention/kernel.h"
+#include "attention/launch_config.h"
+#include "attention/machine.h"
+#include "attention/problem.h"
+#include "attention/registry.h"
+#include "attention/tensors.h"
+#include "gtest/gtest.h"
+
+namespace attnlab::bench {
+namespace {
+
+Plan PlanOf(const char* line) {
+  return *MakePlan(*AttentionProblem::Parse(line), Device::Cpu(), "reference");
+}
+
+TEST(EstimateTest, GrowsWithTheProblem) {
+  const auto small = EstimateSeconds(PlanOf("hq=1,sq=256,d=32,dtype=fp32"));
+  const auto large = EstimateSeconds(PlanOf("b=4,hq=1,sq=4096,d=32,dtype=fp32"));
+  ASSERT_TRUE(small.ok()) << small.status();
+  ASSERT_TRUE(large.ok()) << large.status();
+  EXPECT_GT(*small, 0);
+  // 1024 times the work; the two timings of the part differ by noise alone.
+  EXPECT_GT(*large, 50 * *small);
+}
+
+TEST(EstimateTest, EmptyProblemsEnd) {
+  for (const char* line : {"hq=1,sq=0,d=32,dtype=fp32", "b=7,hq=1,sq=300,skv=0,d=8",
+                           "b=5,hq=2,sq=1,skv=3,d=8,lens=packed"}) {
+    const auto seconds = EstimateSeconds(PlanOf(line));
+    ASSERT_TRUE(seconds.ok()) << line << ": " << seconds.status();
+    EXPECT_GE(*seconds, 0);
+    EXPECT_LT(*seconds, 1);
+  }
+}
+
+// As a GPU behind its launches: 200 us and then so much a FLOP, computing nothing.
+class Launched : public Kernel {
+ public:
+  static double SecondsOf(const AttentionProblem& p) {
+    return 200e-6 + 1e-11 * CompulsoryTraffic(p).flops;
+  }
+  const KernelTraits& traits() const override { return traits_; }
+  absl::Status Supports(const AttentionProblem&, const DeviceInfo&,
+                        const LaunchConfig&) const override {
+    return absl::OkStatus();
+  }
+  absl::StatusOr<int64_t> WorkspaceBytes(const AttentionProblem&, const DeviceInfo&,
+                                         const LaunchConfig&) const override {
+    return 0;
+  }
+  absl::Status Forward(const AttentionProblem& p, const AttentionTensors&,
+                       const Launch&) const override {
+    std::this_thread::sleep_for(std::chrono::duration<double>(SecondsOf(p)));
+    return absl::OkStatus();
+  }
+  absl::StatusOr<Traffic> ExpectedTraffic(const AttentionProblem& p, const DeviceInfo&,
+                                          const LaunchConfig&) const override {
+    return CompulsoryTraffic(p);
+  }
+
+ private:
+  KernelTraits traits_;
+};
+
+TEST(EstimateTest, TheLaunchIsNotScaledUp) {
+  Launched kernel;
+  Plan plan = PlanOf("b=16,hq=1,sq=4096,d=32");
+  plan.kernel = &kernel;
+  const auto seconds = EstimateSeconds(plan);
+  ASSERT_TRUE(seconds.ok()) << seconds.status();
+  const double truth = Launched::SecondsOf(plan.problem);  // 0.34; by its first part it were 1.1
+  EXPECT_GT(*seconds, 0.9 * truth);
+  EXPECT_LT(*seconds, 2 * truth);
+}
+
+TEST(EstimateTest, AKernelThatFailsHasNoEstimate) {
+  class Failing : public Launched {
+    absl::Status Forward(const AttentionProblem&, const AttentionTensors&,
+                         const Launch&) const override {
+      return absl::InternalError("out of luck");
+    }
+  } kernel;
+  Plan plan = PlanOf("hq=1,sq=4,d=8");
+  plan.kernel = &kernel;
+  EXPECT_EQ(EstimateSeconds(plan).status().code(), absl::StatusCode::kInternal);
+}
+
+}  // namespace
+}  // namespace attnlab::bench
