@@ -1,0 +1,204 @@
+// attnlab bench: kernels verified, timed and compared.
+#include <string>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "nlohmann/json.hpp"
+#include "tools/attnlab_fixture.h"
+
+namespace attnlab {
+namespace {
+
+using nlohmann::json;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Not;
+using ::testing::StartsWith;
+
+const Words kQuickBench = {"bench", "--seconds=0.01", "--repetitions=3", "--input_mib=1",
+                           "--device=cpu"};
+
+Words QuickBench(const Words& more) {
+  Words words = kQuickBench;
+  words.insert(words.end(), more.begin(), more.end());
+  return words;
+}
+
+TEST_F(AttnlabTest, BenchAsJson) {
+  ProcessOptions options;
+  options.environment["ATTNLAB_COMMIT"] = "abc123";
+  const ProcessResult r = TestAttnlab(
+      QuickBench({"--kernel=picky,reference", "--problem=hq=2,sq=16/32,d=64,dtype=fp16", "--json"}),
+      options);
+  EXPECT_EQ(r.exit_code, 0) << r.err;
+  const json rows = ParseJson(r.out)["rows"];
+  ASSERT_EQ(rows.size(), 4u);
+  for (const json& row : rows) {
+    EXPECT_EQ(row["verdict"], "ok");
+    EXPECT_GT(row["median_seconds"], 0);
+    EXPECT_LE(row["p10_seconds"], row["median_seconds"]);
+    EXPECT_LE(row["median_seconds"], row["p90_seconds"]);
+    EXPECT_GE(row["repetitions"], 3);
+    EXPECT_GT(row["tflop_per_second"], 0);
+    EXPECT_GT(row["gb_per_second"], 0);
+    EXPECT_GT(row["moved_gb_per_second"], 0);
+    EXPECT_GT(row["speed_up"], 0);
+    EXPECT_EQ(row["baseline"], "picky");
+    EXPECT_LE(row["error"], row["bound"]);
+    EXPECT_GE(row["input_sets"], 1);
+    EXPECT_EQ(row["commit"], "abc123");
+    EXPECT_EQ(row["date"].get<std::string>().size(), 20u);
+    EXPECT_GE(row["machine"]["threads"], 1);
+  }
+  EXPECT_EQ(rows[0]["problem"], "b=1,hq=2,hkv=2,sq=16,skv=16,d=64,dtype=fp16,mask=none");
+  EXPECT_EQ(rows[0]["speed_up"], 1);
+  EXPECT_EQ(rows[3]["kernel"], "reference");
+}
+
+TEST_F(AttnlabTest, BenchWithoutAProblemTakesOne) {
+  const ProcessResult r = Attnlab(QuickBench({}));
+  EXPECT_EQ(r.exit_code, 0) << r.err;
+  EXPECT_THAT(r.out, AllOf(StartsWith("b=1,hq=8,hkv=8,sq="), HasSubstr("| reference"),
+                           HasSubstr("| ok"), HasSubstr("repetitions, kernels in random order")));
+}
+
+TEST_F(AttnlabTest, BenchWithoutAProblemTakesDtypes) {
+  const ProcessResult r =
+      Attnlab(QuickBench({"--dtype=bf16/fp32", "--kernel=reference", "--json"}));
+  EXPECT_EQ(r.exit_code, 0) << r.err;
+  const json rows = ParseJson(r.out)["rows"];
+  ASSERT_EQ(rows.size(), 2u);
+  EXPECT_THAT(rows[0]["problem"].get<std::string>(), HasSubstr("dtype=bf16"));
+  EXPECT_THAT(rows[1]["problem"].get<std::string>(), HasSubstr("dtype=fp32"));
+}
+
+TEST_F(AttnlabTest, BenchSaysWhatIsWrong) {
+  const Words problem = {"--problem=hq=2,sq=16,d=64,dtype=fp16"};
+  const ProcessResult wrong = TestAttnlab(QuickBench({"--kernel=reference,wrong", problem[0]}));
+  EXPECT_EQ(wrong.exit_code, 1);
+  EXPECT_THAT(wrong.out, HasSubstr("| WRONG"));
+  EXPECT_THAT(wrong.out, HasSubstr("vs reference"));
+  const ProcessResult unchecked =
+      TestAttnlab(QuickBench({"--kernel=wrong", "--verify=false", problem[0]}));
+  EXPECT_EQ(unchecked.exit_code, 0);
+  EXPECT_THAT(unchecked.out, AllOf(HasSubstr("| not checked"), Not(HasSubstr("| ok"))));
+  const ProcessResult failing = TestAttnlab(QuickBench({"--kernel=failing", problem[0]}));
+  EXPECT_EQ(failing.exit_code, 1);
+  EXPECT_THAT(failing.out, AllOf(HasSubstr("| FAILED"), HasSubstr("out of luck")));
+  const ProcessResult both =
+      TestAttnlab(QuickBench({"--kernel=failing,reference", problem[0], "--json"}));
+  EXPECT_EQ(both.exit_code, 1);
+  const json rows = ParseJson(both.out)["rows"];
+  EXPECT_EQ(rows[0]["verdict"], "failed");
+  EXPECT_TRUE(rows[0]["median_seconds"].is_null());
+  EXPECT_EQ(rows[1]["verdict"], "ok");
+  EXPECT_EQ(rows[1]["baseline"], "reference");
+}
+
+TEST_F(AttnlabTest, BenchComparesConfigurationsWithTheBaseline) {
+  const ProcessResult r =
+      TestAttnlab(QuickBench({"--kernel=reference,picky", "--baseline=picky", "--config=tile_q=1",
+                              "--config=tile_q=2", "--problem=hq=2,sq=16,d=64,dtype=fp16"}));
+  EXPECT_EQ(r.exit_code, 0) << r.err;
+  EXPECT_THAT(r.out,
+              AllOf(HasSubstr("| tile_q=1 |"), HasSubstr("| tile_q=2 |"), HasSubstr("vs picky")));
+  EXPECT_THAT(r.err, HasSubstr("reference: config: unknown key \"tile_q\""));
+}
+
+TEST_F(AttnlabTest, BenchSweepsConfigurations) {
+  const Words words = {"--kernel=all", "--config=tile_kv=32..128,tile_q=64",
+                       "--problem=hq=2,sq=64,d=64,dtype=fp32"};
+  const ProcessResult r = Attnlab(QuickBench(words));
+  EXPECT_EQ(r.exit_code, 0) << r.err;
+  for (const char* config : {"tile_kv=32,", "tile_kv=64,", "tile_kv=128,"}) {
+    EXPECT_THAT(r.out, HasSubstr(std::string("| ") + config + "tile_q=64"));
+  }
+  EXPECT_THAT(r.out, HasSubstr("\ncpu: fastest with tile_kv="));
+  EXPECT_THAT(r.err, HasSubstr("reference: config: unknown key \"tile_kv\""));
+  Words as_json = QuickBench(words);
+  as_json.push_back("--json");
+  const json rows = ParseJson(Attnlab(as_json).out)["rows"];
+  ASSERT_EQ(rows.size(), 3u);
+  int fastest = 0;
+  for (const json& row : rows) fastest += row["fastest_config"] == true;
+  EXPECT_EQ(fastest, 1);
+}
+
+TEST_F(AttnlabTest, CtrlCPrintsWhatIsDone) {
+  const ProcessResult some = TestAttnlab(QuickBench(
+      {"--kernel=reference,ctrl_c", "--problem=hq=1,sq=16/130/8,d=8,dtype=fp32", "--json"}));
+  EXPECT_EQ(some.exit_code, 130) << some.err;
+  EXPECT_THAT(some.err, HasSubstr("attnlab bench: interrupted; what was done by then is printed"));
+  const json rows = ParseJson(some.out)["rows"];
+  ASSERT_EQ(rows.size(), 2u);
+  for (const json& row : rows) {
+    EXPECT_EQ(row["problem"], "b=1,hq=1,hkv=1,sq=16,skv=16,d=8,dtype=fp32,mask=none");
+    EXPECT_EQ(row["verdict"], "ok");
+  }
+  const ProcessResult none =
+      TestAttnlab(QuickBench({"--kernel=ctrl_c,reference", "--problem=hq=1,sq=130,d=8"}));
+  EXPECT_EQ(none.exit_code, 130);
+  EXPECT_THAT(none.out, IsEmpty());
+  EXPECT_THAT(none.err, HasSubstr("interrupted; nothing was done by then"));
+}
+
+TEST_F(AttnlabTest, BenchPutsDevicesSideBySideOnAGpu) {
+  const Words words = {"bench",
+                       "--kernel=reference,via_host",
+                       "--problem=b=2,hq=2,sq=64,d=64,dtype=fp16,lens=padded",
+                       "--seconds=0.01",
+                       "--repetitions=3",
+                       "--input_mib=1"};
+  const ProcessResult r = TestAttnlab(words);
+  EXPECT_EQ(r.exit_code, 0) << r.err;
+  if (HasNoGpu()) {
+    EXPECT_THAT(r.out, Not(HasSubstr("via_host")));
+    EXPECT_THAT(r.err, HasSubstr("attnlab bench: via_host: runs on GPUs; "));
+    GTEST_SKIP() << "no GPU here";
+  }
+  EXPECT_THAT(r.out, AllOf(HasSubstr("| reference | cpu "), HasSubstr("| via_host  | cuda:0 "),
+                           HasSubstr("vs reference"), HasSubstr("on cuda:0 ")));
+  Words sweep = words;
+  sweep.insert(sweep.end(), {"--config=block=32..128", "--json"});
+  const json rows = ParseJson(TestAttnlab(sweep).out)["rows"];
+  ASSERT_EQ(rows.size(), 3u);
+  for (const json& row : rows) {
+    EXPECT_EQ(row["kernel"], "via_host");
+    EXPECT_EQ(row["machine"]["device"], "cuda:0");
+    EXPECT_TRUE(row["machine"]["cuda_runtime"].is_string());
+    EXPECT_TRUE(row["machine"]["cuda_driver"].is_string());
+    EXPECT_GT(row["machine"]["last_level_cache_bytes"], 0);
+  }
+  EXPECT_EQ(rows[2]["config"], "block=128");
+  Words restricted = words;
+  restricted.insert(restricted.end(), {"--device=cuda:0", "--kernel=all", "--json"});
+  restricted.erase(restricted.begin() + 1);
+  for (const json& row : ParseJson(TestAttnlab(restricted).out)["rows"]) {
+    EXPECT_EQ(row["machine"]["device"], "cuda:0");
+  }
+}
+
+TEST_F(AttnlabTest, BenchAndVerifyOnAGpu) {
+  const Words problem = {"--problem=b=2,hq=2,sq=64,d=64,dtype=fp16,lens=padded"};
+  const ProcessResult verify =
+      TestAttnlab({"verify", "--kernel=via_host", "--device=cuda:0", "--json", problem[0]});
+  if (verify.exit_code == 3) GTEST_SKIP() << "no GPU here";
+  EXPECT_EQ(verify.exit_code, 0) << verify.out;
+  EXPECT_EQ(ParseJson(verify.out)["rows"][0]["machine"]["device"], "cuda:0");
+  const ProcessResult bench = TestAttnlab({"bench", "--kernel=via_host", "--json", problem[0],
+                                           "--seconds=0.01", "--repetitions=3", "--input_mib=1"});
+  EXPECT_EQ(bench.exit_code, 0) << bench.err;
+  const json rows = ParseJson(bench.out)["rows"];
+  ASSERT_EQ(rows.size(), 1u);
+  EXPECT_EQ(rows[0]["machine"]["device"], "cuda:0");
+  EXPECT_EQ(rows[0]["verdict"], "ok");
+  EXPECT_GT(rows[0]["median_seconds"], 0);
+  // With a GPU kernel for it, the GPU is the default.
+  const ProcessResult run = TestAttnlab({"run", problem[0]});
+  EXPECT_THAT(run.out, HasSubstr("via_host on cuda:0"));
+}
+
+}  // namespace
+}  // namespace attnlab

@@ -1,0 +1,127 @@
+// attnlab verify: kernels against the oracle.
+#include <algorithm>
+#include <string>
+#include <tuple>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "nlohmann/json.hpp"
+#include "tools/attnlab_fixture.h"
+
+namespace attnlab {
+namespace {
+
+using nlohmann::json;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
+
+TEST_F(AttnlabTest, VerifyPassesOnEveryLinkedKernel) {
+  const ProcessResult r = Attnlab({"verify", "--json"});
+  EXPECT_EQ(r.exit_code, 0) << r.out;
+  const json rows = ParseJson(r.out)["rows"];
+  EXPECT_GE(rows.size(), 9u);
+  for (const json& row : rows) {
+    if (row["verdict"] == "skipped") continue;
+    EXPECT_EQ(row["verdict"], "ok");
+    EXPECT_LE(row["error"], row["bound"]);
+    EXPECT_LE(row["lse_error"], row["lse_bound"]);
+    EXPECT_GT(row["rows_checked"], 0);
+    EXPECT_FALSE(row["machine"]["name"].get<std::string>().empty());
+  }
+}
+
+TEST_F(AttnlabTest, AWrongKernelIsExitCode1AndAWayToSeeItAgain) {
+  const Words problem = {"--problem=hq=2,sq=16,d=8,dtype=fp32", "--seed=3"};
+  for (const char* kernel : {"wrong", "failing"}) {
+    const ProcessResult r = TestAttnlab(
+        {"verify", absl::StrCat("--kernel=", kernel), problem[0], problem[1], "--device=cpu"});
+    EXPECT_EQ(r.exit_code, 1) << kernel;
+    EXPECT_THAT(r.out, HasSubstr("1 wrong"));
+  }
+  const ProcessResult r = TestAttnlab({"verify", "--kernel=wrong", problem[0], problem[1]});
+  EXPECT_THAT(r.out,
+              AllOf(StartsWith("b=1,hq=2,hkv=2,sq=16"), HasSubstr("| WRONG"),
+                    HasSubstr("verify --kernel=wrong --problem=b=1,"), HasSubstr("--seed=3")));
+}
+
+TEST_F(AttnlabTest, WhatAKernelDoesNotDoIsSkippedNotPassed) {
+  const ProcessResult r = TestAttnlab(
+      {"verify", "--kernel=picky", "--problem=hq=1,sq=4,d=64/32,dtype=fp16/fp32", "--json"});
+  EXPECT_EQ(r.exit_code, 0);
+  const json rows = ParseJson(r.out)["rows"];
+  ASSERT_EQ(rows.size(), 4u);
+  EXPECT_EQ(rows[0]["verdict"], "ok");
+  for (int i = 1; i < 4; ++i) EXPECT_EQ(rows[i]["verdict"], "skipped");
+  EXPECT_EQ(rows[1]["message"], "picky: dtype: is not fp16");
+  const ProcessResult none =
+      TestAttnlab({"verify", "--kernel=picky", "--problem=hq=1,sq=4,d=32,dtype=fp16"});
+  EXPECT_EQ(none.exit_code, 3);
+  EXPECT_THAT(none.out, HasSubstr("0 ok, 0 wrong, 1 skipped\n"
+                                  "skipped 1: picky: d: is neither 64 nor 128"));
+}
+
+TEST_F(AttnlabTest, VerifyAsCsv) {
+  const ProcessResult r =
+      Attnlab({"verify", "--kernel=reference", "--problem=hq=1,sq=1..4,d=8", "--csv"});
+  EXPECT_EQ(r.exit_code, 0);
+  EXPECT_THAT(r.out, StartsWith("problem,kernel,config,machine.device,"));
+  EXPECT_EQ(std::count(r.out.begin(), r.out.end(), '\n'), 4);
+}
+
+TEST_F(AttnlabTest, ConfigurationsAreRowsOfTheirOwn) {
+  const json rows =
+      ParseJson(TestAttnlab({"verify", "--kernel=picky", "--config=tile_q=16", "--config=tile_k=16",
+                             "--json", "--problem=hq=1,sq=4,d=64,dtype=fp16"})
+                    .out)["rows"];
+  ASSERT_EQ(rows.size(), 2u);
+  EXPECT_EQ(rows[0]["config"], "tile_q=16");
+  EXPECT_EQ(rows[1]["verdict"], "skipped");
+  EXPECT_THAT(rows[1]["message"].get<std::string>(), HasSubstr("unknown key \"tile_k\""));
+}
+
+TEST_F(AttnlabTest, VerifyTakesLengths) {
+  const ProcessResult r =
+      Attnlab({"verify", "--kernel=reference", "--problem=b=3,hq=2,sq=9,d=8,lens=packed/padded",
+               "--q_lens=0,9,1", "--kv_lens=2,0,9", "--json"});
+  EXPECT_EQ(r.exit_code, 0) << r.err;
+  const json rows = ParseJson(r.out)["rows"];
+  ASSERT_EQ(rows.size(), 2u);
+  for (const json& row : rows) {
+    EXPECT_EQ(row["verdict"], "ok");
+    EXPECT_EQ(row["rows"], 20);  // of 10 queries in 2 heads
+  }
+}
+
+TEST_F(AttnlabTest, LengthsThatDoNotFitAreExitCode2) {
+  for (const auto& [lens, lengths, message] :
+       {std::tuple<const char*, const char*, const char*>{"padded", "1,10,1", "is 10, which is"},
+        {"packed", "1,2", "q_lens: 2 entries where 3 are wanted"},
+        {"fixed", "1,2,3", "q_lens: is given, but lens=fixed"}}) {
+    const ProcessResult r =
+        Attnlab({"verify", absl::StrCat("--problem=b=3,hq=2,sq=9,d=8,lens=", lens),
+                 absl::StrCat("--q_lens=", lengths)});
+    EXPECT_EQ(r.exit_code, 2) << lens << "\n" << r.err;
+    EXPECT_THAT(r.out, HasSubstr(message));
+  }
+}
+
+// The command that a failure prints shows the same again, chosen lengths and all.
+TEST_F(AttnlabTest, AFailureWithChosenLengthsCanBeSeenAgain) {
+  const ProcessResult r =
+      TestAttnlab({"verify", "--kernel=wrong", "--problem=b=2,hq=1,sq=4,d=8,lens=padded",
+                   "--q_lens=4,3", "--kv_lens=1,2"});
+  EXPECT_EQ(r.exit_code, 1);
+  const size_t begin = r.out.find("attnlab verify ");
+  ASSERT_NE(begin, std::string::npos) << r.out;
+  const std::string line = r.out.substr(begin, r.out.find('\n', begin) - begin);
+  EXPECT_THAT(line, HasSubstr(" --q_lens=4,3 --kv_lens=1,2"));
+  Words words = absl::StrSplit(line, ' ');
+  words.erase(words.begin());
+  EXPECT_EQ(TestAttnlab(words).out, r.out);
+}
+
+}  // namespace
+}  // namespace attnlab
