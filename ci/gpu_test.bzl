@@ -2,6 +2,7 @@
 
 load("@rules_cc//cc:cc_test.bzl", "cc_test")
 load("//ci:gpu.bzl", "GPUS", "requires_gpu")
+load("//ci:sanitizer.bzl", "sanitizer_tests")
 load("//ci/private:capability_test.bzl", _capability_test = "capability_test")
 
 capability_test = _capability_test
@@ -12,7 +13,15 @@ _RUN_ATTRS = ["args", "env", "exec_properties", "flaky", "local", "shard_count",
 # Attributes that both get.
 _COMMON_ATTRS = ["data", "deprecation", "visibility"]
 
-def gpu_test(name, rule = cc_test, capabilities = [75, 80, 90], gpus = 1, tags = [], **kwargs):
+def gpu_test(
+        name,
+        rule = cc_test,
+        capabilities = [75, 80, 90],
+        gpus = 1,
+        sanitizers = [],
+        sanitizer_args = None,
+        tags = [],
+        **kwargs):
     """A test on a GPU: a target NAME_sm_XX for each capability, and NAME for all of them.
 
         gpu_test(
@@ -30,6 +39,9 @@ def gpu_test(name, rule = cc_test, capabilities = [75, 80, 90], gpus = 1, tags =
       rule: what makes the program: cc_test, cuda_test, or any other rule of executables.
       capabilities: compute capabilities times ten, of GPUS.
       gpus: how many GPUs the test needs.
+      sanitizers: the tools of compute-sanitizer that it is run under, of SANITIZERS of sanitizer.bzl: targets
+        NAME_memcheck and so on.
+      sanitizer_args: the test's arguments there, where they are not args.
       tags: as of cc_test.
       **kwargs: attributes of the rule, and of the tests: args, env, shard_count, size and so on.
     """
@@ -54,6 +66,19 @@ def gpu_test(name, rule = cc_test, capabilities = [75, 80, 90], gpus = 1, tags =
             program = ":" + program,
             tags = tags,
             **run
+        )
+    if sanitizers:
+        watched = {k: v for k, v in run.items() if k not in ["args", "shard_count", "visibility"]}
+        sanitizer_tests(
+            name = name,
+            program = ":" + program,
+            tools = sanitizers,
+            args = run.get("args", []) if sanitizer_args == None else sanitizer_args,
+            gpus = gpus,
+            minimum = min(capabilities),
+            tags = tags,
+            visibility = run.get("visibility"),
+            **watched
         )
     native.test_suite(
         name = name,

@@ -2,6 +2,7 @@
 
 load("@rules_cc//cc:cc_test.bzl", "cc_test")
 load("//ci:gpu_test.bzl", "gpu_test")
+load("//ci:sanitizer.bzl", "SANITIZERS")
 
 def kernel_conformance_test(
         name,
@@ -31,7 +32,8 @@ def kernel_conformance_test(
       deps: what registers the kernels, with alwayslink.
       kernel: the kernel's name in the registry; all that deps link, if left out.
       capabilities: of a CUDA kernel, the compute capabilities to test it for: targets NAME_sm_80 and
-        so on, which run on a GPU (gpu_test() of //ci:gpu_test.bzl).
+        so on, which run on a GPU (gpu_test() of //ci:gpu_test.bzl), and on fewer problems NAME_memcheck and
+        so on (//ci:sanitizer.bzl).
       shard_count: as of cc_test; GoogleTest shares the cases out.
       size: as of cc_test.
       **kwargs: other attributes of cc_test, or of gpu_test.
@@ -47,6 +49,11 @@ def kernel_conformance_test(
         **kwargs
     )
     if capabilities:
-        gpu_test(capabilities = capabilities, **attributes)
+        gpu_test(
+            capabilities = capabilities,
+            sanitizers = SANITIZERS,
+            sanitizer_args = attributes["args"] + ["--reduced", "--bare_memory"],
+            **attributes
+        )
     else:
         cc_test(**attributes)

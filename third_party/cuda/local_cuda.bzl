@@ -48,6 +48,12 @@ _LIBRARIES = {
     ),
 }
 
+# Target -> where the program may be. Not every toolkit has these.
+_TOOLS = {
+    "compute_sanitizer": ["bin/compute-sanitizer", "compute-sanitizer/compute-sanitizer"],
+    "cuda_gdb": ["bin/cuda-gdb"],
+}
+
 # Headers of libraries and of C++ for devices, which plain users of the runtime do not include.
 _NOT_RUNTIME = [
     "cccl/**",
@@ -175,6 +181,14 @@ cc_library(
 )
 """
 
+# A tool of the toolkit, which finds the rest of itself from where it is installed.
+_TOOL = """
+filegroup(
+    name = "{name}",
+    srcs = ["bin/{name}"],
+)
+"""
+
 _MISSING = """
 cc_library(
     name = "{name}",
@@ -250,6 +264,18 @@ def _library_targets(rctx, directories):
             build += _MISSING.format(name = name)
     return build
 
+def _tool_targets(rctx, root):
+    build = ""
+    for name, places in _TOOLS.items():
+        found = [root + "/" + p for p in places if rctx.path(root + "/" + p).exists]
+        if found:
+            script = "#!/bin/sh\nexec '%s' \"$@\"\n" % found[0]
+            rctx.file("bin/" + name, script, executable = True)
+            build += _TOOL.format(name = name)
+        else:
+            build += _MISSING.format(name = name)
+    return build
+
 def _local_cuda_impl(rctx):
     root = find_toolkit(rctx)
     build = _HEAD.format(
@@ -262,7 +288,7 @@ def _local_cuda_impl(rctx):
         ),
     )
     if not root:
-        names = _LIBRARIES.keys() + ["cccl", "cuda", "cuda_headers", "cuda_runtime_static", "nvtx"]
+        names = _LIBRARIES.keys() + _TOOLS.keys() + ["cccl", "cuda", "cuda_headers", "cuda_runtime_static", "nvtx"]
         build += _MISSING_TOOLKIT + "".join([_MISSING.format(name = n) for n in sorted(names)])
         rctx.file("BUILD.bazel", build)
         return
@@ -298,6 +324,7 @@ def _local_cuda_impl(rctx):
     else:
         build += _MISSING.format(name = "cuda")
     build += _library_targets(rctx, directories + library_directories(rctx))
+    build += _tool_targets(rctx, root)
     rctx.file("BUILD.bazel", build)
 
 local_cuda = repository_rule(

@@ -1,0 +1,15 @@
+# cuda-gdb -batch -x stale_maximum.gdb --args planted_debug stale_maximum
+# Stops in the kernel where the first weight is computed, and prints what it is made of.
+set pagination off
+set confirm off
+set breakpoint pending on
+break planted.cu:@LINE(stale_maximum)@
+run
+info cuda kernels
+print begin
+print score
+print new_max
+print relative_to
+next
+print weight
+kill

@@ -1,0 +1,57 @@
+"""Writes the sessions with the planted bugs to text files, a file a step, for docs/debugging.md.
+
+    bazel run --config=sm90 //ci/debugging:transcribe -- DIRECTORY [--cuda=/usr/local/cuda]
+
+A file has the command as one would type it, what it printed, and its exit code. Says what is not as sessions.py
+wants it, and is 1 then.
+"""
+
+import argparse
+import os
+import sys
+
+from ci.debugging import sessions
+
+SHORT = {
+    "planted": "planted",
+    "planted_debug": "planted_debug",
+    "sanitizer": "compute-sanitizer",
+    "cuda_gdb": "cuda-gdb",
+    "script": "stale_maximum.gdb",
+}
+
+
+def main():
+    parser = argparse.ArgumentParser(description="Writes the sessions to text files.")
+    parser.add_argument("directory")
+    parser.add_argument("--cuda", default=os.environ.get("CUDA_HOME", "/usr/local/cuda"))
+    options = parser.parse_args()
+    # bazel run starts programs somewhere else.
+    directory = os.path.join(os.environ.get("BUILD_WORKING_DIRECTORY", "."), options.directory)
+    os.makedirs(directory, exist_ok=True)
+    programs = {
+        "planted": os.path.join(sessions.HERE, "planted"),
+        "planted_debug": os.path.join(sessions.HERE, "planted_debug"),
+        "sanitizer": os.path.join(options.cuda, "bin", "compute-sanitizer"),
+        "cuda_gdb": os.path.join(options.cuda, "bin", "cuda-gdb"),
+    }
+    wrong = []
+    for steps in sessions.SESSIONS.values():
+        for step in steps:
+            try:
+                exit_code, output = sessions.run(step, programs)
+            except OSError as error:
+                wrong.append("%s: %s" % (step.name, error))
+                continue
+            for name, path in programs.items():
+                output = output.replace(path, SHORT[name])
+            with open(os.path.join(directory, step.name + ".txt"), "w", encoding="utf-8") as f:
+                f.write("$ %s\n%s(exit code %d)\n" % (step.command.format(**SHORT), output, exit_code))
+            wrong += sessions.faults(step, exit_code, output)
+    for line in wrong:
+        print("FAILED: " + line)
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,211 @@
+"""The runner of sanitizer tests. compute-sanitizer is a script here, which writes the report that a test gives it."""
+
+import contextlib
+import io
+import os
+import stat
+import tempfile
+import unittest
+from unittest import mock
+
+from ci import sanitizer
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+
+# Runs the program, writes its report to the log, and has the exit code of the tool.
+FAKE = """#!/bin/sh
+here=$(dirname "$0")
+[ "$1" != --help ] || { cat "$here/help"; exit; }
+echo "$@" >>"$here/calls"
+while [ $# -gt 0 ]; do
+  case $1 in
+    --log-file) log=$2; shift 2 ;;
+    */planted | */test) break ;;
+    *) shift ;;
+  esac
+done
+name=$(basename "$1")
+cp "$here/$name.report" "$log"
+"$@" || exit
+exit "$(cat "$here/$name.code")"
+"""
+
+RACE = """\
+========= COMPUTE-SANITIZER
+========= Error: Race reported between Write access at void AttentionRow<4>(Arguments)+0x1b0 in planted.cu:73
+=========     and Read access at void AttentionRow<4>(Arguments)+0x4f0 in planted.cu:84 [1984 hazards]
+=========
+========= RACECHECK SUMMARY: 1 hazard displayed (1 error, 0 warnings)
+"""
+
+CLEAN = """\
+========= COMPUTE-SANITIZER
+========= RACECHECK SUMMARY: 0 hazards displayed (0 errors, 0 warnings)
+"""
+
+VENDOR = RACE.replace("AttentionRow<4>", "vendor::gemm").replace("planted", "gemm")
+
+KNOWN = """\
+[vendor]
+tool = racecheck
+kernel = void vendor::gemm
+report = ^Error: Race reported
+cause = Its warps take turns by a counter, which the tool does not see.
+"""
+
+XML = '<testsuites><testsuite><testcase name="a" %s/></testsuite></testsuites>'
+
+
+class SanitizerTest(unittest.TestCase):
+    def setUp(self):
+        directory = tempfile.TemporaryDirectory()
+        self.addCleanup(directory.cleanup)
+        self.here = directory.name
+        self.write("compute-sanitizer", FAKE, executable=True)
+        self.write("help", "--tool --racecheck-report")
+        self.write("planted", "#!/bin/sh\n", executable=True)
+        self.write("known.ini", KNOWN)
+        self.xml = XML % 'status="run"'
+        self.set_report("planted", RACE, sanitizer.FOUND)
+        self.set_report("test", CLEAN, 0)
+        self.make_test(0)
+
+    def path(self, name):
+        return os.path.join(self.here, name)
+
+    def write(self, name, text, executable=False):
+        with open(self.path(name), "w", encoding="utf-8") as f:
+            f.write(text)
+        if executable:
+            os.chmod(self.path(name), stat.S_IRWXU)
+
+    def set_report(self, program, report, code):
+        self.write(program + ".report", report)
+        self.write(program + ".code", str(code))
+
+    def make_test(self, code):
+        self.write("test", '#!/bin/sh\necho "the test says $*"\ncp "%s.in" "$XML_OUTPUT_FILE"\nexit %d\n' % (self.path("xml"), code), True)
+
+    def run_it(self, tool="racecheck"):
+        """(exit code, what it prints)"""
+        self.write("xml.in", self.xml)
+        arguments = ["--tool=" + tool, "--sanitizer=" + self.path("compute-sanitizer")]
+        arguments += ["--known=" + self.path("known.ini"), "--planted=" + self.path("planted")]
+        arguments += ["--", self.path("test"), "--flag"]
+        output = io.StringIO()
+        environment = {"XML_OUTPUT_FILE": self.path("xml"), "TEST_TMPDIR": self.here}
+        with mock.patch.dict(os.environ, environment), contextlib.redirect_stdout(output):
+            code = sanitizer.main(arguments)
+        return code, output.getvalue()
+
+    def fails(self, message, **kwargs):
+        code, output = self.run_it(**kwargs)
+        self.assertEqual(code, 1, output)
+        self.assertIn(message, output)
+
+    def test_passes_where_nothing_is_found(self):
+        code, output = self.run_it()
+        self.assertEqual(code, 0, output)
+        self.assertIn("racecheck: nothing found", output)
+        with open(self.path("calls"), encoding="utf-8") as f:
+            calls = f.read().splitlines()
+        self.assertEqual(len(calls), 2)
+        self.assertIn("planted missing_barrier", calls[0])
+        self.assertIn("--tool racecheck", calls[1])
+        self.assertIn("--racecheck-report all", calls[1])
+        self.assertTrue(calls[1].endswith("/test --flag"), calls[1])
+
+    def test_fails_for_a_finding(self):
+        self.set_report("test", RACE, sanitizer.FOUND)
+        self.fails("racecheck finds 1 thing(s), the first: Error: Race reported between Write access at void")
+
+    def test_fails_for_a_finding_whatever_the_exit_code(self):
+        self.set_report("test", RACE, 0)
+        self.fails("racecheck finds 1 thing(s)")
+
+    def test_fails_where_the_test_does(self):
+        self.make_test(3)
+        self.fails("exit code 3")
+
+    def test_fails_where_the_tool_is_blind(self):
+        self.set_report("planted", CLEAN, 0)
+        self.fails("racecheck does not find the planted bug missing_barrier")
+        self.set_report("planted", "========= Error: Device not supported\n", 1)
+        self.fails("racecheck does not find the planted bug missing_barrier")
+
+    def test_fails_where_no_case_ran(self):
+        self.xml = XML % 'status="run" result="skipped"'
+        self.fails("no case of the test ran")
+        self.xml = XML % 'status="notrun"'
+        self.fails("no case of the test ran")
+
+    def test_a_message_of_the_tool_is_a_finding_too(self):
+        self.set_report("test", "========= Error: Target application terminated before first instrumented API call\n", 0)
+        self.fails("terminated before first instrumented API call")
+        self.fails("has no summary")
+
+    def test_fails_where_the_report_says_less_than_it_counts(self):
+        self.set_report("test", CLEAN.replace("0 hazards", "2 hazards"), 0)
+        self.fails("counts 2 finding(s), and its report has none")
+        self.set_report("test", CLEAN, sanitizer.FOUND)
+        self.fails("says by its exit code that it found something")
+        self.set_report("test", "", 0)
+        self.fails("has no summary")
+
+    def test_a_known_false_finding_passes_and_is_named(self):
+        self.set_report("test", VENDOR, sanitizer.FOUND)
+        code, output = self.run_it()
+        self.assertEqual(code, 0, output)
+        self.assertIn("known false finding [vendor]: 1\n", output)
+
+    def test_what_is_known_hides_nothing_else(self):
+        self.set_report("test", VENDOR + RACE, sanitizer.FOUND)
+        self.fails("racecheck finds 1 thing(s)")
+        # The same words from another tool.
+        self.set_report("planted", RACE, sanitizer.FOUND)
+        self.set_report("test", VENDOR, sanitizer.FOUND)
+        self.fails("synccheck finds 1 thing(s)", tool="synccheck")
+        self.set_report("test", VENDOR.replace("Error: Race", "Warning: Race"), sanitizer.FOUND)
+        self.fails("racecheck finds 1 thing(s)")
+        many = VENDOR + "========= ERROR SUMMARY: 7 errors were not printed. Use --print-limit option\n"
+        self.set_report("test", many, sanitizer.FOUND)
+        self.fails("racecheck did not print 7 of its findings")
+
+    def test_an_option_that_the_version_lacks_is_not_used(self):
+        self.set_report("planted", RACE, sanitizer.FOUND)
+        for text, used in [("--tool", False), ("--tool --initcheck-address-space", True)]:
+            self.write("help", text)
+            self.write("calls", "")
+            self.run_it(tool="initcheck")
+            with open(self.path("calls"), encoding="utf-8") as f:
+                self.assertEqual("--initcheck-address-space all" in f.read(), used)
+
+    def test_says_what_is_wrong_with_an_entry(self):
+        for old, new, message in [
+            ("tool = racecheck", "tool = gdb", "tool: gdb is not one of memcheck"),
+            ("cause = Its", "because = Its", "want tool, kernel, report and cause"),
+            ("cause = Its warps take turns by a counter, which the tool does not see.", "cause =", "cause is empty"),
+            ("kernel = void", "kernel = (void", "is not a regular expression"),
+            ("kernel = void vendor::gemm", "kernel = .*", "a pattern matches everything"),
+            ("[vendor]", "vendor", "no section headers"),
+        ]:
+            self.write("known.ini", KNOWN.replace(old, new))
+            self.fails(message)
+
+    def test_lists_entries_that_no_log_speaks_of(self):
+        os.mkdir(self.path("logs"))
+        arguments = ["--known=" + self.path("known.ini"), "--unused=" + self.path("logs")]
+        for text, code in [("x\nknown false finding [vendor]: 3\n", 0), ("known false finding [other]: 3\n", 1)]:
+            self.write("logs/test.log", text)
+            output = io.StringIO()
+            with contextlib.redirect_stdout(output):
+                self.assertEqual(sanitizer.main(arguments), code)
+            self.assertEqual("[vendor] matched nothing: Its warps" in output.getvalue(), code == 1)
+
+    def test_the_file_in_the_tree_can_be_read(self):
+        for entry in sanitizer.read_known(os.path.join(HERE, "sanitizer_known.ini")):
+            self.assertGreater(len(entry.cause), 40, entry.name)
+
+
+if __name__ == "__main__":
+    unittest.main()
