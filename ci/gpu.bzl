@@ -3,8 +3,12 @@
 # Compute capabilities of the GPUs that tests run on, times ten.
 GPUS = [75, 80, 86, 89, 90, 100, 120]
 
-# Tags of every test that runs on a GPU: one at a time, for they share its memory and its clock.
-GPU_TAGS = ["exclusive", "gpu"]
+# Tags of every test that runs on a GPU. One that waits for its turn (//ci:gpu_slot) waits inside its
+# timeout, so each is given four CPUs: then no more than a quarter of their number wait at a time.
+GPU_TAGS = ["cpu:4", "gpu"]
+
+# The environment of a test that needs one GPU, which tells //ci:gpu_slot so.
+GPU_ENV = {"ATTNLAB_GPUS": "1"}
 
 # Architectures with instructions that only machine code for that one capability has (wgmma, TMA
 # multicast, tcgen05): "a" as nvcc names them.

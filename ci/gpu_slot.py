@@ -1,0 +1,246 @@
+#!/usr/bin/env python3
+"""Runs a test on a GPU that no other test has meanwhile:
+
+    bazel test --run_under=//ci:gpu_slot //...          (--config=gpu and sm75 to sm120 say so)
+
+Waits until as many GPUs are free as the test needs, sets CUDA_VISIBLE_DEVICES to them, says on stderr
+which and after how long, and becomes the test. Environment of the test:
+
+    ATTNLAB_GPUS                how many it needs; without, the test starts at once
+    ATTNLAB_COMPUTE_CAPABILITY  the least that they have, 75 say
+    ATTNLAB_GPU_LOCKS           the directory of the locks (/tmp/attnlab-gpu-locks)
+    CUDA_VISIBLE_DEVICES        if set, the GPUs to choose from: indices of nvidia-smi, or UUIDs
+
+A GPU is taken by an exclusive flock of a file with its UUID as name. The test inherits the descriptor,
+so the lock ends with the test and all that it has started, however they end. Of the GPUs that are not
+locked, those come first that no process uses, of whatever origin. One test at a time looks for GPUs and
+the others queue behind it, so one that needs several gets them in the end.
+"""
+
+import fcntl
+import os
+import signal
+import stat
+import subprocess
+import sys
+import time
+
+LOCKS = "/tmp/attnlab-gpu-locks"
+POLL_SECONDS = 0.05
+# How long a list of GPUs and their users is believed.
+LIST_SECONDS = 5
+
+
+class Failure(Exception):
+    """What is printed before the launcher gives up."""
+
+
+class Gpu:
+    def __init__(self, index, uuid, capability=None, memory=0):
+        self.index = index
+        self.uuid = uuid
+        self.capability = capability  # 90; None: not told
+        self.memory = memory  # MiB in use
+        self.busy = False
+
+
+def say(text):
+    print("gpu_slot: " + text, file=sys.stderr, flush=True)
+
+
+def count(value):
+    """ATTNLAB_GPUS as a number."""
+    try:
+        number = int(value or "0")
+    except ValueError:
+        number = -1
+    if number < 0:
+        raise Failure("ATTNLAB_GPUS: \"%s\" is no number of GPUs" % value)
+    return number
+
+
+def nvidia_smi(query):
+    """The rows of a query, as lists of words. None where there is no such program, or it fails."""
+    command = ["nvidia-smi", query, "--format=csv,noheader,nounits"]
+    try:
+        done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=60,
+                              check=False, universal_newlines=True)
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    if done.returncode != 0:
+        return None
+    return [[word.strip() for word in line.split(",")] for line in done.stdout.splitlines() if line.strip()]
+
+
+def parse_gpus(rows):
+    """The GPUs of --query-gpu=uuid,compute_cap,memory.used."""
+    gpus = []
+    for index, (uuid, capability, memory) in enumerate(rows):
+        major, _, minor = capability.partition(".")
+        known = major.isdigit() and minor.isdigit()
+        gpus.append(Gpu(index, uuid, 10 * int(major) + int(minor) if known else None,
+                        int(memory) if memory.isdigit() else 0))
+    return gpus
+
+
+def gpus_of_driver(root="/proc/driver/nvidia/gpus"):
+    """The GPUs as the kernel module lists them, where nvidia-smi does not: UUIDs alone."""
+    gpus = []
+    try:
+        for directory in sorted(os.listdir(root)):
+            with open(os.path.join(root, directory, "information"), encoding="utf-8") as file:
+                for line in file:
+                    name, _, value = line.partition(":")
+                    if name.strip() == "GPU UUID":
+                        gpus.append(Gpu(len(gpus), value.strip()))
+    except OSError:
+        pass
+    return gpus
+
+
+def list_gpus():
+    """All GPUs, or None where there is no way to know."""
+    rows = nvidia_smi("--query-gpu=uuid,compute_cap,memory.used")
+    if rows is None:
+        return gpus_of_driver() or None
+    gpus = parse_gpus(rows)
+    users = {row[0] for row in nvidia_smi("--query-compute-apps=gpu_uuid") or []}
+    for gpu in gpus:
+        gpu.busy = gpu.uuid in users
+    return gpus
+
+
+def candidates(gpus, visible, capability):
+    """Those that the caller's CUDA_VISIBLE_DEVICES and the capability leave, the best first."""
+    if visible is not None:
+        words = [word.strip() for word in visible.split(",") if word.strip()]
+        gpus = [g for g in gpus
+                if any(w == str(g.index) or (len(w) > 4 and g.uuid.startswith(w)) for w in words)]
+    if capability is not None:
+        gpus = [g for g in gpus if g.capability is None or g.capability >= capability]
+    return sorted(gpus, key=lambda g: (g.busy, g.memory, g.index))
+
+
+def open_directory(path):
+    """A descriptor of the directory of the locks, which every user of the machine may use."""
+    try:
+        os.mkdir(path)
+        os.chmod(path, 0o1777)
+    except FileExistsError:
+        pass
+    except OSError as error:
+        raise Failure("ATTNLAB_GPU_LOCKS: %s: %s" % (path, error.strerror))
+    try:
+        return os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except OSError as error:
+        raise Failure("ATTNLAB_GPU_LOCKS: %s: %s" % (path, error.strerror))
+
+
+def open_lock(directory, name):
+    """A descriptor of a lock file. Reading is enough for flock, so the file may belong to anyone."""
+    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    deadline = time.monotonic() + 1
+    while True:
+        try:
+            # Without O_CREAT: Linux refuses that for files of others in a sticky directory.
+            descriptor = os.open(name, flags, dir_fd=directory)
+        except FileNotFoundError:
+            try:
+                descriptor = os.open(name, flags | os.O_CREAT | os.O_EXCL, 0o644, dir_fd=directory)
+                os.fchmod(descriptor, 0o644)  # whatever the umask
+            except FileExistsError:
+                continue
+        except PermissionError as error:
+            # Another user may have made it a moment ago and not yet said who may read it.
+            if time.monotonic() < deadline:
+                time.sleep(0.01)
+                continue
+            raise Failure("lock %s: %s" % (name, error.strerror))
+        except OSError as error:
+            raise Failure("lock %s: %s" % (name, error.strerror))
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise Failure("lock %s: is no file" % name)
+        return descriptor
+
+
+def lock(directory, name, wait=False):
+    """A descriptor that holds the lock, or None while another does."""
+    while True:
+        descriptor = open_lock(directory, name)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+        except BlockingIOError:
+            os.close(descriptor)
+            return None
+        # A file that was removed meanwhile keeps nobody out.
+        try:
+            there = os.stat(name, dir_fd=directory, follow_symlinks=False)
+            if os.path.samestat(there, os.fstat(descriptor)):
+                return descriptor
+        except FileNotFoundError:
+            pass
+        os.close(descriptor)
+
+
+def take(number, directory, visible, capability):
+    """Waits for `number` GPUs; the descriptors of their locks and the GPUs. None: not known which there are."""
+    queue = lock(directory, "queue", wait=True)
+    taken = []
+    listed = None
+    while len(taken) < number:
+        if listed is None or time.monotonic() - listed > LIST_SECONDS:
+            every = list_gpus()
+            listed = time.monotonic()
+            if every is None:
+                return None
+            gpus = candidates(every, visible, capability)
+            if len(gpus) < number:
+                raise Failure("needs %d GPU(s)%s, and of the %d here %d will do" % (
+                    number, " of compute capability %d.%d or later" % divmod(capability, 10)
+                    if capability else "", len(every), len(gpus)))
+        for gpu in gpus:
+            if len(taken) < number and all(gpu.uuid != t.uuid for _, t in taken):
+                descriptor = lock(directory, gpu.uuid.replace("/", "_"))
+                if descriptor is not None:
+                    taken.append((descriptor, gpu))
+        if len(taken) < number:
+            time.sleep(POLL_SECONDS)
+    os.close(queue)
+    return taken
+
+
+def main(argv):
+    # As any program that is waited for; and the test gets no ignored signals from Python.
+    for number in (signal.SIGINT, signal.SIGPIPE, signal.SIGXFSZ):
+        signal.signal(number, signal.SIG_DFL)
+    if not argv:
+        print(__doc__, file=sys.stderr)
+        return 2
+    try:
+        number = count(os.environ.get("ATTNLAB_GPUS"))
+        if number > 0:
+            capability = os.environ.get("ATTNLAB_COMPUTE_CAPABILITY", "")
+            began = time.monotonic()
+            taken = take(number, open_directory(os.environ.get("ATTNLAB_GPU_LOCKS") or LOCKS),
+                         os.environ.get("CUDA_VISIBLE_DEVICES"),
+                         int(capability) if capability.isdigit() else None)
+            if taken is None:
+                say("neither nvidia-smi nor /proc/driver/nvidia lists GPUs; running without one of its own")
+            else:
+                for descriptor, _ in taken:
+                    os.set_inheritable(descriptor, True)
+                names = ",".join(gpu.uuid for _, gpu in taken)
+                os.environ["CUDA_VISIBLE_DEVICES"] = names
+                say("%s after %.1f s" % (names, time.monotonic() - began))
+    except Failure as failure:
+        say(str(failure))
+        return 1
+    try:
+        os.execvp(argv[0], argv)
+    except OSError as error:
+        say("%s: %s" % (argv[0], error.strerror))
+        return 127
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,275 @@
+"""gpu_slot gives each test GPUs of its own. nvidia-smi is a script here, and tests are shell commands."""
+
+import os
+import signal
+import stat
+import subprocess
+import tempfile
+import time
+import unittest
+
+from ci import gpu_slot
+
+SLOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "gpu_slot.py")
+
+# Prints what files of its directory say: the GPUs, and those that are in use.
+NVIDIA_SMI = """#!/bin/sh
+case $1 in
+  --query-gpu=uuid,compute_cap,memory.used) cat "$(dirname "$0")/gpus" ;;
+  --query-compute-apps=gpu_uuid) cat "$(dirname "$0")/apps" ;;
+  *) exit 2 ;;
+esac
+"""
+
+TWO = ["GPU-aaaa", "GPU-bbbb"]
+
+
+class GpuSlotTest(unittest.TestCase):
+    def setUp(self):
+        scratch = tempfile.TemporaryDirectory(dir=os.environ.get("TEST_TMPDIR"))
+        self.addCleanup(scratch.cleanup)
+        self.directory = scratch.name
+        self.locks = self.path("locks")
+        self.write("nvidia-smi", NVIDIA_SMI)
+        os.chmod(self.path("nvidia-smi"), 0o755)
+        self.machine(["%s, 9.0, 0" % uuid for uuid in TWO])
+        self.started = []
+        self.addCleanup(self.end_all)
+
+    def path(self, name):
+        return os.path.join(self.directory, name)
+
+    def write(self, name, text):
+        with open(self.path(name), "w", encoding="utf-8") as file:
+            file.write(text)
+
+    def read(self, name):
+        with open(self.path(name), encoding="utf-8") as file:
+            return file.read()
+
+    def machine(self, gpus, apps=()):
+        self.write("gpus", "".join(line + "\n" for line in gpus))
+        self.write("apps", "".join(line + "\n" for line in apps))
+
+    def start(self, script, **env):
+        """Starts a shell command under gpu_slot."""
+        environment = {
+            "PATH": self.directory + ":/usr/bin:/bin",
+            "ATTNLAB_GPU_LOCKS": self.locks,
+            "ATTNLAB_GPUS": "1",
+        }
+        environment.update(env)
+        process = subprocess.Popen([SLOT, "/bin/sh", "-c", "cd %s; %s" % (self.directory, script)],
+                                   env={k: v for k, v in environment.items() if v is not None},
+                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                                   universal_newlines=True)
+        self.started.append(process)
+        return process
+
+    def end_all(self):
+        for process in self.started:
+            if process.poll() is None:
+                process.kill()
+            process.communicate()
+
+    def run_one(self, script="echo $CUDA_VISIBLE_DEVICES", **env):
+        process = self.start(script, **env)
+        out, err = process.communicate(timeout=60)
+        return process.returncode, out.strip(), err
+
+    def hold(self, name, **env):
+        """Starts a test that runs until release(name), and waits until it does run."""
+        process = self.start("echo $CUDA_VISIBLE_DEVICES >%s.tmp; mv %s.tmp %s; "
+                             "while [ ! -e %s.end ]; do sleep 0.02; done" % ((name,) * 4), **env)
+        return process, self.wait_for(name)
+
+    def wait_for(self, name, seconds=60):
+        deadline = time.monotonic() + seconds
+        while not os.path.exists(self.path(name)):
+            self.assertLess(time.monotonic(), deadline, name)
+            time.sleep(0.02)
+        return self.read(name).strip()
+
+    def release(self, name):
+        self.write(name + ".end", "")
+
+    def test_a_test_without_gpus_starts_at_once(self):
+        self.write("nvidia-smi", "#!/bin/sh\ntouch \"$(dirname \"$0\")/asked\"\n")
+        for gpus in (None, "", "0"):
+            code, out, err = self.run_one("echo ${CUDA_VISIBLE_DEVICES-unset}", ATTNLAB_GPUS=gpus)
+            self.assertEqual((code, out, err), (0, "unset", ""))
+        self.assertFalse(os.path.exists(self.path("asked")))
+        self.assertFalse(os.path.exists(self.locks))
+
+    def test_says_which_gpu_and_how_long(self):
+        code, out, err = self.run_one()
+        self.assertEqual((code, out), (0, "GPU-aaaa"))
+        self.assertRegex(err, r"^gpu_slot: GPU-aaaa after \d+\.\d s\n$")
+
+    def test_exit_codes_and_signals_are_those_of_the_test(self):
+        self.assertEqual(self.run_one("exit 7")[0], 7)
+        self.assertEqual(self.run_one("kill -SEGV $$")[0], -signal.SIGSEGV)
+        process, _ = self.hold("a")
+        process.send_signal(signal.SIGTERM)
+        self.assertEqual(process.wait(timeout=60), -signal.SIGTERM)
+        # Python ignores SIGPIPE; the test must not.
+        self.assertEqual(self.run_one("kill -PIPE $$")[0], -signal.SIGPIPE)
+
+    def test_arguments_arrive_as_they_are(self):
+        done = subprocess.run([SLOT, "/usr/bin/printf", "%s|", "a b", "", "*", "$x"], check=True,
+                              stdout=subprocess.PIPE, universal_newlines=True,
+                              env={"PATH": self.directory + ":/usr/bin:/bin"})
+        self.assertEqual(done.stdout, "a b||*|$x|")
+
+    def test_three_tests_on_two_gpus(self):
+        _, first = self.hold("a")
+        _, second = self.hold("b")
+        self.assertEqual(sorted([first, second]), TWO)
+        third = self.start("echo $CUDA_VISIBLE_DEVICES >c")
+        time.sleep(0.5)
+        self.assertIsNone(third.poll())
+        self.assertFalse(os.path.exists(self.path("c")))
+        self.release("b")
+        self.assertEqual(self.wait_for("c"), second)
+        _, err = third.communicate(timeout=60)
+        waited = float(err.split()[-2])
+        self.assertGreaterEqual(waited, 0.4)
+
+    def test_each_gpu_has_one_test_at_a_time(self):
+        # mkdir fails where another test of the same GPU is between its two lines.
+        script = "mkdir $CUDA_VISIBLE_DEVICES || exit 1; sleep 0.05; rmdir $CUDA_VISIBLE_DEVICES"
+        tests = [self.start(script) for _ in range(12)]
+        for test in tests:
+            _, err = test.communicate(timeout=60)
+            self.assertEqual(test.returncode, 0, err)
+
+    def test_prefers_a_gpu_that_nobody_uses(self):
+        self.machine(["GPU-aaaa, 9.0, 5", "GPU-bbbb, 9.0, 5"], apps=["GPU-aaaa", "GPU-aaaa"])
+        self.assertEqual(self.run_one()[1], "GPU-bbbb")
+        # Users that a container does not see still take memory.
+        self.machine(["GPU-aaaa, 9.0, 70000", "GPU-bbbb, 9.0, 5"])
+        self.assertEqual(self.run_one()[1], "GPU-bbbb")
+        # In use is better than none.
+        self.hold("b")
+        self.assertEqual(self.run_one()[1], "GPU-aaaa")
+
+    def test_a_holder_that_is_killed_holds_nothing(self):
+        self.machine(["GPU-aaaa, 9.0, 0"])
+        process, _ = self.hold("a")
+        waiting = self.start("echo $CUDA_VISIBLE_DEVICES")
+        time.sleep(0.3)
+        self.assertIsNone(waiting.poll())
+        process.kill()
+        self.assertEqual(waiting.communicate(timeout=60)[0].strip(), "GPU-aaaa")
+
+    def test_one_that_is_ended_while_it_waits_leaves_the_queue(self):
+        self.machine(["GPU-aaaa, 9.0, 0"])
+        self.hold("a")
+        for number in (signal.SIGTERM, signal.SIGINT):
+            waiting = self.start("echo ran")
+            time.sleep(0.3)
+            waiting.send_signal(number)
+            self.assertEqual(waiting.communicate(timeout=60), ("", ""))
+            self.assertEqual(waiting.returncode, -number)
+        self.release("a")
+        self.assertEqual(self.run_one()[1], "GPU-aaaa")
+
+    def test_several_gpus(self):
+        _, first = self.hold("a")
+        both = self.start("echo $CUDA_VISIBLE_DEVICES", ATTNLAB_GPUS="2")
+        time.sleep(0.3)
+        # It waits for the first, and those that come later wait behind it.
+        later = self.start("echo $CUDA_VISIBLE_DEVICES >later")
+        time.sleep(0.3)
+        self.assertIsNone(both.poll())
+        self.assertFalse(os.path.exists(self.path("later")))
+        self.release("a")
+        out = both.communicate(timeout=60)[0].strip()
+        self.assertEqual(sorted(out.split(",")), TWO)
+        self.assertIn(first, out)
+        self.assertIn(self.wait_for("later"), TWO)
+        later.communicate(timeout=60)
+
+    def test_capability(self):
+        self.machine(["GPU-aaaa, 7.5, 0", "GPU-bbbb, 9.0, 0"])
+        self.assertEqual(self.run_one(ATTNLAB_COMPUTE_CAPABILITY="80")[1], "GPU-bbbb")
+        self.assertEqual(self.run_one(ATTNLAB_COMPUTE_CAPABILITY="75")[1], "GPU-aaaa")
+        code, out, err = self.run_one(ATTNLAB_COMPUTE_CAPABILITY="100")
+        self.assertEqual((code, out), (1, ""))
+        self.assertEqual(err, "gpu_slot: needs 1 GPU(s) of compute capability 10.0 or later, "
+                              "and of the 2 here 0 will do\n")
+
+    def test_visible_devices_of_the_caller(self):
+        for visible in ("1", "GPU-bbbb", "GPU-bb"):
+            self.assertEqual(self.run_one(CUDA_VISIBLE_DEVICES=visible)[1], "GPU-bbbb")
+        code, _, err = self.run_one(CUDA_VISIBLE_DEVICES="1", ATTNLAB_GPUS="2")
+        self.assertEqual(code, 1)
+        self.assertIn("needs 2 GPU(s), and of the 2 here 1 will do", err)
+
+    def test_bad_input(self):
+        for bad in ("x", "-1", "1.5"):
+            code, _, err = self.run_one(ATTNLAB_GPUS=bad)
+            self.assertEqual((code, err), (1, "gpu_slot: ATTNLAB_GPUS: \"%s\" is no number of GPUs\n" % bad))
+        done = subprocess.run([SLOT, self.path("nothing")], check=False, stderr=subprocess.PIPE,
+                              universal_newlines=True, env={"PATH": self.directory + ":/usr/bin:/bin"})
+        self.assertEqual(done.returncode, 127)
+        self.assertIn("No such file", done.stderr)
+        self.assertEqual(subprocess.run([SLOT], check=False, stderr=subprocess.DEVNULL,
+                                        env={"PATH": "/usr/bin:/bin"}).returncode, 2)
+
+    def test_a_machine_that_does_not_tell(self):
+        os.remove(self.path("nvidia-smi"))
+        if os.path.exists("/proc/driver/nvidia/gpus") or os.path.exists("/usr/bin/nvidia-smi"):
+            self.skipTest("this machine does tell")
+        code, out, err = self.run_one("echo ran")
+        self.assertEqual((code, out), (0, "ran"))
+        self.assertIn("running without one of its own", err)
+
+    def test_gpus_of_the_kernel_module(self):
+        for n, uuid in enumerate(TWO):
+            os.makedirs(self.path("gpus_of_driver/0000:0%d:00.0" % n))
+            self.write("gpus_of_driver/0000:0%d:00.0/information" % n,
+                       "Model: \t\t NVIDIA H200\nGPU UUID: \t %s\n" % uuid)
+        gpus = gpu_slot.gpus_of_driver(self.path("gpus_of_driver"))
+        self.assertEqual([gpu.uuid for gpu in gpus], TWO)
+        # What has no known capability may do.
+        self.assertEqual(len(gpu_slot.candidates(gpus, None, 90)), 2)
+        self.assertEqual(gpu_slot.gpus_of_driver(self.path("nowhere")), [])
+
+    def test_rows_of_nvidia_smi(self):
+        gpus = gpu_slot.parse_gpus([["GPU-aaaa", "12.0", "17"], ["GPU-bbbb", "[N/A]", "[N/A]"]])
+        self.assertEqual([(g.index, g.uuid, g.capability, g.memory) for g in gpus],
+                         [(0, "GPU-aaaa", 120, 17), (1, "GPU-bbbb", None, 0)])
+
+    def test_the_locks_are_for_every_user(self):
+        umask = os.umask(0o077)
+        self.addCleanup(os.umask, umask)
+        self.assertEqual(self.run_one()[0], 0)
+        self.assertEqual(stat.S_IMODE(os.stat(self.locks).st_mode), 0o1777)
+        for name in ("queue", "GPU-aaaa"):
+            mode = stat.S_IMODE(os.stat(os.path.join(self.locks, name)).st_mode)
+            self.assertEqual(mode, 0o644)
+
+    def test_a_link_is_no_lock(self):
+        os.mkdir(self.path("elsewhere"))
+        os.symlink(self.path("elsewhere"), self.locks)
+        code, _, err = self.run_one()
+        self.assertEqual(code, 1)
+        self.assertIn("ATTNLAB_GPU_LOCKS: ", err)
+        os.remove(self.locks)
+        os.mkdir(self.locks)
+        os.symlink(self.path("victim"), os.path.join(self.locks, "GPU-aaaa"))
+        code, _, err = self.run_one()
+        self.assertEqual(code, 1)
+        self.assertIn("lock GPU-aaaa: ", err)
+        self.assertFalse(os.path.exists(self.path("victim")))
+
+    def test_a_lock_that_is_removed_is_made_again(self):
+        self.machine(["GPU-aaaa, 9.0, 0"])
+        self.assertEqual(self.run_one()[0], 0)
+        os.remove(os.path.join(self.locks, "GPU-aaaa"))
+        self.assertEqual(self.run_one()[1], "GPU-aaaa")
+
+
+if __name__ == "__main__":
+    unittest.main()
