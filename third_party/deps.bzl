@@ -10,6 +10,7 @@ Each repository is defined only where the workspace has none of that name yet, s
 defined before the call wins. Nothing is downloaded: the libraries are those of this machine.
 """
 
+load("//ci:local_gpu.bzl", "local_gpu")
 load("//third_party:in_tree_repository.bzl", "in_tree_repository")
 load("//third_party:system.bzl", "system_library", "system_starlark")
 load("//third_party/absl:system_absl.bzl", "system_absl")
@@ -86,4 +87,5 @@ def attnlab_deps():
     )
 
     _maybe(local_cuda, "local_cuda")
+    _maybe(local_gpu, "local_gpu")
     _maybe(system_nccl, "nccl")

@@ -1,5 +1,25 @@
 """Names of CUDA architectures: sm_90a (machine code for one) and compute_75 (PTX for it and later)."""
 
+load("@bazel_skylib//rules:common_settings.bzl", "BuildSettingInfo")
+
+CudaArchsInfo = provider(
+    doc = "What cuda_library compiles for.",
+    fields = {"archs": "Names of architectures, such as sm_90a."},
+)
+
+def _cuda_archs_impl(ctx):
+    return [CudaArchsInfo(archs = ctx.attr.flag[BuildSettingInfo].value or ctx.attr.of_platform)]
+
+cuda_archs = rule(
+    implementation = _cuda_archs_impl,
+    doc = "The architectures that a flag names, or those of the platform where it names none.",
+    attrs = {
+        "flag": attr.label(mandatory = True, providers = [BuildSettingInfo]),
+        "of_platform": attr.string_list(mandatory = True),
+    },
+    provides = [CudaArchsInfo],
+)
+
 _EXAMPLES = "want sm_XX for machine code or compute_XX for PTX, such as sm_90a or compute_75"
 
 def parse_arch(arch):

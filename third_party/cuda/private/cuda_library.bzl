@@ -5,7 +5,7 @@ load("@rules_cc//cc:action_names.bzl", "CPP_COMPILE_ACTION_NAME")
 load("@rules_cc//cc:find_cc_toolchain.bzl", "find_cc_toolchain", "use_cc_toolchain")
 load("@rules_cc//cc/common:cc_common.bzl", "cc_common")
 load("@rules_cc//cc/common:cc_info.bzl", "CcInfo")
-load(":archs.bzl", "gencode", "select_archs")
+load(":archs.bzl", "CudaArchsInfo", "gencode", "select_archs")
 load(":toolkit.bzl", "CudaToolkitInfo")
 
 SOURCES = [".cu"]
@@ -70,7 +70,7 @@ def _mode_options(ctx):
 
 def _archs(ctx, toolkit):
     archs = select_archs(
-        archs = ctx.attr.archs or ctx.attr._archs[BuildSettingInfo].value,
+        archs = ctx.attr.archs or ctx.attr._archs[CudaArchsInfo].archs,
         min_arch = ctx.attr.min_arch,
         supported = toolkit.archs,
         version = toolkit.version,
@@ -225,7 +225,10 @@ same bytes every time. Skipped where there is no toolkit. Programs get the stati
                   "and PTX below it is raised to it.",
         ),
         "srcs": attr.label_list(allow_files = SOURCES + HEADERS),
-        "_archs": attr.label(default = "//third_party/cuda:archs"),
+        "_archs": attr.label(
+            default = "//third_party/cuda:selected_archs",
+            providers = [CudaArchsInfo],
+        ),
         "_cc_toolchain": attr.label(default = "@bazel_tools//tools/cpp:current_cc_toolchain"),
         "_copts": attr.label(default = "//third_party/cuda:copts"),
         "_device_debug": attr.label(default = "//third_party/cuda:device_debug"),
