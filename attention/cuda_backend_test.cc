@@ -1,11 +1,14 @@
 // On a machine with a GPU: the host's way to devices, memory and time.
 #include "attention/cuda_backend.h"
 
+#include <chrono>
 #include <cstdint>
+#include <cstdlib>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "attention/compute_capability.h"
 #include "attention/machine.h"
 #include "attention/memory.h"
 #include "gtest/gtest.h"
@@ -28,6 +31,46 @@ TEST(CudaBackendTest, DescribesTheGpu) {
   EXPECT_GT(gpu.memory_bytes, int64_t{1} << 30);
   ASSERT_TRUE(InfoOf(gpu.device).ok());
   EXPECT_EQ(InfoOf(gpu.device)->name, gpu.name);
+}
+
+// $ATTNLAB_COMPUTE_CAPABILITY, which a target of gpu_test() has.
+TEST(CudaBackendTest, LooksLikeTheCapabilityOfTheTarget) {
+  const char* const value = std::getenv("ATTNLAB_COMPUTE_CAPABILITY");
+  if (value == nullptr) GTEST_SKIP() << "not a target of a compute capability";
+  const absl::StatusOr<CapabilityLimits> limits = LimitsOf(std::atoi(value));
+  ASSERT_TRUE(limits.ok()) << limits.status();
+  const absl::StatusOr<DeviceInfo> gpu = InfoOf(Device::Cuda(0));
+  ASSERT_TRUE(gpu.ok()) << gpu.status();
+  EXPECT_EQ(gpu->compute_capability, limits->compute_capability);
+  EXPECT_LE(gpu->shared_memory_per_block, limits->shared_memory_per_block);
+  // As the GPU is; the table and the driver agree about one that is in the table.
+  const absl::StatusOr<std::vector<DeviceInfo>> physical = cuda_backend::Devices();
+  ASSERT_TRUE(physical.ok()) << physical.status();
+  const absl::StatusOr<CapabilityLimits> own = LimitsOf(physical->front().compute_capability);
+  if (own.ok()) {
+    EXPECT_EQ(physical->front().shared_memory_per_block, own->shared_memory_per_block);
+  }
+}
+
+TEST(CudaBackendTest, AWrongCapabilityIsAnError) {
+  const char* const value = std::getenv("ATTNLAB_COMPUTE_CAPABILITY");
+  const std::string before = value == nullptr ? "" : value;
+  setenv("ATTNLAB_COMPUTE_CAPABILITY", "hopper", 1);
+  const absl::Status s = InfoOf(Device::Cuda(0)).status();
+  EXPECT_EQ(s.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_NE(std::string(s.message()).find("ATTNLAB_COMPUTE_CAPABILITY: \"hopper\""),
+            std::string::npos)
+      << s;
+  setenv("ATTNLAB_COMPUTE_CAPABILITY", before.c_str(), 1);
+  EXPECT_TRUE(InfoOf(Device::Cuda(0)).ok());
+}
+
+// Plans ask at every call: the driver, which takes up to milliseconds, is asked once a process.
+TEST(CudaBackendTest, DescribesTheGpusOnce) {
+  ASSERT_TRUE(CudaInfo().ok());
+  const auto began = std::chrono::steady_clock::now();
+  for (int i = 0; i < 10000; ++i) ASSERT_TRUE(InfoOf(Device::Cuda(0)).ok());
+  EXPECT_LT(std::chrono::steady_clock::now() - began, std::chrono::milliseconds(500));
 }
 
 TEST(CudaBackendTest, CopiesInAndOut) {

@@ -2,6 +2,7 @@
 #include <cuda_runtime.h>
 
 #include <cstdint>
+#include <cstdlib>
 #include <vector>
 
 #include "gtest/gtest.h"
@@ -23,6 +24,13 @@ TEST(SaxpyTest, Computes) {
       ASSERT_EQ(y[i], 2.0f * static_cast<float>(i % 1000) + static_cast<float>(i % 7)) << i;
     }
   }
+}
+
+// A target of a compute capability runs the code of that capability, on a later GPU, too.
+TEST(SaxpyTest, RunsTheCodeOfItsTarget) {
+  const char* const wanted = std::getenv("ATTNLAB_COMPUTE_CAPABILITY");
+  if (wanted == nullptr) GTEST_SKIP() << "saxpy_test_sm_75 and the like run this";
+  EXPECT_EQ(RunningArch(), 10 * std::atoi(wanted));
 }
 
 TEST(SaxpyTest, RunsCodeForThisGpuOrPtxBelowIt) {
