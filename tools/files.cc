@@ -21,23 +21,6 @@ namespace {
 // The kernel moves at most 2^31 - 4096 bytes a call.
 constexpr int64_t kLargestTransfer = int64_t{1} << 30;
 
-absl::Status ErrnoStatus(absl::string_view action, absl::string_view path, int error) {
-  const std::string message = absl::StrCat(path, ": ", action, ": ", strerror(error));
-  switch (error) {
-    case ENOENT:
-    case ENOTDIR:
-      return absl::NotFoundError(message);
-    case EACCES:
-    case EPERM:
-    case EROFS:
-      return absl::PermissionDeniedError(message);
-    case ENOMEM:
-      return absl::ResourceExhaustedError(message);
-    default:
-      return absl::FailedPreconditionError(message);
-  }
-}
-
 // What realpath gives; "" for a path that leads nowhere.
 std::string RealPath(const std::string& path) {
   char* real = realpath(path.c_str(), nullptr);
@@ -96,6 +79,23 @@ int OpenNameless(const std::string& directory) {
 }
 
 }  // namespace
+
+absl::Status ErrnoStatus(absl::string_view action, absl::string_view path, int error) {
+  const std::string message = absl::StrCat(path, ": ", action, ": ", strerror(error));
+  switch (error) {
+    case ENOENT:
+    case ENOTDIR:
+      return absl::NotFoundError(message);
+    case EACCES:
+    case EPERM:
+    case EROFS:
+      return absl::PermissionDeniedError(message);
+    case ENOMEM:
+      return absl::ResourceExhaustedError(message);
+    default:
+      return absl::FailedPreconditionError(message);
+  }
+}
 
 std::string ResolvePath(absl::string_view path) {
   const char* directory = getenv("BUILD_WORKING_DIRECTORY");

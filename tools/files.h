@@ -11,6 +11,11 @@
 
 namespace attnlab {
 
+// The error of a system call on a file, "PATH: ACTION: No such file or directory", from its errno:
+// NotFound, PermissionDenied, ResourceExhausted for memory, else FailedPrecondition, since the
+// file system is the caller's to put right.
+absl::Status ErrnoStatus(absl::string_view action, absl::string_view path, int error);
+
 // A relative path seen from the caller's directory: under `bazel run` that is what
 // BUILD_WORKING_DIRECTORY says, since the process itself starts elsewhere.
 std::string ResolvePath(absl::string_view path);

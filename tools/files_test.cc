@@ -1,6 +1,7 @@
 #include "tools/files.h"
 
 #include <dirent.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -50,6 +51,14 @@ class FilesTest : public testing::Test {
 
   std::string directory_;
 };
+
+TEST_F(FilesTest, ErrorsOfSystemCallsSayWhatIsWrongAndWhoseItIs) {
+  EXPECT_EQ(ErrnoStatus("cannot open", "a b", ENOENT),
+            absl::NotFoundError("a b: cannot open: No such file or directory"));
+  EXPECT_EQ(ErrnoStatus("", "", EROFS).code(), absl::StatusCode::kPermissionDenied);
+  EXPECT_EQ(ErrnoStatus("", "", ENOMEM).code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_EQ(ErrnoStatus("", "", ENOSPC).code(), absl::StatusCode::kFailedPrecondition);
+}
 
 TEST_F(FilesTest, RelativePathsAreThoseOfTheCaller) {
   ASSERT_EQ(setenv("BUILD_WORKING_DIRECTORY", "/home/me/my work", 1), 0);

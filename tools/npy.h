@@ -25,42 +25,20 @@
 
 #include <cstdint>
 #include <string>
-#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
-#include "attention/dtype.h"
 #include "attention/memory.h"
+#include "tools/npy_header.h"
 
 namespace attnlab {
-
-enum class NpyType { kFloat16, kFloat32, kFloat64, kBFloat16, kInt32, kInt64 };
-
-int64_t SizeOf(NpyType type);
-absl::string_view Name(NpyType type);  // "fp16", …, "int64"
-
-// The NumPy type of elements of a tensor. `dtype` is fp32, fp16 or bf16.
-NpyType NpyTypeOf(DType dtype);
-
-struct NpyHeader {
-  NpyType type = NpyType::kFloat32;
-  std::vector<int64_t> shape;  // empty: one element, a scalar
-  int64_t data_offset = 0;     // bytes from the start of the file to the first element
-
-  int64_t NumElements() const;
-  int64_t NumBytes() const { return NumElements() * SizeOf(type); }
-};
 
 struct NpyArray {
   NpyHeader header;
   Buffer data;  // on the host, header.NumBytes() bytes
 };
-
-// The header at the start of `bytes`, which may end anywhere behind it. `name` stands for the
-// file in messages. The shape has at most 64 axes and the elements at most 2^60 bytes.
-absl::StatusOr<NpyHeader> ParseNpyHeader(absl::string_view name, absl::string_view bytes);
 
 // A whole file in memory.
 absl::StatusOr<NpyArray> ParseNpy(absl::string_view name, absl::string_view bytes);
@@ -74,9 +52,6 @@ absl::StatusOr<NpyArray> ReadNpy(const std::string& path);
 // shape needs a longer header.
 absl::Status WriteNpy(const std::string& path, NpyType type, absl::Span<const int64_t> shape,
                       const void* data);
-
-// The bytes of a file up to the elements: for writers of their own and tests.
-std::string NpyPreamble(NpyType type, absl::Span<const int64_t> shape);
 
 // Element `index` as a double; an int64 above 2^53 is rounded.
 double LoadAsDouble(const NpyArray& array, int64_t index);

@@ -45,6 +45,17 @@ void WriteBytes(const std::string& path, const std::string& bytes) {
   std::ofstream(path, std::ios::binary) << bytes;
 }
 
+TEST(NpyTest, EveryTypeIsReadAsItIsWritten) {
+  for (NpyType type : kAllNpyTypes) {
+    const std::string preamble = NpyPreamble(type, {3, 2});
+    const auto header = ParseNpyHeader("x", preamble);
+    ASSERT_TRUE(header.ok()) << header.status();
+    EXPECT_EQ(header->type, type);
+    EXPECT_NE(preamble.find(absl::StrCat("'", Descr(type), "'")), std::string::npos) << preamble;
+    EXPECT_EQ(header->NumBytes(), 6 * SizeOf(type));
+  }
+}
+
 TEST(NpyTest, ReadsEveryVersion) {
   for (char major : {1, 2, 3}) {
     const auto array = ParseNpy("a.npy", File(Dict("'<f4'", "False", "(2, 3)"), 24, major));
