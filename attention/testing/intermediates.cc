@@ -72,6 +72,7 @@ double Spacing(DType dtype) { return dtype == DType::kFloat16 ? 0x1p-24 : 0x1p-1
 
 std::string RowFault(const AttentionProblem& p, const ExactRow& exact, const float* scores,
                      const float* probabilities) {
+  if (p.skv == 0) return "";
   const double e32 = Epsilon(DType::kFloat32);
   const double s_bound = *std::max_element(exact.bounds.begin(), exact.bounds.end());
   const double relative = 2 * s_bound + e32 * (8 + 4 * exact.largest) + Epsilon(p.dtype) / 2;

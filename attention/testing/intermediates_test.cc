@@ -145,7 +145,7 @@ absl::Status VerdictOn(Mistake mistake) {
   for (const Case& c : ConformanceCases()) {
     const AttentionProblem& p = c.problem;
     const bool small = p.b * p.hq * (p.sq + 1) * (p.skv + 1) * (p.d + p.dv) < 1000000;
-    if (!small || p.sq == 0 || p.skv == 0) continue;
+    if (!small) continue;
     ++ran;
     if (absl::Status s = GivesItsScores({&kernel, Device::Cpu()}, c); !s.ok()) return s;
   }
