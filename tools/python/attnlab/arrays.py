@@ -1,0 +1,171 @@
+"""Arrays of NumPy and tensors of PyTorch as what the C interface takes: an address, a shape, strides.
+
+Neither library is imported here: whoever has an array of one has imported it. Nothing is copied;
+an array that cannot be taken as it is gets an error that says why. Each of the two classes below
+makes views of its library's arrays, new arrays beside a given one, and scratch memory.
+"""
+
+import sys
+from typing import Any, Dict, List, NamedTuple, Tuple
+
+from . import errors
+
+# The names that the libraries have for what attention_c.h calls so.
+_DTYPES = {
+    "float32": "fp32",
+    "float16": "fp16",
+    "bfloat16": "bf16",
+    "float8_e4m3fn": "fp8_e4m3",
+    "int32": "int32",
+    "uint8": "uint8",
+}
+
+_names: Dict[Any, str] = {}  # by the dtypes that were met
+
+WORKSPACE_ALIGNMENT = 256
+
+
+def _name(dtype) -> str:
+    """attnlab's name of a dtype, or the library's own."""
+    name = _names.get(dtype)
+    if name is None:
+        plain = str(dtype).rpartition(".")[2]  # float32, torch.float32
+        name = _names[dtype] = _DTYPES.get(plain, plain)
+    return name
+
+
+class View(NamedTuple):
+    """Where an array lies. Strides are in elements. `dtype` is one of attnlab's, or the library's."""
+
+    data: int
+    shape: Tuple[int, ...]
+    strides: Tuple[int, ...]
+    dtype: str
+    kind: str  # "cpu" or "cuda"
+    ordinal: int
+
+    @property
+    def device(self) -> str:
+        return self.kind if self.kind == "cpu" else f"{self.kind}:{self.ordinal}"
+
+
+class Numpy:
+    """ndarray, on the CPU."""
+
+    @staticmethod
+    def view(name: str, array, output: bool) -> View:
+        numpy = sys.modules["numpy"]
+        if isinstance(array, numpy.ma.MaskedArray):
+            raise errors.InvalidArgument(f"{name}: is a masked array, whose mask would be ignored")
+        if not array.dtype.isnative:
+            raise errors.InvalidArgument(f"{name}: dtype {array.dtype} has a foreign byte order")
+        if output and not array.flags.writeable:
+            raise errors.InvalidArgument(f"{name}: is read-only")
+        size = array.dtype.itemsize
+        strides = []
+        for extent, stride in zip(array.shape, array.strides):
+            # Of an axis of one element it says nothing.
+            if extent > 1 and stride % size != 0:
+                raise errors.InvalidArgument(
+                    f"{name}: stride of {stride} bytes is no multiple of the element size {size}"
+                )
+            strides.append(stride // size if extent > 1 else max(stride // size, 0))
+        data = array.ctypes.data
+        return View(data, array.shape, tuple(strides), _name(array.dtype), "cpu", 0)
+
+    @staticmethod
+    def new(like, shape: Tuple[int, ...], fp32: bool = False, fill=None):
+        numpy = sys.modules["numpy"]
+        dtype = numpy.float32 if fp32 else like.dtype
+        return numpy.empty(shape, dtype) if fill is None else numpy.full(shape, fill, dtype)
+
+    @staticmethod
+    def scratch(like, count: int) -> Tuple[Any, int]:
+        """Memory, and the address in it where `count` bytes begin, aligned."""
+        memory = sys.modules["numpy"].empty(count + WORKSPACE_ALIGNMENT, "uint8")
+        address = memory.ctypes.data
+        return memory, address + -address % WORKSPACE_ALIGNMENT
+
+    @staticmethod
+    def stream(view: View) -> int:
+        return 0
+
+    @staticmethod
+    def integers(array) -> List[int]:
+        return array.tolist()
+
+
+class Torch:
+    """Tensor, on the CPU or on a GPU."""
+
+    @staticmethod
+    def view(name: str, tensor, output: bool) -> View:
+        torch = sys.modules["torch"]
+        device = tensor.device
+        if device.type not in ("cpu", "cuda"):
+            raise errors.InvalidArgument(f"{name}: on {device}; attention is for cpu and cuda")
+        if torch.version.hip is not None and device.type == "cuda":
+            raise errors.InvalidArgument(f"{name}: on {device} of ROCm; attention is for CUDA")
+        if tensor.layout is not torch.strided:
+            raise errors.InvalidArgument(f"{name}: layout {tensor.layout} is not torch.strided")
+        if tensor.is_neg():
+            raise errors.InvalidArgument(f"{name}: is a lazy negation; resolve_neg() makes it real")
+        if tensor.requires_grad and torch.is_grad_enabled():
+            raise errors.InvalidArgument(
+                f"{name}: requires grad, and attnlab has no backward pass; "
+                f"use torch.no_grad(), or {name}.detach()"
+            )
+        try:
+            data = tensor.data_ptr()
+        except RuntimeError as error:  # a tensor without memory, as of tracing
+            raise errors.InvalidArgument(f"{name}: has no address: {error}") from None
+        shape, strides = tuple(tensor.shape), tensor.stride()
+        return View(data, shape, strides, _name(tensor.dtype), device.type, device.index or 0)
+
+    @staticmethod
+    def new(like, shape: Tuple[int, ...], fp32: bool = False, fill=None):
+        torch = sys.modules["torch"]
+        dtype = torch.float32 if fp32 else like.dtype
+        if fill is None:
+            return torch.empty(shape, dtype=dtype, device=like.device)
+        return torch.full(shape, fill, dtype=dtype, device=like.device)
+
+    @staticmethod
+    def scratch(like, count: int) -> Tuple[Any, int]:
+        # On a GPU from the caching allocator: for the current stream, without a wait, and from the
+        # graph's own pool while one is recorded.
+        torch = sys.modules["torch"]
+        memory = torch.empty(count + WORKSPACE_ALIGNMENT, dtype=torch.uint8, device=like.device)
+        address = memory.data_ptr()
+        return memory, address + -address % WORKSPACE_ALIGNMENT
+
+    @staticmethod
+    def stream(view: View) -> int:
+        if view.kind == "cpu":
+            return 0
+        return sys.modules["torch"].cuda.current_stream(view.ordinal).cuda_stream
+
+    @staticmethod
+    def integers(tensor) -> List[int]:
+        return tensor.tolist()
+
+
+def adapter(name: str, array):
+    """The class above for the array."""
+    torch = sys.modules.get("torch")
+    if torch is not None and isinstance(array, torch.Tensor):
+        return Torch
+    numpy = sys.modules.get("numpy")
+    if numpy is not None and isinstance(array, numpy.ndarray):
+        return Numpy
+    kind = f"{type(array).__module__}.{type(array).__qualname__}"
+    hint = ""
+    if hasattr(array, "__dlpack__") or hasattr(array, "__cuda_array_interface__"):
+        hint = f"; torch.from_dlpack({name}) is a tensor in the same memory"
+    raise errors.InvalidArgument(
+        f"{name}: is a {kind}, where a NumPy array or a PyTorch tensor is wanted{hint}"
+    )
+
+
+def view(name: str, array, output: bool = False) -> View:
+    return adapter(name, array).view(name, array, output)

@@ -1,0 +1,300 @@
+"""attention(): from arrays to a call of the library, and back."""
+
+import ctypes
+from typing import Any, Optional, Tuple
+
+from . import arrays, errors, library
+from .arrays import View
+from .plan import Plan, cached
+from .problem import Mask, Problem, integer, normalized_mask, real
+
+# Which axis of an array is batch, sequence, head and dim.
+_AXES = {"bshd": (0, 1, 2, 3), "bhsd": (0, 2, 1, 3)}
+_NAMES = {"b": "batch", "s": "sequence", "h": "head", "d": "dim"}
+_FLOATS = library.DTYPES
+
+
+class _Lengths:
+    """The lengths of a call's sequences: packed, padded or all the same."""
+
+    def __init__(self, q: View, cu_seqlens_q, cu_seqlens_kv, q_lens, kv_lens):
+        given = {
+            "cu_seqlens_q": cu_seqlens_q,
+            "cu_seqlens_kv": cu_seqlens_kv,
+            "q_lens": q_lens,
+            "kv_lens": kv_lens,
+        }
+        self.arrays = {name: x for name, x in given.items() if x is not None}
+        packed = [name for name in self.arrays if name.startswith("cu_")]
+        if len(packed) == 1:
+            other = "cu_seqlens_kv" if packed == ["cu_seqlens_q"] else "cu_seqlens_q"
+            raise errors.InvalidArgument(f"{other}: is missing, where {packed[0]} is given")
+        if packed and len(self.arrays) > 2:
+            extra = next(name for name in self.arrays if not name.startswith("cu_"))
+            raise errors.InvalidArgument(f"{extra}: is given, but with cu_seqlens those count")
+        self.mode = "packed" if packed else "padded" if self.arrays else "fixed"
+        self.views = {}
+        for name, array in self.arrays.items():
+            view = arrays.view(name, array)
+            if view.dtype != "int32":
+                raise errors.InvalidArgument(f"{name}: dtype {view.dtype} where int32 is wanted")
+            if len(view.shape) != 1 or (view.shape[0] > 1 and view.strides[0] != 1):
+                raise errors.InvalidArgument(
+                    f"{name}: shape {list(view.shape)} with strides {list(view.strides)} where "
+                    "one contiguous axis is wanted"
+                )
+            if view.device != q.device:
+                raise errors.InvalidArgument(f"{name}: on {view.device} where q is on {q.device}")
+            self.views[name] = view
+        if packed and self.views["cu_seqlens_q"].shape[0] < 2:
+            raise errors.InvalidArgument("cu_seqlens_q: has no sequence; it begins with 0")
+
+    def batch(self) -> int:
+        return self.views["cu_seqlens_q"].shape[0] - 1
+
+    def check(self, b: int) -> None:
+        """C passes addresses without counts."""
+        for name, view in self.views.items():
+            wanted = b + 1 if self.mode == "packed" else b
+            if view.shape[0] != wanted:
+                raise errors.InvalidArgument(
+                    f"{name}: {view.shape[0]} entries where {wanted} are wanted"
+                )
+
+    def longest(self, name: str, maximum: str, given: Optional[int]) -> int:
+        """The longest sequence: as the caller says, or on the CPU by looking."""
+        if given is not None:
+            return integer(maximum, given)
+        if self.views[name].kind != "cpu":
+            raise errors.InvalidArgument(
+                f"{maximum}: is missing; on a GPU the lengths cannot be read without waiting for it"
+            )
+        array = self.arrays[name]
+        ends = arrays.adapter(name, array).integers(array)
+        return max(max(b - a for a, b in zip(ends, ends[1:])), 0)
+
+
+def _four(name: str, view: View, layout: str, packed: bool) -> View:
+    """The view with axes batch, sequence, head, dim."""
+    letters = layout[1:] if packed else layout
+    if len(view.shape) != len(letters):
+        wanted = ", ".join(_NAMES[letter] for letter in letters)
+        raise errors.InvalidArgument(
+            f"{name}: has {len(view.shape)} axes where {len(letters)} are wanted ({wanted})"
+        )
+    shape, strides = view.shape, view.strides
+    if packed:
+        shape, strides = (1,) + shape, (0,) + strides
+    order = _AXES[layout]
+    return view._replace(
+        shape=tuple(shape[i] for i in order), strides=tuple(strides[i] for i in order)
+    )
+
+
+def _lse_view(view: View, packed: bool) -> View:
+    wanted = ("head, token") if packed else ("batch, head, sequence")
+    if len(view.shape) != (2 if packed else 3):
+        raise errors.InvalidArgument(f"lse: has {len(view.shape)} axes where {wanted} are wanted")
+    shape, strides = view.shape, view.strides
+    if packed:
+        shape, strides = (1,) + shape, (0,) + strides
+    return view._replace(
+        shape=(shape[0], shape[2], shape[1], 1), strides=(strides[0], strides[2], strides[1], 1)
+    )
+
+
+def _tensor(name: str, view: View) -> library.CTensor:
+    if view.dtype not in _FLOATS:
+        raise errors.InvalidArgument(
+            f"{name}: dtype {view.dtype} where one of {', '.join(_FLOATS[:3])} is wanted"
+        )
+    return library.CTensor(
+        dtype=_FLOATS.index(view.dtype),
+        device_kind=library.DEVICE_KINDS.index(view.kind),
+        device_ordinal=view.ordinal,
+        data=view.data,
+        shape=(ctypes.c_int64 * 4)(*view.shape),
+        strides=(ctypes.c_int64 * 4)(*view.strides),
+    )
+
+
+class _Inputs:
+    """Q, K, V and the lengths, looked at."""
+
+    def __init__(self, q, k, v, layout, cu_seqlens_q, cu_seqlens_kv, q_lens, kv_lens):
+        if layout not in _AXES:
+            raise errors.InvalidArgument(f"layout: {layout!r} is not one of {', '.join(_AXES)}")
+        self.arrays = (q, k, v)
+        self.layout = layout
+        self.adapter = arrays.adapter("q", q)
+        self.q = self.adapter.view("q", q, False)
+        self.lengths = _Lengths(self.q, cu_seqlens_q, cu_seqlens_kv, q_lens, kv_lens)
+        self.packed = self.lengths.mode == "packed"
+        self.views = {"q": _four("q", self.q, layout, self.packed)}
+        for name, array in (("k", k), ("v", v)):
+            self.views[name] = _four(name, arrays.view(name, array), layout, self.packed)
+        self.tensors = {name: _tensor(name, view) for name, view in self.views.items()}
+
+
+class Call:
+    """A call that is ready to be made: arrays looked at, outputs and scratch there."""
+
+    def __init__(self, plan: Plan, arguments, adapter, q: View, result, keep):
+        self.plan = plan
+        self._arguments, self._adapter, self._q = arguments, adapter, q
+        self._result, self._keep = result, keep
+
+    def __call__(self):
+        """Runs, and returns the output or (output, lse). On a GPU the work goes to the stream that
+        is current now, and the call returns before it is done."""
+        self._arguments.stream = self._adapter.stream(self._q)
+        self.plan.run(self._arguments)
+        return self._result
+
+
+def bind(
+    plan: Plan,
+    q,
+    k,
+    v,
+    *,
+    layout: str = "bshd",
+    out=None,
+    return_lse: bool = False,
+    lse=None,
+    cu_seqlens_q=None,
+    cu_seqlens_kv=None,
+    q_lens=None,
+    kv_lens=None,
+    workspace=None,
+) -> Call:
+    """The Call of a plan. Arguments as attention()."""
+    inputs = _Inputs(q, k, v, layout, cu_seqlens_q, cu_seqlens_kv, q_lens, kv_lens)
+    if inputs.lengths.mode != plan.problem.lens and "packed" in (
+        inputs.lengths.mode,
+        plan.problem.lens,
+    ):
+        raise errors.InvalidArgument(
+            f"cu_seqlens: the plan is for lens={plan.problem.lens}, "
+            f"and the arrays are for lens={inputs.lengths.mode}"
+        )
+    return _bind(plan, inputs, out, return_lse, lse, workspace)
+
+
+def _bind(plan: Plan, inputs: _Inputs, out, return_lse: bool, lse, workspace) -> Call:
+    q, _, _ = inputs.arrays
+    adapter, lengths, views = inputs.adapter, inputs.lengths, inputs.views
+    layout, packed = inputs.layout, inputs.packed
+    lengths.check(plan.problem.b)
+
+    # Rows that no sequence uses are not written: in arrays of ours they are 0 and minus infinity.
+    uneven = lengths.mode != "fixed"
+    batch, rows, heads, _ = views["q"].shape
+    if out is None:
+        bshd = (batch, rows, heads, views["v"].shape[3])
+        shape = tuple(bshd[i] for i in _AXES[layout])
+        out = adapter.new(q, shape[1:] if packed else shape, fill=0 if uneven else None)
+    if lse is None and return_lse:
+        shape = (heads, rows) if packed else (batch, heads, rows)
+        lse = adapter.new(q, shape, fp32=True, fill=float("-inf") if uneven else None)
+    o_view = _four("out", arrays.view("out", out, output=True), layout, packed)
+    tensors = {**inputs.tensors, "o": _tensor("out", o_view)}
+    if lse is not None:
+        lse_view = _lse_view(arrays.view("lse", lse, output=True), packed)
+        tensors["lse"] = _tensor("lse", lse_view)
+    arguments = library.CForwardArgs(
+        **{name: ctypes.pointer(tensor) for name, tensor in tensors.items()}
+    )
+    for name, view in lengths.views.items():
+        field = {"q_lens": "q_len", "kv_lens": "kv_len"}.get(name, name)
+        setattr(arguments, field, view.data)
+    scratch: Any = workspace
+    if workspace is not None:
+        memory = arrays.view("workspace", workspace, output=True)
+        if memory.dtype != "uint8" or len(memory.shape) != 1 or memory.strides[0] != 1:
+            raise errors.InvalidArgument(
+                f"workspace: {memory.dtype}{list(memory.shape)} where one contiguous axis of "
+                "uint8 is wanted"
+            )
+        if memory.device != inputs.q.device:
+            raise errors.InvalidArgument(
+                f"workspace: on {memory.device} where q is on {inputs.q.device}"
+            )
+        arguments.workspace, arguments.workspace_bytes = memory.data, memory.shape[0]
+    elif plan.info.workspace_bytes > 0:
+        scratch, arguments.workspace = adapter.scratch(q, plan.info.workspace_bytes)
+        arguments.workspace_bytes = plan.info.workspace_bytes
+    keep = (inputs, out, lse, scratch)
+    return Call(plan, arguments, adapter, inputs.q, (out, lse) if return_lse else out, keep)
+
+
+def attention(
+    q,
+    k,
+    v,
+    *,
+    mask: Mask = "none",
+    scale: Optional[float] = None,
+    softcap: float = 0.0,
+    layout: str = "bshd",
+    out=None,
+    return_lse: bool = False,
+    lse=None,
+    kernel: str = "",
+    config: str = "",
+    cu_seqlens_q=None,
+    cu_seqlens_kv=None,
+    max_seqlen_q: Optional[int] = None,
+    max_seqlen_kv: Optional[int] = None,
+    q_lens=None,
+    kv_lens=None,
+    workspace=None,
+):
+    """softmax(scale Q Kᵀ + mask) V, of NumPy arrays or PyTorch tensors. Returns O, or (O, LSE).
+
+    layout "bshd": q [B, Sq, Hq, D], k [B, Skv, Hkv, D], v [B, Skv, Hkv, Dv], O [B, Sq, Hq, Dv];
+    "bhsd": head before sequence. Hkv divides Hq. float32, float16 or bfloat16, all the same; any
+    strides, the last axis contiguous. Nothing is copied.
+
+    mask            "none"; "causal"; (left, right): a sliding window, its keys before and after a
+                    query's own position. The last query is aligned with the last key.
+    scale           1/sqrt(D) unless given
+    softcap         scores become softcap * tanh(scores / softcap); 0: no cap
+    out             where O is written; otherwise a new array of q's library
+    return_lse      also return the log-sum-exp of each row, float32 [B, Hq, Sq]
+    lse             where it is written
+    kernel, config  by name and "key=value,key=value"; otherwise the library's choice
+    cu_seqlens_q, cu_seqlens_kv
+                    sequences packed one behind the other, without a batch axis (q [T, Hq, D], LSE
+                    [Hq, T]): int32 offsets, B + 1 of them, the first 0
+    max_seqlen_q, max_seqlen_kv
+                    the longest of those; on the CPU found where not given
+    q_lens, kv_lens int32 [B]: of the Sq and Skv rows there is room for, how many are used
+    workspace       uint8 scratch of at least Plan.info.workspace_bytes, aligned to 256; otherwise
+                    allocated
+
+    Rows that no sequence uses are not written; in arrays that this allocates they are 0 and minus
+    infinity. On a GPU the work goes to PyTorch's current stream of the tensors' device. Raises
+    attnlab.Error.
+    """
+    inputs = _Inputs(q, k, v, layout, cu_seqlens_q, cu_seqlens_kv, q_lens, kv_lens)
+    lengths = inputs.lengths
+    b, sq, hq, d = inputs.views["q"].shape
+    _, skv, hkv, _ = inputs.views["k"].shape
+    if inputs.packed:
+        b = lengths.batch()
+        sq = lengths.longest("cu_seqlens_q", "max_seqlen_q", max_seqlen_q)
+        skv = lengths.longest("cu_seqlens_kv", "max_seqlen_kv", max_seqlen_kv)
+    else:
+        for name, given in (("max_seqlen_q", max_seqlen_q), ("max_seqlen_kv", max_seqlen_kv)):
+            if given is not None:
+                raise errors.InvalidArgument(f"{name}: is given without cu_seqlens")
+    for name, given in (("kernel", kernel), ("config", config)):
+        if not isinstance(given, str):
+            raise errors.InvalidArgument(f"{name}: {given!r} is not a string")
+    problem = Problem(
+        b, hq, hkv, sq, skv, d, inputs.views["v"].shape[3], inputs.q.dtype, normalized_mask(mask),
+        None if scale is None else real("scale", scale), real("softcap", softcap), lengths.mode,
+    )  # fmt: skip
+    plan = cached(problem, inputs.q.kind, inputs.q.ordinal, kernel, config)
+    return _bind(plan, inputs, out, return_lse, lse, workspace)()

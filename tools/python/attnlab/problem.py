@@ -1,0 +1,117 @@
+"""The attention problem: what is computed, without where the data lies (attention/problem.h)."""
+
+import ctypes
+import dataclasses
+import operator
+from typing import Optional, Tuple, Union
+
+from . import errors, library
+
+Mask = Union[str, Tuple[int, int]]
+
+
+def integer(name: str, value) -> int:
+    """`value` as an integer that C can hold."""
+    try:
+        number = operator.index(value)
+    except TypeError:
+        raise errors.InvalidArgument(f"{name}: {value!r} is not an integer") from None
+    if not -(2**63) <= number < 2**63:
+        raise errors.OutOfRange(f"{name}: {number} does not fit 64 bits")
+    return number
+
+
+def real(name: str, value) -> float:
+    try:
+        return float(value)
+    except (TypeError, ValueError, OverflowError):
+        raise errors.InvalidArgument(f"{name}: {value!r} is not a number") from None
+
+
+def text(name: str, value) -> bytes:
+    """A string for C."""
+    if not isinstance(value, str) or "\0" in value:
+        raise errors.InvalidArgument(f"{name}: {value!r} is not a string without NUL")
+    return value.encode()
+
+
+def choice(name: str, value, choices: Tuple[str, ...]) -> int:
+    if not isinstance(value, str) or value not in choices:
+        raise errors.InvalidArgument(f"{name}: {value!r} is not one of {', '.join(choices)}")
+    return choices.index(value)
+
+
+def normalized_mask(mask: Mask) -> Mask:
+    """"none", "causal", or a pair of integers."""
+    if isinstance(mask, str):
+        if mask in ("none", "causal"):
+            return mask
+    elif isinstance(mask, (tuple, list)) and len(mask) == 2:
+        return integer("mask: left", mask[0]), integer("mask: right", mask[1])
+    raise errors.InvalidArgument(
+        f'mask: {mask!r} is not "none", "causal" or a pair (left, right)'
+    )
+
+
+@dataclasses.dataclass(frozen=True)
+class Problem:
+    """A value: compares, hashes, prints to and parses from one line.
+
+        attnlab.Problem.parse("b=4,hq=32,hkv=8,sq=4096,d=128,dtype=bf16,mask=causal")
+
+    `mask` is "none", "causal" or (left, right), the keys of a sliding window before a query's own
+    position and after it. Whether the numbers make sense is for plan() to say.
+    """
+
+    b: int
+    hq: int
+    hkv: int
+    sq: int
+    skv: int
+    d: int
+    dv: int
+    dtype: str = "bf16"
+    mask: Mask = "none"
+    scale: Optional[float] = None  # 1/sqrt(d)
+    softcap: float = 0.0  # none
+    lens: str = "fixed"
+    page: int = 0
+
+    @staticmethod
+    def parse(line: str) -> "Problem":
+        """The problem of a line whose form attention/problem.h has. InvalidArgument."""
+        c = library.CProblem()
+        library.get().call("attnlab_problem_parse", text("problem", line), ctypes.byref(c))
+        mask = library.MASKS[c.mask]
+        return Problem(
+            **{name: getattr(c, name) for name in ("b", "hq", "hkv", "sq", "skv", "d", "dv")},
+            dtype=library.DTYPES[c.dtype],
+            mask=(c.window_left, c.window_right) if mask == "window" else mask,
+            scale=c.scale if c.has_scale else None,
+            softcap=c.softcap,
+            lens=library.LENGTHS[c.lens],
+            page=c.page,
+        )
+
+    def __str__(self) -> str:
+        """The canonical line. InvalidArgument for a problem that is not valid."""
+        line = ctypes.create_string_buffer(library.LINE_BYTES)
+        c = self.to_c()
+        library.get().call("attnlab_problem_print", ctypes.byref(c), line, library.LINE_BYTES)
+        return line.value.decode()
+
+    def to_c(self) -> library.CProblem:
+        mask = normalized_mask(self.mask)
+        window = mask if isinstance(mask, tuple) else (0, 0)
+        names = ("b", "hq", "hkv", "sq", "skv", "d", "dv", "page")
+        return library.CProblem(
+            **{name: integer(name, getattr(self, name)) for name in names},
+            dtype=choice("dtype", self.dtype, library.DTYPES),
+            mask=library.MASKS.index(mask if isinstance(mask, str) else "window"),
+            window_left=window[0],
+            window_right=window[1],
+            has_scale=self.scale is not None,
+            scale=0.0 if self.scale is None else real("scale", self.scale),
+            softcap=real("softcap", self.softcap),
+            lens=choice("lens", self.lens, library.LENGTHS),
+        )
