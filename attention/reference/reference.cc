@@ -3,7 +3,8 @@
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
-#include <type_traits>
+#include <exception>
+#include <tuple>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
@@ -51,70 +52,120 @@ int Threads(int threads, double work) {
   return threads > 0 ? threads : CpuInfo().threads;
 }
 
-// Calls compute(index, input, worker) for every row, with K and V of one KV head at a time
-// converted to Real.
+// A vector that is too large is an error here, not an exception.
+template <typename T>
+absl::Status Resize(absl::string_view what, int64_t size, std::vector<T>* vector) {
+  try {
+    vector->resize(size);
+    return absl::OkStatus();
+  } catch (const std::exception&) {  // bad_alloc, or length_error for what no vector holds
+    return absl::ResourceExhaustedError(
+        absl::StrCat("oracle: no memory for ", size, " numbers of ", what));
+  }
+}
+
+// Rows that share a KV head, and the keys that they see.
+struct Group {
+  int64_t first, last;  // of the order of rows
+  Sequence sequence;
+  int64_t head;  // of K and V
+  KvRange seen;
+};
+
+// The rows by sequence and KV head, as indices.
+absl::StatusOr<std::vector<int64_t>> OrderOf(const AttentionProblem& p,
+                                             absl::Span<const Row> rows) {
+  std::vector<int64_t> order;
+  if (absl::Status s = Resize("row order", rows.size(), &order); !s.ok()) return s;
+  for (size_t i = 0; i < rows.size(); ++i) order[i] = static_cast<int64_t>(i);
+  const auto key = [&](int64_t i) {
+    return std::make_tuple(rows[i].sequence, rows[i].head / p.GroupSize(), i);
+  };
+  std::sort(order.begin(), order.end(), [&](int64_t a, int64_t b) { return key(a) < key(b); });
+  return order;
+}
+
+// The rows from order[first] on that share its KV head.
+Group GroupAt(const AttentionProblem& p, const AttentionTensors& t, absl::Span<const Row> rows,
+              const std::vector<int64_t>& order, int64_t first) {
+  const Row& row = rows[order[first]];
+  Group group;
+  group.first = group.last = first;
+  group.sequence = SequenceOf(p, t, row.sequence);
+  group.head = row.head / p.GroupSize();
+  group.seen = {p.skv, 0};
+  for (; group.last < static_cast<int64_t>(order.size()); ++group.last) {
+    const Row& other = rows[order[group.last]];
+    if (other.sequence != row.sequence || other.head / p.GroupSize() != group.head) break;
+    const KvRange range = VisibleKv(p.mask, other.row, group.sequence.q_len, group.sequence.kv_len);
+    group.seen = {std::min(group.seen.begin, range.begin), std::max(group.seen.end, range.end)};
+  }
+  return group;
+}
+
+// Calls compute(index, input, scratch) for every row, with K and V of one KV head at a time
+// converted to Real. `scratch` is room for as many numbers as there are keys and dims of V.
+// Everything is allocated before threads start: an exception in one of them could not be caught.
 template <typename Real, typename Compute>
-void ForEachRow(const AttentionProblem& p, const AttentionTensors& t, absl::Span<const Row> rows,
-                int threads, const Compute& compute) {
-  const int64_t count = static_cast<int64_t>(rows.size());
-  const auto kv_head = [&](int64_t i) { return rows[i].head / p.GroupSize(); };
-  std::vector<int64_t> order(count);
-  for (int64_t i = 0; i < count; ++i) order[i] = i;
-  std::stable_sort(order.begin(), order.end(), [&](int64_t a, int64_t b) {
-    return rows[a].sequence != rows[b].sequence ? rows[a].sequence < rows[b].sequence
-                                                : kv_head(a) < kv_head(b);
-  });
-
+absl::Status ForEachRow(const AttentionProblem& p, const AttentionTensors& t,
+                        absl::Span<const Row> rows, int threads, const Compute& compute) {
+  const absl::StatusOr<std::vector<int64_t>> order = OrderOf(p, rows);
+  if (!order.ok()) return order.status();
   const int64_t padded = Padded(p.d);
-  std::vector<Real> k, v;
-  for (int64_t first = 0, last; first < count; first = last) {
-    const int64_t sequence = rows[order[first]].sequence;
-    const int64_t head = kv_head(order[first]);
-    const Sequence s = SequenceOf(p, t, sequence);
-    const auto visible = [&](int64_t i) {
-      return VisibleKv(p.mask, rows[i].row, s.q_len, s.kv_len);
-    };
+  std::vector<Real> k, v, scratch;
+  Group g;
+  for (int64_t first = 0; first < static_cast<int64_t>(order->size()); first = g.last) {
+    g = GroupAt(p, t, rows, *order, first);
+    const int64_t count = g.last - g.first, keys = g.seen.end - g.seen.begin;
+    const int workers = static_cast<int>(
+        std::min<int64_t>(Threads(threads, 1.0 * count * keys * (padded + p.dv)), count));
+    const int64_t per_worker = padded + keys + p.dv;
+    absl::Status s = Resize("K", keys * padded, &k);
+    if (s.ok()) s = Resize("V", keys * p.dv, &v);
+    if (s.ok()) s = Resize("scratch", workers * per_worker, &scratch);
+    if (!s.ok()) return s;
 
-    // The rows that share this head, and the keys that they see.
-    KvRange seen = visible(order[first]);
-    for (last = first;
-         last < count && rows[order[last]].sequence == sequence && kv_head(order[last]) == head;
-         ++last) {
-      const KvRange range = visible(order[last]);
-      seen = {std::min(seen.begin, range.begin), std::max(seen.end, range.end)};
-    }
-    const int64_t keys = seen.end - seen.begin;
-    k.resize(keys * padded);
-    v.resize(keys * p.dv);
     constexpr int64_t kBlock = 256;
+    const Sequence& q = g.sequence;
     ParallelFor((keys + kBlock - 1) / kBlock, Threads(threads, 1.0 * keys * (padded + p.dv)),
                 [&](int64_t block, int) {
                   const int64_t from = block * kBlock, to = std::min(keys, from + kBlock);
-                  const int64_t at = s.kv_begin + seen.begin;
-                  LoadRows(t.k, s.kv_batch, head, at + from, at + to, padded, &k[from * padded]);
-                  LoadRows(t.v, s.kv_batch, head, at + from, at + to, p.dv, &v[from * p.dv]);
+                  const int64_t at = q.kv_begin + g.seen.begin;
+                  LoadRows(t.k, q.kv_batch, g.head, at + from, at + to, padded, &k[from * padded]);
+                  LoadRows(t.v, q.kv_batch, g.head, at + from, at + to, p.dv, &v[from * p.dv]);
                 });
-
-    ParallelFor(last - first, Threads(threads, 1.0 * (last - first) * keys * (padded + p.dv)),
-                [&](int64_t i, int) {
-                  const int64_t index = order[first + i];
-                  const Row& row = rows[index];
-                  const KvRange range = visible(index);
-                  std::vector<Real> q(padded);
-                  LoadRows(t.q, s.q_batch, row.head, s.q_begin + row.row, s.q_begin + row.row + 1,
-                           padded, q.data());
-                  RowInput<Real> in;
-                  in.q = q.data();
-                  in.k = k.data() + (range.begin - seen.begin) * padded;
-                  in.v = v.data() + (range.begin - seen.begin) * p.dv;
-                  in.keys = range.end - range.begin;
-                  in.d = p.d;
-                  in.dv = p.dv;
-                  in.scale = p.Scale();
-                  in.softcap = p.softcap;
-                  compute(index, in);
-                });
+    ParallelFor(count, workers, [&](int64_t i, int worker) {
+      const int64_t index = (*order)[g.first + i];
+      const Row& row = rows[index];
+      const KvRange range = VisibleKv(p.mask, row.row, q.q_len, q.kv_len);
+      Real* const query = scratch.data() + worker * per_worker;
+      LoadRows(t.q, q.q_batch, row.head, q.q_begin + row.row, q.q_begin + row.row + 1, padded,
+               query);
+      RowInput<Real> in;
+      in.q = query;
+      in.k = k.data() + (range.begin - g.seen.begin) * padded;
+      in.v = v.data() + (range.begin - g.seen.begin) * p.dv;
+      in.keys = range.end - range.begin;
+      in.d = p.d;
+      in.dv = p.dv;
+      in.scale = p.Scale();
+      in.softcap = p.softcap;
+      compute(index, in, query + padded);
+    });
   }
+  return absl::OkStatus();
+}
+
+// A result with room for O and LSE of the rows, once these have been checked.
+absl::StatusOr<Result> Begin(const AttentionProblem& p, const AttentionTensors& t,
+                             absl::Span<const Row> rows) {
+  if (absl::Status s = Validate(p, t, rows); !s.ok()) return s;
+  Result result;
+  result.dv = p.dv;
+  absl::Status s = Resize("O", static_cast<int64_t>(rows.size()) * p.dv, &result.o);
+  if (s.ok()) s = Resize("LSE", rows.size(), &result.lse);
+  if (!s.ok()) return s;
+  return result;
 }
 
 }  // namespace
@@ -132,38 +183,37 @@ std::vector<Row> AllRows(const AttentionProblem& p, const AttentionTensors& t) {
 
 absl::StatusOr<Result> Exact(const AttentionProblem& p, const AttentionTensors& t,
                              absl::Span<const Row> rows, int threads) {
-  if (absl::Status s = Validate(p, t, rows); !s.ok()) return s;
-  Result result;
-  result.dv = p.dv;
-  result.o.resize(rows.size() * p.dv);
-  result.lse.resize(rows.size());
-  result.spread.resize(rows.size());
-  result.score.resize(rows.size());
-  ForEachRow<double>(p, t, rows, threads, [&](int64_t i, const RowInput<double>& in) {
-    std::vector<double> scores(in.keys), spread(in.dv);
-    RowSizes sizes;
-    sizes.spread = spread.data();
-    ExactRow(in, scores.data(), &result.o[i * in.dv], &result.lse[i], &sizes);
-    result.spread[i] = std::sqrt(*std::max_element(spread.begin(), spread.end()));
-    result.score[i] = sizes.score;
-  });
+  absl::StatusOr<Result> result = Begin(p, t, rows);
+  if (!result.ok()) return result;
+  absl::Status s = Resize("spread", rows.size(), &result->spread);
+  if (s.ok()) s = Resize("score", rows.size(), &result->score);
+  if (!s.ok()) return s;
+  s = ForEachRow<double>(p, t, rows, threads,
+                         [&](int64_t i, const RowInput<double>& in, double* scratch) {
+                           double* const spread = scratch + in.keys;
+                           RowSizes sizes;
+                           sizes.spread = spread;
+                           ExactRow(in, scratch, &result->o[i * in.dv], &result->lse[i], &sizes);
+                           result->spread[i] = std::sqrt(*std::max_element(spread, spread + in.dv));
+                           result->score[i] = sizes.score;
+                         });
+  if (!s.ok()) return s;
   return result;
 }
 
 absl::StatusOr<Result> Straightforward(const AttentionProblem& p, const AttentionTensors& t,
                                        absl::Span<const Row> rows, int threads) {
-  if (absl::Status s = Validate(p, t, rows); !s.ok()) return s;
-  Result result;
-  result.dv = p.dv;
-  result.o.resize(rows.size() * p.dv);
-  result.lse.resize(rows.size());
-  ForEachRow<float>(p, t, rows, threads, [&](int64_t i, const RowInput<float>& in) {
-    std::vector<float> scores(in.keys), o(in.dv);
-    float lse = 0;
-    StraightforwardRow(in, p.dtype, scores.data(), o.data(), &lse);
-    std::copy(o.begin(), o.end(), &result.o[i * in.dv]);
-    result.lse[i] = lse;
-  });
+  absl::StatusOr<Result> result = Begin(p, t, rows);
+  if (!result.ok()) return result;
+  const absl::Status s = ForEachRow<float>(
+      p, t, rows, threads, [&](int64_t i, const RowInput<float>& in, float* scratch) {
+        float* const o = scratch + in.keys;
+        float lse = 0;
+        StraightforwardRow(in, p.dtype, scratch, o, &lse);
+        std::copy(o, o + in.dv, &result->o[i * in.dv]);
+        result->lse[i] = lse;
+      });
+  if (!s.ok()) return s;
   return result;
 }
 

@@ -12,8 +12,8 @@
 // Inputs are on the host, in fp32, fp16 or bf16, with any strides, head counts, masks and
 // lengths; `o` and `lse` of the tensors are not looked at. Both functions return
 // InvalidArgument for what AttentionProblem::Validate() or ValidateTensors() rejects, for
-// tensors that are not on the host, and for rows that do not exist, and Unimplemented for fp8
-// and for paged K and V.
+// tensors that are not on the host, and for rows that do not exist, Unimplemented for fp8 and for
+// paged K and V, and ResourceExhausted when there is not enough memory for K and V of one head.
 #ifndef ATTENTION_REFERENCE_REFERENCE_H_
 #define ATTENTION_REFERENCE_REFERENCE_H_
 
