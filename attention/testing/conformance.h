@@ -52,7 +52,8 @@ bool AppliesTo(const Check& check, const Kernel& kernel);
 // config_overrides             every configuration that Supports() takes is as right; unknown
 //                              keys and values that make no sense are InvalidArgument
 // traffic_model                ExpectedTraffic() counts no less work than there is
-// gives_its_scores             S and P, of kernels that give them, are right, and O has the same bits
+// gives_its_scores             S and P, of kernels that give them, are right, and O has the same
+// bits
 //                              as without
 //
 // On a GPU, from the second call of Forward() on:
