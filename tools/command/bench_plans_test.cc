@@ -150,6 +150,26 @@ TEST(BenchPlansTest, TheOracleIsLeftOutWhereItIsSlow) {
   EXPECT_THAT(Text(nothing), IsEmpty());
 }
 
+TEST(BenchPlansTest, TheCpuIsLeftOutWhereItIsSlowBesideAGpu) {
+  const AttentionProblem slow = Problem("b=64,hq=16,sq=65536,d=128,dtype=fp32");
+  const auto kept = [&slow](const char* names, bool with_gpu, LeftOut* left_out) {
+    std::vector<Plan> plans = {*MakePlan(slow, Device::Cpu(), "cpu")};
+    if (with_gpu) {
+      plans.push_back(plans[0]);
+      plans[1].kernel = KernelsOf("via_host")->front();
+      plans[1].device.device = Device::Cuda(0);
+    }
+    LeaveOutSlow(Select(names), &plans, left_out);
+    return Names(plans);
+  };
+  LeftOut left_out, nothing;
+  EXPECT_THAT(kept("all", true, &left_out), ElementsAre("via_host"));
+  EXPECT_THAT(Text(left_out), HasSubstr("attnlab bench: cpu: left out of b=64,"));
+  EXPECT_THAT(kept("cpu,via_host", true, &nothing), ElementsAre("cpu", "via_host"));
+  EXPECT_THAT(kept("all", false, &nothing), ElementsAre("cpu"));
+  EXPECT_THAT(Text(nothing), IsEmpty());
+}
+
 TEST(BenchPlansTest, TheDefaultProblemNeedsNoPatience) {
   const auto problem = DefaultProblem(DType::kFloat16, Select("reference,cpu,failing"));
   ASSERT_TRUE(problem.ok()) << problem.status();

@@ -210,6 +210,7 @@ absl::StatusOr<DeviceInfo> DeviceOf(absl::string_view text, const AttentionProbl
                                     const LaunchConfig& config) {
   if (text == "auto") {
     const absl::StatusOr<std::vector<DeviceInfo>> gpus = CudaInfo();
+    if (absl::IsInvalidArgument(gpus.status())) return gpus.status();
     if (gpus.ok() && !gpus->empty()) {
       for (const Kernel* kernel : kernels) {
         if (PlanFor(*kernel, problem, gpus->front(), config).ok()) return gpus->front();
