@@ -126,6 +126,16 @@ TEST_F(AttnlabTest, BenchSweepsConfigurations) {
   EXPECT_EQ(fastest, 1);
 }
 
+// A key of the GPU's kernel is no mistake on a machine without one.
+TEST_F(AttnlabTest, AConfigurationForAGpuThatIsNotThereIsExitCode3) {
+  if (!HasNoGpu()) GTEST_SKIP() << "there is a GPU";
+  const ProcessResult r = TestAttnlab({"bench", "--kernel=reference,via_host",
+                                       "--config=block=32..512", "--problem=hq=1,sq=4,d=8"});
+  EXPECT_EQ(r.exit_code, 3) << r.err;
+  EXPECT_THAT(r.err, AllOf(HasSubstr("reference: config: unknown key \"block\""),
+                           HasSubstr("via_host: runs on GPUs; ")));
+}
+
 TEST_F(AttnlabTest, CtrlCPrintsWhatIsDone) {
   const ProcessResult some = TestAttnlab(QuickBench(
       {"--kernel=reference,ctrl_c", "--problem=hq=1,sq=16/130/8,d=8,dtype=fp32", "--json"}));

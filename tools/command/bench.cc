@@ -42,7 +42,10 @@ ArgumentParser MakeParser(Flags* f) {
       "it takes one\nthat this machine does in seconds.");
   parser.AddGroup("What");
   AddProblemFlags(&parser, &f->problem);
-  parser.AddString("kernel", "NAMES", &f->kernel, "all (the default), or names as in a,b.");
+  parser.AddString(
+      "kernel", "NAMES", &f->kernel,
+      "all (the default), names as in a,b, or both as in all,reference, which times the "
+      "oracle however slow it is.");
   parser.AddString(
       "device", "D", &f->device,
       "auto (the default: each kernel where it runs, on the CPU or the first GPU), or cpu "

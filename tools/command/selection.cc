@@ -240,11 +240,7 @@ absl::StatusOr<DeviceInfo> DeviceFor(absl::string_view text, const Kernel& kerne
 
 void Blame::Add(const absl::Status& status) {
   if (status.ok()) return;
-  if (absl::IsInvalidArgument(status)) {
-    invalid_ = true;
-  } else if (!absl::IsUnavailable(status)) {
-    impossible_ = true;
-  }
+  (absl::IsInvalidArgument(status) ? invalid_ : impossible_) = true;
 }
 
 void Blame::AddInputs(const absl::Status& status) {

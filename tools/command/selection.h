@@ -71,7 +71,7 @@ class Blame {
   // Why inputs of a problem cannot be made: by no machine, if that is InvalidArgument.
   void AddInputs(const absl::Status& status);
 
-  // That there is no GPU for one kernel says nothing of the others.
+  // A kernel that this machine has no device for might have taken them.
   bool Flags() const { return bad_inputs_ || (invalid_ && !impossible_); }
 
  private:
