@@ -1,0 +1,148 @@
+"""Times calls that take turns, so that whatever else the machine does hits all alike.
+
+On the CPU: wall-clock time of one call, after a pause in which the other's idle threads stop spinning.
+On a GPU, between two events in the stream:
+
+  device      one call, behind a piece of other work that is long enough for the host to put the call
+              into the queue meanwhile. What is timed is the GPU alone: neither Python nor launch
+              latency, and caches hold none of the inputs.
+  latency     one call on an idle GPU: with the time from the first event until the host has launched
+              the kernels. For calls below some 50 µs that is most of it.
+  throughput  many calls back to back, over the input sets in turn, divided by their number: launches
+              overlap with the work before, and count only where the host is slower than the GPU.
+"""
+
+import random
+import time
+from typing import Callable, Dict, List, Optional, Tuple
+
+TIMINGS = ("device", "latency", "throughput")
+
+# A contender's calls, and the context that they run in.
+Calls = Dict[str, List[Callable]]
+
+
+class CpuClock:
+    timing = "wall clock"
+
+    def warm_up(self, name: str, calls: List[Callable]) -> None:
+        for call in calls:
+            call()
+
+    def time(self, name: str, calls: List[Callable], turn: int) -> Callable[[], float]:
+        time.sleep(0.01)
+        start = time.perf_counter()
+        calls[turn % len(calls)]()
+        seconds = time.perf_counter() - start
+        return lambda: seconds
+
+    def wait(self) -> None:
+        pass
+
+
+class CudaClock:
+    def __init__(self, device: str, timing: str, calls_in_a_row: int = 10):
+        import torch
+
+        self._torch = torch
+        self.timing = timing
+        self._in_a_row = calls_in_a_row
+        self._device = torch.device(device)
+        free = torch.cuda.mem_get_info(self._device)[0]
+        self._filler = torch.empty(min(1 << 29, free // 16), dtype=torch.uint8, device=device)
+        self._fill_s = 0.0
+        self._fillers: Dict[str, int] = {}
+        self._spin()
+
+    def _spin(self) -> None:
+        """Half a second of work, so that the clocks are up; and how long the filler takes."""
+        x = self._torch.randn(2048, 2048, device=self._device)
+        end = time.perf_counter() + 0.5
+        while time.perf_counter() < end:
+            for _ in range(20):
+                x @ x
+            self._torch.cuda.synchronize(self._device)
+        start, stop = self._events()
+        start.record()
+        for _ in range(10):
+            self._filler.zero_()
+        stop.record()
+        stop.synchronize()
+        self._fill_s = start.elapsed_time(stop) / 1e4
+
+    def _events(self):
+        return (self._torch.cuda.Event(enable_timing=True) for _ in range(2))
+
+    def warm_up(self, name: str, calls: List[Callable]) -> None:
+        """Also finds how long the host takes to launch a call."""
+        for _ in range(2):
+            for call in calls:
+                call()
+        self._torch.cuda.synchronize(self._device)
+        start = time.perf_counter()
+        calls[0]()
+        host_s = time.perf_counter() - start
+        self._torch.cuda.synchronize(self._device)
+        # Twice as long, and a bit for the events.
+        self._fillers[name] = max(1, min(50, round((2 * host_s + 5e-5) / self._fill_s + 0.5)))
+
+    def time(self, name: str, calls: List[Callable], turn: int) -> Callable[[], float]:
+        """A function that gives the seconds, once the GPU is done."""
+        in_a_row = self._in_a_row if self.timing == "throughput" else 1
+        if self.timing == "latency":
+            self._torch.cuda.synchronize(self._device)
+        else:
+            for _ in range(self._fillers.get(name, 1)):
+                self._filler.zero_()
+        start, stop = self._events()
+        start.record()
+        for i in range(in_a_row):
+            calls[(turn * in_a_row + i) % len(calls)]()
+        stop.record()
+        return lambda: start.elapsed_time(stop) / 1e3 / in_a_row
+
+    def wait(self) -> None:
+        self._torch.cuda.synchronize(self._device)
+
+
+def rounds_of(
+    clock,
+    contenders,
+    calls: Calls,
+    rounds: int,
+    seed: int,
+    deadline: Optional[float] = None,
+    at_least: int = 3,
+) -> Tuple[Dict[str, List[float]], Dict[str, str]]:
+    """Seconds of each contender in each round: every one once a round, in random order. And those
+    that failed meanwhile, with the reason: they have no times.
+
+    Ends early at the deadline (of time.monotonic()), but not before `at_least` rounds.
+    """
+    order = [contender for contender in contenders if contender.name in calls]
+    samples: Dict[str, List[float]] = {contender.name: [] for contender in order}
+    failed: Dict[str, str] = {}
+
+    def attempt(contender, function, *arguments):
+        if contender.name in failed:
+            return None
+        try:
+            with contender.context():
+                return function(contender.name, calls[contender.name], *arguments)
+        except Exception as error:  # whatever it is, the others go on
+            failed[contender.name] = str(error).split("\n")[0] or type(error).__name__
+            return None
+
+    for contender in order:
+        attempt(contender, clock.warm_up)
+    shuffle = random.Random(seed).shuffle
+    for turn in range(rounds):
+        if deadline is not None and turn >= at_least and time.monotonic() > deadline:
+            break
+        shuffle(order)
+        pending = [(contender.name, attempt(contender, clock.time, turn)) for contender in order]
+        clock.wait()
+        for name, seconds in pending:
+            if seconds is not None:
+                samples[name].append(seconds())
+    return {name: of for name, of in samples.items() if name not in failed}, failed

@@ -1,0 +1,249 @@
+"""The command tools/compare_torch.py, whose help says what it does."""
+
+import argparse
+import math
+import pathlib
+import sys
+import time
+from typing import Dict, List
+
+import torch
+
+import attnlab
+
+from . import clock as clocks
+from . import contenders, machine, oracle, report
+from .suites import SUITES, Case
+
+ROOT = pathlib.Path(__file__).resolve().parents[3]
+_SETS_AT_MOST = 8
+_BUDGET_S = {"cpu": 0.0, "cuda": 150.0}
+
+
+def cases_of(problems: List[str]) -> List[Case]:
+    """The problems of --problem. ValueError for what SDPA is not asked here."""
+    cases = []
+    for text in problems:
+        p = attnlab.Problem.parse(text)
+        plain = p.lens == "fixed" and p.scale is None and p.softcap == 0 and p.page == 0
+        plain = plain and p.dtype in ("fp32", "fp16", "bf16")
+        if not plain or p.d != p.dv or p.mask not in ("none", "causal") or not p.sq or not p.skv:
+            raise ValueError(f"--problem: {text}: has what is not compared: lengths, scale, softcap, "
+                             "a window, dv, fp8, or no rows")  # fmt: skip
+        if p.mask == "causal" and p.sq != p.skv:
+            raise ValueError(f"--problem: {text}: PyTorch aligns a causal mask with the first key")
+        cases.append(Case(p.b, p.hq, p.hkv, p.sq, p.skv, p.d, p.dtype, p.mask == "causal"))
+    return cases
+
+
+def cache_bytes(device: str) -> int:
+    found = attnlab.devices("cuda" if device.startswith("cuda") else "cpu")
+    ordinal = torch.device(device).index or 0
+    return found[ordinal].last_level_cache_bytes
+
+
+def sets_for(case: Case, cache: int) -> int:
+    """Input sets that together have twice what the last-level cache holds."""
+    return max(2, min(_SETS_AT_MOST, math.ceil(2 * cache / max(case.bytes(), 1))))
+
+
+def compare(case: Case, entrants, clock, options, deadline) -> Dict:
+    """The row of a case: every entrant checked, then timed."""
+    results: Dict[str, Dict] = {}
+    row = {"problem": case.line(), "flops": case.flops(), "results": results}
+    sets = sets_for(case, options.cache)
+    try:
+        inputs = contenders.make_inputs(case, options.device, options.layout, sets, options.seed)
+        judge = oracle.Oracle(*inputs[0], case.causal, options.oracle_rows)
+    except torch.cuda.OutOfMemoryError as error:
+        for entrant in entrants:
+            results[entrant.name] = {"reason": f"inputs: out of memory: {error}".split("\n")[0]}
+        return row
+    row["input_sets"] = sets
+    calls: Dict[str, List] = {}
+    verdicts: Dict[str, Dict] = {}
+    for entrant in entrants:
+        try:
+            calls[entrant.name] = entrant.prepare(case, inputs)
+            with entrant.context():
+                verdict = judge.judge(calls[entrant.name][0]())
+        except (contenders.Unable, torch.cuda.OutOfMemoryError) as error:
+            calls.pop(entrant.name, None)
+            results[entrant.name] = {"reason": str(error).split("\n")[0]}
+            if options.device != "cpu":
+                torch.cuda.empty_cache()
+            continue
+        verdicts[entrant.name] = {
+            "error": verdict.error if math.isfinite(verdict.error) else None,
+            "bound": verdict.bound,
+            "part_of_bound": verdict.part if math.isfinite(verdict.part) else None,
+            "agrees": verdict.part <= 1,
+        }
+    del judge
+    samples, failed = clocks.rounds_of(
+        clock, entrants, calls, options.rounds, options.seed, deadline
+    )
+    for name, reason in failed.items():
+        results[name] = {"reason": f"while it was timed: {reason}"}
+    for name, seconds in samples.items():
+        results[name] = {**report.result(case.flops(), seconds), **verdicts[name]}
+    return row
+
+
+def run(cases: List[Case], kernels, backends, options) -> Dict:
+    """Compares all cases, printing each as it is done. The whole of the JSON."""
+    entrants = kernels + backends
+    ours, theirs = [k.name for k in kernels], [b.name for b in backends]
+    made = {
+        "machine": machine.describe(options.device, options.threads, ROOT, attnlab.library_path()),
+        "settings": {
+            "suite": options.suite,
+            "timing": options.timing,
+            "rounds": options.rounds,
+            "layout": options.layout,
+            "seed": options.seed,
+            "flops": "4 b hq sq skv d, halved where causal",
+            "bound": oracle.RULE,
+        },
+        "complete": False,
+        "rows": [],
+    }
+    print(", ".join(f"{key} {value}" for key, value in made["machine"].items()))
+    print(f"{options.timing}, medians of up to {options.rounds} rounds; TFLOP/s of 4 b hq sq skv d,"
+          " halved where causal; a ratio above 1 means that attnlab is faster\n")  # fmt: skip
+    print(report.header(ours, theirs), flush=True)
+    start = time.monotonic()
+    with machine.Monitor(options.device) as monitor:
+        if options.device == "cpu":
+            clock = clocks.CpuClock()
+        else:
+            clock = clocks.CudaClock(options.device, options.timing)
+        try:
+            for i, case in enumerate(cases):
+                deadline = None
+                if options.budget_s > 0:  # an even share of what is left
+                    now = time.monotonic()
+                    left = options.budget_s - (now - start)
+                    deadline = now + max(left, 0) / (len(cases) - i)
+                row = compare(case, entrants, clock, options, deadline)
+                row["ratios"] = report.ratios(row, ours, theirs)
+                made["rows"].append(row)
+                print(report.line(row, ours, theirs), flush=True)
+                if options.device != "cpu":
+                    torch.cuda.empty_cache()
+            made["complete"] = True
+        finally:
+            made["seconds"] = round(time.monotonic() - start, 1)
+            made["summary"] = report.summary(made["rows"], ours, theirs)
+            if options.json and not made["complete"]:
+                report.write_json(options.json, made)
+    made["machine"]["clocks"] = monitor.result
+    if options.json:
+        report.write_json(options.json, made)
+    return made
+
+
+def disagreements(rows: List[Dict], names: List[str]) -> List[str]:
+    return [
+        f"{name}: {row['problem']}: error {row['results'][name]['error']} takes "
+        f"{row['results'][name]['part_of_bound']} of its bound"
+        for row in rows
+        for name in names
+        if row["results"].get(name, {}).get("agrees") is False
+    ]
+
+
+def parse(description: str, argv: List[str]):
+    parser = argparse.ArgumentParser(
+        description=description, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    suites = "; ".join(f"{name}: {len(suite.cases)} cases, {suite.summary}"
+                       for name, suite in SUITES.items())  # fmt: skip
+    add = parser.add_argument
+    add("--suite", choices=sorted(SUITES), default="cpu", help=suites)
+    add("--problem", action="append", help="a problem of your own in place of the suite; repeatable")
+    add("--library", help="libattnlab.so (default: $ATTNLAB_LIBRARY, or that of bazel-bin)")
+    add("--kernel", help="attnlab's, as baseline,cpu:threads=4; \"\" is attnlab's choice (default:"
+                         " cpu on the CPU, attnlab's choice on a GPU)")  # fmt: skip
+    add("--backends", help=f"PyTorch's, of {', '.join(contenders.BACKENDS)} (default: auto, which is"
+                           " PyTorch's choice, on the CPU; all others on a GPU)")  # fmt: skip
+    add("--device", help="cpu or cuda:N (default: the suite's)")
+    add("--layout", choices=("bshd", "bhsd"), help="order in memory (default: the suite's)")
+    add("--timing", choices=clocks.TIMINGS, default="device", help="on a GPU (default: %(default)s)")
+    add("--threads", type=int, default=contenders.usable_threads(), help="of the CPU, for both")
+    add("--rounds", type=int, default=15, help="timed calls of each (default: %(default)s)")
+    add("--budget_s", type=float, help="seconds for all cases: rounds are cut short, down to 3"
+                                       " (default: 150 on a GPU; 0: no limit)")  # fmt: skip
+    add("--oracle_rows", type=int, default=32, help="of each head (default: %(default)s)")
+    add("--seed", type=int, default=1)
+    add("--json", help="writes the figures here")
+    add("--at_least", type=float, help="the geometric mean of ratios to the best back end of a case"
+                                       " that the first kernel must reach")  # fmt: skip
+    options = parser.parse_args(argv)
+    if min(options.threads, options.rounds, options.oracle_rows) < 1:
+        parser.error("--threads, --rounds and --oracle_rows must be at least 1")
+    suite = SUITES[options.suite]
+    options.device = options.device or suite.device
+    if options.device == "cuda":
+        options.device = "cuda:0"
+    options.layout = options.layout or suite.layout
+    kind = options.device.partition(":")[0]
+    if kind not in _BUDGET_S:
+        parser.error(f"--device: {options.device!r} is not cpu or cuda:N")
+    options.budget_s = _BUDGET_S[kind] if options.budget_s is None else options.budget_s
+    if kind == "cpu":
+        options.timing = "wall clock"
+    options.parser = parser
+    return options
+
+
+def main(description: str, argv: List[str]) -> int:
+    options = parse(description, argv)
+    on_cpu = options.device == "cpu"
+    if not on_cpu:
+        gpus = torch.cuda.device_count() if torch.cuda.is_available() else 0
+        if (torch.device(options.device).index or 0) >= gpus:
+            options.parser.exit(2, f"compare_torch: --device={options.device}: PyTorch sees {gpus}"
+                                   " GPU(s); --device=cpu runs on the CPU\n")  # fmt: skip
+        torch.cuda.set_device(options.device)
+    try:
+        specs = contenders.parse_kernels(
+            ("cpu" if on_cpu else "") if options.kernel is None else options.kernel
+        )
+        cases = cases_of(options.problem) if options.problem else SUITES[options.suite].cases
+        backends = options.backends.split(",") if options.backends else (
+            contenders.default_backends("cpu" if on_cpu else "cuda"))  # fmt: skip
+        unknown = [name for name in backends if name not in contenders.BACKENDS]
+        if unknown or len(set(backends)) != len(backends):
+            raise ValueError(f"--backends: want each of {', '.join(contenders.BACKENDS)} at most once")
+        options.cache = cache_bytes(options.device)
+    except (ValueError, attnlab.Error) as error:
+        options.parser.exit(2, f"compare_torch: {error}\n")
+    if options.problem:
+        options.suite = None
+    torch.set_num_threads(options.threads)
+    torch.set_float32_matmul_precision("highest")
+    kernels = [contenders.AttnlabKernel(spec, options.threads) for spec in specs]
+    with torch.no_grad():
+        made = run(cases, kernels, [contenders.TorchBackend(name) for name in backends], options)
+
+    print("\n" + report.summary_table(made["summary"]))
+    for text in report.reasons(made["rows"]):
+        print(f"- {text}")
+    names = [kernel.name for kernel in kernels]
+    for text in disagreements(made["rows"], backends):
+        print(f"note: {text}")
+    wrong = disagreements(made["rows"], names)
+    for text in wrong:
+        print(f"WRONG: {text}")
+    ran = [name for name in names if any("ms" in row["results"][name] for row in made["rows"])]
+    for name in set(names) - set(ran):
+        print(f"FAILED: {name} did none of the cases")
+    if not report.reached(made["summary"], names[0], len(cases), options.at_least):
+        print(f"FAILED: {names[0]} does not reach {options.at_least} in all cases")
+        return 1
+    return 1 if wrong or len(ran) < len(names) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(__doc__, sys.argv[1:]))

@@ -1,0 +1,151 @@
+"""Statistics, the table and the JSON. No library needed.
+
+A row is a dict: "problem", "flops", and "results" with an entry for each contender, which has either
+"ms", "tflops", "error" and so on, or "reason".
+"""
+
+import json
+import math
+import os
+import pathlib
+import statistics
+import tempfile
+from typing import Dict, List, Optional
+
+BEST = "best"  # in place of a back end: the fastest of those that did the case
+
+
+def quantile(values: List[float], q: float) -> float:
+    """Linear between the two nearest."""
+    ordered = sorted(values)
+    position = q * (len(ordered) - 1)
+    low = math.floor(position)
+    high = min(low + 1, len(ordered) - 1)
+    return ordered[low] + (ordered[high] - ordered[low]) * (position - low)
+
+
+def result(flops: float, seconds: List[float]) -> Dict:
+    median = statistics.median(seconds)
+    return {
+        "ms": median * 1e3,
+        "p10_ms": quantile(seconds, 0.1) * 1e3,
+        "p90_ms": quantile(seconds, 0.9) * 1e3,
+        "rounds": len(seconds),
+        "tflops": flops / median * 1e-12,
+    }
+
+
+def geometric_mean(values: List[float]) -> float:
+    return math.exp(statistics.fmean(map(math.log, values)))
+
+
+def ratios(row: Dict, kernels: List[str], backends: List[str]) -> Dict[str, Dict[str, float]]:
+    """kernel -> back end -> the back end's time over the kernel's: above 1 the kernel is faster."""
+    found: Dict[str, Dict[str, float]] = {}
+    for kernel in kernels:
+        ours = row["results"].get(kernel, {}).get("ms")
+        if ours is None:
+            continue
+        theirs = {b: row["results"].get(b, {}).get("ms") for b in backends}
+        of = {b: ms / ours for b, ms in theirs.items() if ms is not None}
+        if of:
+            of[BEST] = min(of.values())
+        found[kernel] = of
+    return found
+
+
+def summary(rows: List[Dict], kernels: List[str], backends: List[str]) -> List[Dict]:
+    """For each kernel and back end that met: mean, worst, how often below 1."""
+    found = []
+    for kernel in kernels:
+        for backend in backends + [BEST]:
+            values = {
+                row["problem"]: row["ratios"][kernel][backend]
+                for row in rows
+                if backend in row["ratios"].get(kernel, {})
+            }
+            if values:
+                worst = min(values, key=values.__getitem__)
+                found.append(
+                    {
+                        "kernel": kernel,
+                        "against": backend,
+                        "cases": len(values),
+                        "geometric_mean": geometric_mean(list(values.values())),
+                        "worst": values[worst],
+                        "worst_problem": worst,
+                        "below_1": sum(ratio < 1 for ratio in values.values()),
+                    }
+                )
+    return found
+
+
+def header(kernels: List[str], backends: List[str]) -> str:
+    titles = ["problem"] + [f"{k} ms (TFLOP/s)" for k in kernels]
+    titles += [f"{b} ms (TFLOP/s) ratio" for b in backends] + ["ratio to the best"]
+    return "| " + " | ".join(titles) + " |\n|" + "---|" * len(titles)
+
+
+def line(row: Dict, kernels: List[str], backends: List[str]) -> str:
+    """The row in the table. With several kernels a ratio for each, in their order."""
+
+    def timed(name: str) -> str:
+        of = row["results"].get(name, {})
+        return f"{of['ms']:.3f} ({of['tflops']:.3g})" if "ms" in of else "-"
+
+    def ratio(backend: str) -> str:
+        of = [row["ratios"].get(kernel, {}).get(backend) for kernel in kernels]
+        return " / ".join("-" if r is None else f"{r:.2f}" for r in of)
+
+    cells = [row["problem"]] + [timed(kernel) for kernel in kernels]
+    for backend in backends:
+        text = timed(backend)
+        cells.append(text if text == "-" else f"{text} {ratio(backend)}")
+    return "| " + " | ".join(cells + [ratio(BEST)]) + " |"
+
+
+def summary_table(found: List[Dict]) -> str:
+    lines = ["| kernel | against | cases | geometric mean | worst | below 1 | worst case |",
+             "|---|---|---|---|---|---|---|"]  # fmt: skip
+    for one in found:
+        lines.append(
+            f"| {one['kernel']} | {one['against']} | {one['cases']} | {one['geometric_mean']:.3f} "
+            f"| {one['worst']:.3f} | {one['below_1']} | {one['worst_problem']} |"
+        )
+    return "\n".join(lines)
+
+
+def reasons(rows: List[Dict]) -> List[str]:
+    """Why there is a "-", each reason once, with the number of cases and the first."""
+    found: Dict[tuple, List[str]] = {}
+    for row in rows:
+        for name, of in row["results"].items():
+            if "reason" in of:
+                found.setdefault((name, of["reason"]), []).append(row["problem"])
+    return [
+        f"{name}: {len(problems)} case(s), the first {problems[0]}: {reason}"
+        for (name, reason), problems in found.items()
+    ]
+
+
+def reached(found: List[Dict], kernel: str, cases: int, at_least: Optional[float]) -> bool:
+    """Whether the kernel's geometric mean to the best is what is asked for, over all cases."""
+    if at_least is None:
+        return True
+    of = [one for one in found if one["kernel"] == kernel and one["against"] == BEST]
+    return bool(of) and of[0]["cases"] == cases and of[0]["geometric_mean"] >= at_least
+
+
+def write_json(path: str, value: Dict) -> None:
+    """Whole or not at all, also where the process ends meanwhile."""
+    target = pathlib.Path(path)
+    handle, temporary = tempfile.mkstemp(prefix=target.name + ".", dir=target.parent)
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            json.dump(value, file, indent=1, allow_nan=False)
+            file.write("\n")
+        os.chmod(temporary, 0o644)
+        os.replace(temporary, target)
+    except BaseException:
+        os.unlink(temporary)
+        raise

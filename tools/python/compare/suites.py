@@ -1,0 +1,85 @@
+"""The problems that are compared, and their FLOPs. No library needed."""
+
+from typing import Dict, List, NamedTuple
+
+
+class Case(NamedTuple):
+    b: int
+    hq: int
+    hkv: int
+    sq: int
+    skv: int
+    d: int
+    dtype: str  # "fp32", "fp16", "bf16"
+    causal: bool
+
+    def line(self) -> str:
+        """The problem as attnlab prints it."""
+        mask = "causal" if self.causal else "none"
+        return (
+            f"b={self.b},hq={self.hq},hkv={self.hkv},sq={self.sq},skv={self.skv},d={self.d},"
+            f"dtype={self.dtype},mask={mask}"
+        )
+
+    def flops(self) -> float:
+        """As papers count: 4 b hq sq skv d, halved where the mask is causal."""
+        return 4.0 * self.b * self.hq * self.sq * self.skv * self.d / (2 if self.causal else 1)
+
+    def bytes(self) -> int:
+        """Of Q, K, V and O."""
+        element = 4 if self.dtype == "fp32" else 2
+        return element * self.b * self.d * 2 * (self.hq * self.sq + self.hkv * self.skv)
+
+
+class Suite(NamedTuple):
+    summary: str
+    device: str
+    layout: str  # of memory: "bshd" as a projection writes it, or "bhsd"
+    cases: List[Case]
+
+
+def _self_attention(b: int, heads: int, s: int, d: int, dtype: str, causal: bool) -> Case:
+    return Case(b, heads, heads, s, s, d, dtype, causal)
+
+
+SUITES: Dict[str, Suite] = {
+    "cpu": Suite(
+        "batch 1, hidden size 1024, fp32",
+        "cpu",
+        "bhsd",
+        [
+            _self_attention(1, 1024 // d, s, d, "fp32", causal)
+            for d in (64, 128)
+            for causal in (False, True)
+            for s in (512, 1024, 2048, 4096)
+        ],
+    ),
+    "fa3-paper": Suite(
+        "16384 tokens in all, hidden size 2048, bf16: the grid of FlashAttention-3's figures",
+        "cuda",
+        "bshd",
+        [
+            _self_attention(16384 // s, 2048 // d, s, d, "bf16", causal)
+            for d in (64, 128, 256)
+            for causal in (False, True)
+            for s in (512, 1024, 2048, 4096, 8192, 16384)
+        ],
+    ),
+    "gpt2": Suite(
+        "12 heads of 64, 1024 tokens, fp32, causal: batch 8, and times 8",
+        "cuda",
+        "bshd",
+        [_self_attention(b, 12, 1024, 64, "fp32", True) for b in (8, 64)],
+    ),
+    "fp32": Suite(
+        "16384 tokens in all, hidden size 2048, fp32",
+        "cuda",
+        "bshd",
+        [
+            _self_attention(16384 // s, 2048 // d, s, d, "fp32", causal)
+            for d in (64, 128)
+            for causal in (False, True)
+            for s in (512, 2048, 8192)
+        ],
+    ),
+}
