@@ -156,8 +156,8 @@ class Call {
     }
     const int64_t length = sequences.longest;
     const Matrices scratch = Scratch(offset, length * group, row_stride);
-    absl::Status s =
-        Copy(PermuteTask::Direction::kToMatrices, view, sequences, scratch, length, view.shape[3]);
+    absl::Status s = Copy(PermuteTask::Direction::kToMatrices, view, sequences, scratch, length,
+                          view.shape[3], nonfinite);
     if (!s.ok()) return s;
     return scratch;
   }
