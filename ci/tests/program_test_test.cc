@@ -1,5 +1,5 @@
-// A program under program_test() has all that a cc_test has: arguments, environment, data, shards; and
-// is built for the architectures that the test names.
+// A program under program_test() has all that a cc_test has: arguments, environment, data, shards;
+// and is built for the architectures that the test names.
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>
