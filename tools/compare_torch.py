@@ -5,7 +5,7 @@
     ./bazelw build //attention:attnlab
     tools/compare_torch.py                                      # the suite "cpu", on all cores
     tools/compare_torch.py --suite=fa3-paper --kernel=baseline  # on a GPU, all back ends
-    tools/compare_torch.py --suite=gpt2 --kernel=baseline,baseline:tf32=1 --json=ratios.json
+    tools/compare_torch.py --suite=gpt2 --kernel=baseline,baseline:softmax=fused --json=r.json
 
 All get the same tensors: random normal, several sets in turn that together are twice what the
 last-level cache holds. They take turns in random order, one call each a round; medians over the
