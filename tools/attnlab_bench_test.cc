@@ -169,7 +169,7 @@ TEST_F(AttnlabTest, BenchPutsDevicesSideBySideOnAGpu) {
     GTEST_SKIP() << "no GPU here";
   }
   EXPECT_THAT(r.out, AllOf(HasSubstr("| reference | cpu "), HasSubstr("| via_host  | cuda:0 "),
-                           HasSubstr("vs reference"), HasSubstr("on cuda:0 ")));
+                           HasSubstr("vs reference"), HasSubstr("\ncuda:0: ")));
   Words sweep = words;
   sweep.insert(sweep.end(), {"--config=block=32..128", "--json"});
   const json rows = ParseJson(TestAttnlab(sweep).out)["rows"];

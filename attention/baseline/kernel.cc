@@ -262,7 +262,7 @@ class Call {
     repair.p = probabilities;
     repair.v = RowsOf(t_.v);
     repair.nonfinite = Nonfinite() + first;
-    return device::ToStatus(Repair(repair, options_.softmax_block, stream_), "repair");
+    return device::ToStatus(Repair(repair, options_.permute_block, stream_), "repair");
   }
 
   const AttentionProblem& p_;

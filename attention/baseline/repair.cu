@@ -11,6 +11,7 @@ namespace attnlab::baseline {
 namespace {
 
 constexpr int kWarp = 32;
+constexpr int64_t kBlocks = 2048;
 
 __device__ float ToFloat(float x) { return x; }
 __device__ float ToFloat(__half x) { return __half2float(x); }
@@ -73,7 +74,9 @@ cudaError_t Repair(const RepairTask& task, int block, cudaStream_t stream) {
   } else {
     return cudaErrorInvalidValue;
   }
-  const int64_t grid = std::min<int64_t>((total + warps - 1) / warps, INT32_MAX);
+  // Few blocks that go on from row to row: most calls have nothing to repair, and a block a row
+  // would take longer to start than to find that out.
+  const int64_t grid = std::min<int64_t>((total + warps - 1) / warps, kBlocks);
   return device::Launch(kernel, dim3(static_cast<unsigned>(grid)), dim3(block), 0, stream, task);
 }
 
