@@ -17,6 +17,7 @@ locked, those come first that no process uses, of whatever origin. One test at a
 the others queue behind it, so one that needs several gets them in the end.
 """
 
+import errno
 import fcntl
 import os
 import signal
@@ -236,7 +237,13 @@ def main(argv):
         say(str(failure))
         return 1
     try:
-        os.execvp(argv[0], argv)
+        try:
+            os.execvp(argv[0], argv)
+        except OSError as error:
+            if error.errno != errno.ENOEXEC:
+                raise
+            # A script without "#!", as Bazel's analysis tests are: shells run those themselves.
+            os.execv("/bin/sh", ["sh"] + argv)
     except OSError as error:
         say("%s: %s" % (argv[0], error.strerror))
         return 127

@@ -121,6 +121,15 @@ class GpuSlotTest(unittest.TestCase):
                               env={"PATH": self.directory + ":/usr/bin:/bin"})
         self.assertEqual(done.stdout, "a b||*|$x|")
 
+    def test_a_script_that_does_not_say_what_runs_it(self):
+        self.write("bare", 'echo "$1" "$CUDA_VISIBLE_DEVICES"\n')
+        os.chmod(self.path("bare"), 0o755)
+        done = subprocess.run([SLOT, self.path("bare"), "a b"], stdout=subprocess.PIPE, timeout=60,
+                              env={"PATH": self.directory + ":/usr/bin:/bin", "ATTNLAB_GPUS": "1",
+                                   "ATTNLAB_GPU_LOCKS": self.locks},
+                              check=True, universal_newlines=True)
+        self.assertEqual(done.stdout, "a b GPU-aaaa\n")
+
     def test_three_tests_on_two_gpus(self):
         _, first = self.hold("a")
         _, second = self.hold("b")
