@@ -122,10 +122,11 @@ absl::Status Run(const Plan& plan, const attnlab_forward_args& args) {
   if (absl::Status s = ValidateTensors(plan.problem, *tensors); !s.ok()) return s;
   const Workspace workspace{args.workspace, args.workspace_bytes};
   const Device device = plan.device.device;
+  // Before CUDA is asked about addresses: a forked child must not ask it anything.
+  if (absl::Status s = CheckNotForked(device.kind); !s.ok()) return s;
   if (device.kind == DeviceKind::kCuda && tensors->q.device == device) {
     if (absl::Status s = CheckAddresses(device.ordinal, *tensors, workspace); !s.ok()) return s;
   }
-  if (absl::Status s = CheckNotForked(device.kind); !s.ok()) return s;
   return attnlab::Forward(plan, *tensors, workspace, args.stream);
 }
 
