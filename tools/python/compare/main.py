@@ -70,8 +70,9 @@ def compare(case: Case, entrants, clock, options, deadline) -> Dict:
         except (contenders.Unable, torch.cuda.OutOfMemoryError) as error:
             calls.pop(entrant.name, None)
             results[entrant.name] = {"reason": str(error).split("\n")[0]}
+        if entrant.name not in calls:
             if options.device != "cpu":
-                torch.cuda.empty_cache()
+                torch.cuda.empty_cache()  # what it had before it failed
             continue
         verdicts[entrant.name] = {
             "error": verdict.error if math.isfinite(verdict.error) else None,

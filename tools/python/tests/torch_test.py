@@ -314,7 +314,7 @@ class MemoryTest(TorchTest):
         torch.cuda.synchronize()
         self.assertEqual(torch.cuda.memory_allocated(), before)
         peak = torch.cuda.max_memory_allocated() - before
-        self.assertLessEqual(peak, plan.info.workspace_bytes + 1024)
+        self.assertLessEqual(peak, plan.info.workspace_bytes + (2 << 20))  # it rounds up
         self.assertGreaterEqual(peak, plan.info.workspace_bytes)
         self.assertEqual(torch.cuda.mem_get_info()[0], free)  # nothing beside it
 
@@ -362,8 +362,10 @@ class BadCudaTensorsTest(TorchTest):
     def test_out_of_memory_is_pythons(self):
         q = torch.empty((1, 1, 1, 64), dtype=torch.float16, device="cuda")
         huge = q.expand(1, 1 << 26, 512, 64)  # O would have 4 TiB
-        with self.assertRaises((attnlab.ResourceExhausted, torch.cuda.OutOfMemoryError)):
-            attnlab.attention(huge, huge, huge)
+        for kernel in attnlab.kernels():
+            if kernel.device == "cuda":
+                with self.assertRaises((attnlab.ResourceExhausted, torch.cuda.OutOfMemoryError)):
+                    attnlab.attention(huge, huge, huge, kernel=kernel.name)
         torch.cuda.synchronize()
 
     def test_fork(self):
