@@ -28,7 +28,7 @@ def sanitizer_tests(
       name: of the test.
       program: the test as an executable.
       tools: of SANITIZERS.
-      args: of the program: kernels take ten or fifty times as long, so those for few and small cases.
+      args: of the program: kernels take many times as long, so those for few and small cases.
       data: as of cc_test.
       tags: as of cc_test; "sanitizer" and the tool's name are added.
       timeout: as of cc_test.

@@ -7,7 +7,8 @@ It fails
   - where the tool does not find the bug of its kind in the program with planted bugs (//ci/debugging), which
     is run first: then it does not see what kernels do here, and a clean report would mean nothing;
   - where TEST fails, runs no case, or never gets as far as CUDA;
-  - for each finding of the tool that is not a known false one, and where there are more than it prints.
+  - for each finding of the tool that is not a known false one or more than are known, and where there are
+    more than it prints.
 
 Known false findings are entries of an INI file that says what they look like and where they come from; see
 sanitizer_known.ini. Which entries matched is printed, and
@@ -53,9 +54,12 @@ NOT_FINDINGS = re.compile(
     r"Target application returned an error"
 )
 SUMMARY = re.compile(r"ERROR SUMMARY: ([\d,]+) error|RACECHECK SUMMARY: ([\d,]+) hazard")
+# Where something was found the exit code is the tool's, not the test's.
+TEST_FAILED = "Target application returned an error"
 NOT_PRINTED = re.compile(r"([\d,]+) errors? (?:was|were) not printed")
 
-Known = collections.namedtuple("Known", "name tool kernel report cause")
+Known = collections.namedtuple("Known", "name tool kernel report most cause")
+FIELDS = ("tool", "kernel", "report", "most", "cause")
 
 
 class Fault(Exception):
@@ -73,8 +77,9 @@ def read_known(path):
     entries = []
     for name in parser.sections():
         fields = dict(parser[name])
-        if set(fields) != {"tool", "kernel", "report", "cause"}:
-            raise Fault("%s: [%s] has %s; want tool, kernel, report and cause" % (path, name, ", ".join(sorted(fields))))
+        if set(fields) != set(FIELDS):
+            message = "%s: [%s] has %s; want %s" % (path, name, ", ".join(sorted(fields)), ", ".join(FIELDS))
+            raise Fault(message)
         for field, value in fields.items():
             if not value.strip():
                 raise Fault("%s: [%s]: %s is empty" % (path, name, field))
@@ -86,7 +91,9 @@ def read_known(path):
             raise Fault("%s: [%s]: %s is not a regular expression: %s" % (path, name, error.pattern, error)) from None
         if any(p.search("") for p in patterns):
             raise Fault("%s: [%s]: a pattern matches everything" % (path, name))
-        entries.append(Known(name, fields["tool"], patterns[0], patterns[1], fields["cause"]))
+        if not re.fullmatch(r"[1-9]\d{0,5}", fields["most"]):
+            raise Fault("%s: [%s]: most: %s is not a number from 1 on" % (path, name, fields["most"]))
+        entries.append(Known(name, fields["tool"], patterns[0], patterns[1], int(fields["most"]), fields["cause"]))
     return entries
 
 
@@ -139,6 +146,9 @@ def judge(tool, report, exit_code, known):
             used[entry.name] += 1
     if unknown:
         faults.append("%s finds %d thing(s), the first: %s" % (tool, len(unknown), " | ".join(unknown[0][:3])))
+    for entry in known:
+        if used[entry.name] > entry.most:
+            faults.append("[%s] matches %d times, more than %d" % (entry.name, used[entry.name], entry.most))
     missing = NOT_PRINTED.search(report)
     if missing:
         faults.append("%s did not print %s of its findings" % (tool, missing.group(1)))
@@ -149,6 +159,8 @@ def judge(tool, report, exit_code, known):
         faults.append("%s counts %d finding(s), and its report has none that can be read" % (tool, total))
     if exit_code not in (0, FOUND):
         faults.append("exit code %d" % exit_code)
+    elif TEST_FAILED in report:
+        faults.append("the test fails")
     elif exit_code == FOUND and not findings:
         faults.append("%s says by its exit code that it found something" % tool)
     return faults, used

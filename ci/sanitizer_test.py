@@ -50,7 +50,21 @@ KNOWN = """\
 tool = racecheck
 kernel = void vendor::gemm
 report = ^Error: Race reported
+most = 2
 cause = Its warps take turns by a counter, which the tool does not see.
+"""
+
+LEAK = """\
+========= COMPUTE-SANITIZER
+========= Leaked 67108864 bytes at 0x7fb2c4000000
+=========     Saved host backtrace up to driver entry point at allocation time
+=========         Host Frame: cuMemAlloc_v2 [0x32b91f] in libcuda.so.1
+=========         Host Frame:  [0x218159] in libcublas.so.13
+=========         Host Frame: cublasCreate_v2 [0x169f9c] in libcublas.so.13
+=========         Host Frame: Gemm::Make(int, CUstream_st*, void*, long) [0x92fb0] in program
+=========
+========= LEAK SUMMARY: 67108864 bytes leaked in 1 allocations
+========= ERROR SUMMARY: 1 error
 """
 
 XML = '<testsuites><testsuite><testcase name="a" %s/></testsuite></testsuites>'
@@ -171,6 +185,27 @@ class SanitizerTest(unittest.TestCase):
         self.set_report("test", many, sanitizer.FOUND)
         self.fails("racecheck did not print 7 of its findings")
 
+    def test_more_than_an_entry_allows_are_something_else(self):
+        self.set_report("test", VENDOR + VENDOR, sanitizer.FOUND)
+        code, output = self.run_it()
+        self.assertEqual(code, 0, output)
+        self.set_report("test", VENDOR * 3, sanitizer.FOUND)
+        self.fails("[vendor] matches 3 times, more than 2")
+
+    def test_a_known_false_finding_does_not_hide_that_the_test_fails(self):
+        self.set_report("test", VENDOR + "========= Target application returned an error\n", sanitizer.FOUND)
+        self.fails("FAILED: the test fails")
+
+    def test_a_handle_that_cublas_keeps_is_known_and_a_lost_tensor_is_not(self):
+        known = sanitizer.read_known(os.path.join(HERE, "sanitizer_known.ini"))
+        faults, used = sanitizer.judge("memcheck", LEAK, sanitizer.FOUND, known)
+        self.assertEqual(faults, [])
+        self.assertEqual(list(used.values()), [1])
+        for old, new in [("cublasCreate_v2", "cudaMalloc"), ("Leaked", "Invalid __global__ read of")]:
+            faults, used = sanitizer.judge("memcheck", LEAK.replace(old, new), sanitizer.FOUND, known)
+            self.assertTrue(faults, new)
+            self.assertFalse(used, new)
+
     def test_an_option_that_the_version_lacks_is_not_used(self):
         self.set_report("planted", RACE, sanitizer.FOUND)
         for text, used in [("--tool", False), ("--tool --initcheck-address-space", True)]:
@@ -183,7 +218,9 @@ class SanitizerTest(unittest.TestCase):
     def test_says_what_is_wrong_with_an_entry(self):
         for old, new, message in [
             ("tool = racecheck", "tool = gdb", "tool: gdb is not one of memcheck"),
-            ("cause = Its", "because = Its", "want tool, kernel, report and cause"),
+            ("cause = Its", "because = Its", "want tool, kernel, report, most, cause"),
+            ("most = 2", "most = 0", "most: 0 is not a number from 1 on"),
+            ("most = 2", "most = all", "most: all is not a number from 1 on"),
             ("cause = Its warps take turns by a counter, which the tool does not see.", "cause =", "cause is empty"),
             ("kernel = void", "kernel = (void", "is not a regular expression"),
             ("kernel = void vendor::gemm", "kernel = .*", "a pattern matches everything"),
