@@ -38,7 +38,7 @@ __device__ float4 LoadKey(const Arguments& a, int64_t key, int column) {
     return *reinterpret_cast<const float4*>(at);  // LINE(vector_load)
   }
   float4 value;
-  value.x = at[0];  // BUG(out_of_bounds)
+  value.x = at[0];
   value.y = at[1];
   value.z = at[2];
   value.w = at[3];
@@ -63,7 +63,7 @@ __global__ void AttentionRow(Arguments a) {
       const int key = i / (kDim / 4), column = i % (kDim / 4) * 4;
       float4 value = make_float4(0, 0, 0, 0);
       if (begin + key < a.keys || kBug == Bug::kOutOfBounds) {
-        value = LoadKey<kBug>(a, begin + key, column);
+        value = LoadKey<kBug>(a, begin + key, column);  // BUG(out_of_bounds)
       }
       *reinterpret_cast<float4*>(&tile[key][column]) = value;  // LINE(tile_store)
     }
@@ -71,9 +71,9 @@ __global__ void AttentionRow(Arguments a) {
 
     if (thread < kTile) {
       const bool seen = begin + thread < a.keys;
-      if constexpr (kBug == Bug::kDivergentBarrier) {
-        if (seen) __syncthreads();  // BUG(divergent_barrier)
-      }
+      // A key a lane. Lanes beyond the last key come along, with a score of minus infinity, which
+      // weighs nothing: all lanes of the warp have to come to the shuffles of WarpMax() and of
+      // WarpSum(), and to the barriers below.
       float score = 0;
       for (int c = 0; c < kDim; ++c) {
         const float k = tile[thread][c];  // BUG(missing_barrier)
@@ -108,7 +108,12 @@ __global__ void AttentionRow(Arguments a) {
         o += weights[key] * a.v[(begin + key) * kDim + thread];
       }
     }
-    __syncthreads();
+    // All are done with this tile before the next takes its place.
+    if constexpr (kBug == Bug::kDivergentBarrier) {
+      if (begin + thread % kTile < a.keys) __syncthreads();  // BUG(divergent_barrier)
+    } else {
+      __syncthreads();
+    }
   }
   if (thread < kDim) a.o[row * kDim + thread] = o / a.workspace[row];
 }
