@@ -2,8 +2,8 @@
 
     bazel run --config=sm90 //ci/debugging:transcribe -- DIRECTORY [--cuda=/usr/local/cuda]
 
-A file has the command as one would type it, what it printed, and its exit code. Says what is not as sessions.py
-wants it, and is 1 then.
+A file has the command as one would type it, what it printed, and its exit code; page.py puts them into the page. Says
+what is not as sessions.py wants it, and is 1 then.
 """
 
 import argparse
