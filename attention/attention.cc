@@ -24,7 +24,7 @@ absl::StatusOr<const Kernel*> Choose(const AttentionProblem& problem, const Devi
                                      const LaunchConfig& config) {
   const Kernel* best = nullptr;
   std::string reasons;
-  bool any_of_device = false, all_invalid = true;
+  bool any_of_device = false, all_invalid = true, any_too_large = false;
   for (const Kernel* kernel : Registry::Global().All()) {
     const absl::Status s = Supports(*kernel, problem, device, config);
     if (!s.ok()) {
@@ -32,13 +32,16 @@ absl::StatusOr<const Kernel*> Choose(const AttentionProblem& problem, const Devi
       if (kernel->traits().device != device.device.kind) continue;
       any_of_device = true;
       all_invalid = all_invalid && absl::IsInvalidArgument(s);
+      any_too_large = any_too_large || absl::IsResourceExhausted(s);
     } else if (best == nullptr || kernel->traits().preference > best->traits().preference) {
       best = kernel;
     }
   }
   if (best != nullptr) return best;
-  // A configuration that no kernel of the device can make sense of is the caller's mistake.
+  // A configuration that no kernel of the device can make sense of is the caller's mistake; a
+  // problem that one would do, if it fit, is too large.
   const absl::StatusCode code = any_of_device && all_invalid ? absl::StatusCode::kInvalidArgument
+                                : any_too_large              ? absl::StatusCode::kResourceExhausted
                                                              : absl::StatusCode::kUnimplemented;
   return absl::Status(code, absl::StrCat("no kernel of this program does ", problem.ToString(),
                                          " on ", ToString(device.device),

@@ -41,7 +41,7 @@ struct Plan {
 // one with the highest preference that supports it. Errors: those of
 // AttentionProblem::Validate(), InfoOf(), Registry::Find(), Kernel::Supports(); Unimplemented
 // when no linked kernel supports the problem, with each one's reason; InvalidArgument when every
-// reason of the device's kernels is one.
+// reason of the device's kernels is one, ResourceExhausted when one of them is.
 absl::StatusOr<Plan> MakePlan(const AttentionProblem& problem, Device device,
                               absl::string_view kernel = "", const LaunchConfig& config = {});
 

@@ -26,6 +26,7 @@ class FakeKernel : public Kernel {
   absl::Status Supports(const AttentionProblem& p, const DeviceInfo&,
                         const LaunchConfig& config) const override {
     if (absl::Status s = config.CheckKeys({"tile"}); !s.ok()) return s;
+    if (p.hq == 5) return absl::ResourceExhaustedError("memory: five heads do not fit a fake");
     if (p.hq == 3) return absl::UnimplementedError("hq: three heads are too many for a fake");
     if (p.d <= max_head_dim_) return absl::OkStatus();
     return absl::UnimplementedError("d: too large for a fake");
@@ -109,6 +110,20 @@ TEST_F(ForwardTest, SaysWhyNoKernelWillDo) {
   problem_.d = 512;
   problem_.hq = problem_.hkv = 3;
   EXPECT_EQ(MakePlan(problem_, Device::Cpu()).status().code(), absl::StatusCode::kUnimplemented);
+  problem_.hq = problem_.hkv = 5;
+  EXPECT_EQ(MakePlan(problem_, Device::Cpu()).status().code(),
+            absl::StatusCode::kResourceExhausted);
+}
+
+TEST_F(ForwardTest, GivesIntermediatesOfKernelsThatFormThem) {
+  const absl::StatusOr<Plan> plan = MakePlan(problem_, Device::Cpu(), "slow");
+  ASSERT_TRUE(plan.ok());
+  float scores[1] = {};
+  Intermediates wanted;
+  wanted.scores = BshdView(scores, DType::kFloat32, Device::Cpu(), 1, 1, 1, 1);
+  const absl::Status s = Forward(*plan, tensors_, {}, nullptr, wanted);
+  EXPECT_EQ(s.code(), absl::StatusCode::kUnimplemented);
+  EXPECT_EQ(s.message(), "intermediates: slow forms no scores");
 }
 
 TEST_F(ForwardTest, RejectsBadArguments) {

@@ -91,6 +91,12 @@ class Kernel {
   virtual absl::Status Forward(const AttentionProblem& problem, const AttentionTensors& tensors,
                                const Launch& launch) const = 0;
 
+  // Whether it multiplies fp32 numbers as TF32 for this problem and configuration: then its errors
+  // are held to what that costs.
+  virtual bool MultipliesAsTf32(const AttentionProblem&, const LaunchConfig&) const {
+    return false;
+  }
+
   // The family's own model of the work that a call does and the bytes that it moves between the
   // device and its main memory, with all sequences at their maximal lengths.
   virtual absl::StatusOr<Traffic> ExpectedTraffic(const AttentionProblem& problem,

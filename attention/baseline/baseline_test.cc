@@ -10,6 +10,7 @@
 #include "attention/reference/reference.h"
 #include "attention/testing/tolerance.h"
 #include "attention/testing/trial.h"
+#include "attention/testing/verify.h"
 #include "gtest/gtest.h"
 
 namespace attnlab {
@@ -127,6 +128,14 @@ TEST(BaselineTest, Tf32IsAsPreciseAsItsTenBits) {
   EXPECT_LT(fp32, 1e-5);
   EXPECT_GT(tf32, 1e-4);
   EXPECT_LT(tf32, 1e-2);
+
+  // And as precise as a straightforward implementation with such factors.
+  const absl::StatusOr<Plan> plan = MakePlan(*AttentionProblem::Parse(p), Device::Cuda(0),
+                                             "baseline", *LaunchConfig::Parse("math=tf32"));
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  const absl::StatusOr<testing::VerifyResult> result = testing::Verify(*plan);
+  ASSERT_TRUE(result.ok()) << result.status();
+  EXPECT_TRUE(result->passed) << result->message;
 }
 
 }  // namespace

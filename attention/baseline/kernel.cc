@@ -262,6 +262,8 @@ class Call {
     repair.p = probabilities;
     repair.v = RowsOf(t_.v);
     repair.nonfinite = Nonfinite() + first;
+    repair.some_see_nothing =
+        p_.lens != Lengths::kFixed || p_.sq > p_.skv || p_.mask.kind == Mask::Kind::kSlidingWindow;
     return device::ToStatus(Repair(repair, options_.permute_block, stream_), "repair");
   }
 
@@ -321,6 +323,10 @@ class BaselineKernel : public Kernel {
     const device::ScopedDevice current(launch.device.device.ordinal);
     if (!current.status().ok()) return current.status();
     return Call(p, t, launch, *options).Run();
+  }
+
+  bool MultipliesAsTf32(const AttentionProblem&, const LaunchConfig& config) const override {
+    return config.Get("math", "") == "tf32";
   }
 
   absl::StatusOr<Traffic> ExpectedTraffic(const AttentionProblem& p, const DeviceInfo& device,

@@ -29,7 +29,8 @@ __global__ void RepairKernel(const RepairTask task) {
        index += gridDim.x * warps) {
     const int64_t pair = index / rows.sq, row = index % rows.sq;
     const int64_t matrix = pair / task.group;
-    if (task.nonfinite[matrix] == 0) continue;
+    const bool finite = task.nonfinite[matrix] == 0;
+    if (finite && !task.some_see_nothing) continue;
     const int64_t sequence = (rows.first + pair) / rows.hq;
     const int64_t kv_head = (rows.first + pair) % rows.hq / task.group;
     const device::Span q = rows.q[sequence], kv = rows.kv[sequence];
@@ -37,10 +38,16 @@ __global__ void RepairKernel(const RepairTask task) {
     const KvRange visible = VisibleKv(rows.mask, row, q.length, kv.length);
 
     const int64_t row_of_matrix = pair % task.group * rows.sq + row;
-    const T* const p = static_cast<const T*>(task.p.data) + matrix * task.p.stride +
-                       row_of_matrix * task.p.row_stride;
     T* const o =
         static_cast<T*>(task.o.data) + matrix * task.o.stride + row_of_matrix * task.o.row_stride;
+    if (visible.begin == visible.end) {
+      for (int64_t c = lane; c < task.dv; c += kWarp) Assign(o + c, 0);
+      continue;
+    }
+    if (finite) continue;
+
+    const T* const p = static_cast<const T*>(task.p.data) + matrix * task.p.stride +
+                       row_of_matrix * task.p.row_stride;
     const V* const v = static_cast<const V*>(task.v.data) + kv.batch * task.v.batch_stride +
                        kv.begin * task.v.row_stride + kv_head * task.v.head_stride;
     for (int64_t c = lane; c < task.dv; c += kWarp) {

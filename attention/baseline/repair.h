@@ -27,6 +27,7 @@ struct RepairTask {
   Matrices o, p;                                        // of the pass
   Rows v;                                               // the tensor
   const int32_t* nonfinite = nullptr;                   // one a KV head of the pass
+  bool some_see_nothing = false;                        // whether rows without a key are possible
 };
 
 // A warp a row. V has the type of O and P, or is bf16 where they are fp32.

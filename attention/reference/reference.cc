@@ -202,14 +202,14 @@ absl::StatusOr<Result> Exact(const AttentionProblem& p, const AttentionTensors& 
 }
 
 absl::StatusOr<Result> Straightforward(const AttentionProblem& p, const AttentionTensors& t,
-                                       absl::Span<const Row> rows, int threads) {
+                                       absl::Span<const Row> rows, Factors factors, int threads) {
   absl::StatusOr<Result> result = Begin(p, t, rows);
   if (!result.ok()) return result;
   const absl::Status s = ForEachRow<float>(
       p, t, rows, threads, [&](int64_t i, const RowInput<float>& in, float* scratch) {
         float* const o = scratch + in.keys;
         float lse = 0;
-        StraightforwardRow(in, p.dtype, scratch, o, &lse);
+        StraightforwardRow(in, p.dtype, factors == Factors::kTf32, scratch, o, &lse);
         std::copy(o, o + in.dv, &result->o[i * in.dv]);
         result->lse[i] = lse;
       });

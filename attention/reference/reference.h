@@ -64,12 +64,18 @@ struct Result {
 absl::StatusOr<Result> Exact(const AttentionProblem& problem, const AttentionTensors& tensors,
                              absl::Span<const Row> rows, int threads = 0);
 
+// Of the two products in Straightforward().
+enum class Factors {
+  kAsTheyAre,
+  kTf32,  // Q, K, P and V lose the low 13 bits of their mantissa, as on TF32 tensor cores
+};
+
 // What a careful programmer writes first: scores, softmax and sums in fp32, each sum in order; P
 // normalised, then rounded to the dtype; O accumulated in fp32 and rounded to the dtype; LSE in
 // fp32. `spread` and `score` stay empty.
 absl::StatusOr<Result> Straightforward(const AttentionProblem& problem,
                                        const AttentionTensors& tensors, absl::Span<const Row> rows,
-                                       int threads = 0);
+                                       Factors factors = Factors::kAsTheyAre, int threads = 0);
 
 }  // namespace attnlab::reference
 

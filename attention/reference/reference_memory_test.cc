@@ -49,7 +49,7 @@ TEST(ReferenceMemoryTest, MemoryThatIsNotThereIsAStatus) {
   const auto message = [&](int64_t limit, int threads) {
     const MemoryLimit memory(limit);
     const absl::Status exact = Exact(p, t, rows, threads).status();
-    const absl::Status plain = Straightforward(p, t, rows, threads).status();
+    const absl::Status plain = Straightforward(p, t, rows, Factors::kAsTheyAre, threads).status();
     EXPECT_EQ(exact.code(), absl::StatusCode::kResourceExhausted) << exact;
     EXPECT_EQ(plain.code(), absl::StatusCode::kResourceExhausted) << plain;
     return std::string(exact.message());

@@ -338,6 +338,20 @@ TEST(StraightforwardTest, IsRoundedToTheDtypeAndCloseToExact) {
   }
 }
 
+TEST(StraightforwardTest, Tf32FactorsHaveTenBits) {
+  // The low bits of 1 + 2^-11 are lost, those of 1 + 2^-10 are not.
+  const float low = 1 + 0x1p-11f, high = 1 + 0x1p-10f;
+  const OneHead a("sq=1,skv=1,d=1,scale=1", {high}, {low}, {low});
+  absl::StatusOr<Result> r = Straightforward(a.p, a.t, AllRows(a.p, a.t), Factors::kTf32);
+  ASSERT_TRUE(r.ok()) << r.status();
+  EXPECT_EQ(r->o, std::vector<double>{1});
+  EXPECT_EQ(r->lse, std::vector<double>{high});
+  r = Straightforward(a.p, a.t, AllRows(a.p, a.t));
+  ASSERT_TRUE(r.ok()) << r.status();
+  EXPECT_EQ(r->o, std::vector<double>{low});
+  EXPECT_GT(r->lse[0], high);
+}
+
 TEST(StraightforwardTest, RowsWithoutAKeyAreZeroAndMinusInfinity) {
   const OneHead a("sq=2,skv=1,d=1,mask=causal,scale=1", {1, 1}, {1}, {5});
   absl::StatusOr<Result> r = Straightforward(a.p, a.t, AllRows(a.p, a.t));

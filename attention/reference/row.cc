@@ -26,6 +26,45 @@ float Round(float value, DType dtype) {
   return LoadElement(&stored, dtype, 0);
 }
 
+// A factor of a product.
+template <bool kTf32>
+float Factor(float value) {
+  if constexpr (!kTf32) return value;
+  return internal::FloatFromBits(internal::FloatBits(value) & ~uint32_t{0x1FFF});
+}
+
+template <bool kTf32>
+void StraightforwardRowOf(const RowInput<float>& in, DType dtype, float* scores, float* o,
+                          float* lse) {
+  std::fill(o, o + in.dv, 0.0f);
+  *lse = -std::numeric_limits<float>::infinity();
+  if (in.keys == 0) return;
+
+  const int64_t padded = Padded(in.d);
+  float max = -std::numeric_limits<float>::infinity();
+  for (int64_t j = 0; j < in.keys; ++j) {
+    const float* k = in.k + j * padded;
+    float s = 0;
+    for (int64_t i = 0; i < in.d; ++i) s += Factor<kTf32>(in.q[i]) * Factor<kTf32>(k[i]);
+    s *= in.scale;
+    if (in.softcap != 0) s = in.softcap * std::tanh(s / in.softcap);
+    scores[j] = s;
+    max = std::max(max, s);
+  }
+  float sum = 0;
+  for (int64_t j = 0; j < in.keys; ++j) {
+    scores[j] = std::exp(scores[j] - max);
+    sum += scores[j];
+  }
+  for (int64_t j = 0; j < in.keys; ++j) {
+    const float p = Factor<kTf32>(Round(scores[j] / sum, dtype));
+    const float* v = in.v + j * in.dv;
+    for (int64_t c = 0; c < in.dv; ++c) o[c] += p * Factor<kTf32>(v[c]);
+  }
+  for (int64_t c = 0; c < in.dv; ++c) o[c] = Round(o[c], dtype);
+  *lse = max + std::log(sum);
+}
+
 template <typename Real, typename Element>
 void LoadRowsOf(const Element* data, const ConstTensorView& view, int64_t batch, int64_t head,
                 int64_t begin, int64_t end, int64_t width, Real* out) {
@@ -69,35 +108,10 @@ void ExactRow(const RowInput<double>& in, double* scores, double* o, double* lse
   *lse = max + std::log(sum);
 }
 
-void StraightforwardRow(const RowInput<float>& in, DType dtype, float* scores, float* o,
+void StraightforwardRow(const RowInput<float>& in, DType dtype, bool tf32, float* scores, float* o,
                         float* lse) {
-  std::fill(o, o + in.dv, 0.0f);
-  *lse = -std::numeric_limits<float>::infinity();
-  if (in.keys == 0) return;
-
-  const int64_t padded = Padded(in.d);
-  float max = -std::numeric_limits<float>::infinity();
-  for (int64_t j = 0; j < in.keys; ++j) {
-    const float* k = in.k + j * padded;
-    float s = 0;
-    for (int64_t i = 0; i < in.d; ++i) s += in.q[i] * k[i];
-    s *= in.scale;
-    if (in.softcap != 0) s = in.softcap * std::tanh(s / in.softcap);
-    scores[j] = s;
-    max = std::max(max, s);
-  }
-  float sum = 0;
-  for (int64_t j = 0; j < in.keys; ++j) {
-    scores[j] = std::exp(scores[j] - max);
-    sum += scores[j];
-  }
-  for (int64_t j = 0; j < in.keys; ++j) {
-    const float p = Round(scores[j] / sum, dtype);
-    const float* v = in.v + j * in.dv;
-    for (int64_t c = 0; c < in.dv; ++c) o[c] += p * v[c];
-  }
-  for (int64_t c = 0; c < in.dv; ++c) o[c] = Round(o[c], dtype);
-  *lse = max + std::log(sum);
+  const auto row = tf32 ? StraightforwardRowOf<true> : StraightforwardRowOf<false>;
+  row(in, dtype, scores, o, lse);
 }
 
 template <typename Real>

@@ -37,8 +37,9 @@ struct RowSizes {
 // Writes o[dv], *lse, and *sizes unless it is null. `scores` is scratch for `keys` numbers.
 void ExactRow(const RowInput<double>& in, double* scores, double* o, double* lse, RowSizes* sizes);
 
-// O is rounded to the dtype, and so is P; all else is in fp32.
-void StraightforwardRow(const RowInput<float>& in, DType dtype, float* scores, float* o,
+// O is rounded to the dtype, and so is P; all else is in fp32. `tf32`: the factors of both products
+// lose their low 13 bits, as tensor cores do not read those of fp32 numbers.
+void StraightforwardRow(const RowInput<float>& in, DType dtype, bool tf32, float* scores, float* o,
                         float* lse);
 
 // Copies rows [begin, end) of one head to `out`, each filled up with zeros to `width` elements.

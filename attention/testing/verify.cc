@@ -79,7 +79,11 @@ absl::StatusOr<VerifyResult> Verify(const Plan& plan, const VerifyOptions& optio
       ChooseRows(p, trial->inputs(), options.oracle_flops, options.inputs.seed);
   absl::StatusOr<reference::Result> exact = reference::Exact(p, host, rows);
   if (!exact.ok()) return exact.status();
-  absl::StatusOr<reference::Result> straightforward = reference::Straightforward(p, host, rows);
+  const reference::Factors factors = plan.kernel->MultipliesAsTf32(p, plan.config)
+                                         ? reference::Factors::kTf32
+                                         : reference::Factors::kAsTheyAre;
+  absl::StatusOr<reference::Result> straightforward =
+      reference::Straightforward(p, host, rows, factors);
   if (!straightforward.ok()) return straightforward.status();
 
   VerifyResult result;
