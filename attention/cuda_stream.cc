@@ -8,10 +8,13 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "attention/cuda_call.h"
+#include "attention/device/runtime.h"
 
 namespace attnlab::cuda_backend {
 namespace {
+
+using device::ScopedDevice;
+using device::ToStatus;
 
 cudaStream_t Of(const Stream& stream) { return static_cast<cudaStream_t>(stream.get()); }
 
