@@ -5,14 +5,11 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "attention/device/runtime.h"
+#include "attention/cuda_call.h"
 #include "cuda_runtime_api.h"
 
 namespace attnlab::cuda_backend {
 namespace {
-
-using device::ScopedDevice;
-using device::ToStatus;
 
 absl::StatusOr<DeviceInfo> Describe(int ordinal) {
   cudaDeviceProp properties;

@@ -8,13 +8,10 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "attention/device/runtime.h"
+#include "attention/cuda_call.h"
 
 namespace attnlab::cuda_backend {
 namespace {
-
-using device::ScopedDevice;
-using device::ToStatus;
 
 cudaStream_t Of(const Stream& stream) { return static_cast<cudaStream_t>(stream.get()); }
 

@@ -9,7 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
-#include "attention/device/runtime.h"
+#include "attention/cuda_call.h"
 
 namespace attnlab::baseline {
 namespace {
@@ -54,11 +54,18 @@ class Handles {
     }
     // What cuBLAS allocates is no part of a graph that this thread may be capturing.
     cudaStreamCaptureMode mode = cudaStreamCaptureModeRelaxed;
-    absl::Status s = device::ToStatus(cudaThreadExchangeStreamCaptureMode(&mode),
-                                      "cudaThreadExchangeStreamCaptureMode");
+    absl::Status s = cuda_backend::ToStatus(cudaThreadExchangeStreamCaptureMode(&mode),
+                                            "cudaThreadExchangeStreamCaptureMode");
     if (!s.ok()) return s;
     cublasHandle_t handle = nullptr;
     s = ToStatus(cublasCreate(&handle), "cublasCreate");
+    // Partial sums of fp16 products stay fp32: 16 bits would overflow.
+    if (s.ok()) {
+      s = ToStatus(cublasSetMathMode(handle, static_cast<cublasMath_t>(
+                                                 CUBLAS_DEFAULT_MATH |
+                                                 CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION)),
+                   "cublasSetMathMode");
+    }
     cudaThreadExchangeStreamCaptureMode(&mode);
     if (!s.ok()) return s;
     return handle;

@@ -26,7 +26,7 @@
 #include "attention/baseline/repair.h"
 #include "attention/baseline/softmax.h"
 #include "attention/baseline/traffic.h"
-#include "attention/device/runtime.h"
+#include "attention/cuda_call.h"
 #include "attention/registry.h"
 #include "cuda_runtime_api.h"
 
@@ -112,8 +112,8 @@ class Call {
   int32_t* Nonfinite() const { return reinterpret_cast<int32_t*>(workspace_ + layout_.nonfinite); }
 
   absl::Status Zero(void* data, int64_t bytes) const {
-    return device::ToStatus(cudaMemsetAsync(data, 0, static_cast<size_t>(bytes), stream_),
-                            "cudaMemsetAsync");
+    return cuda_backend::ToStatus(cudaMemsetAsync(data, 0, static_cast<size_t>(bytes), stream_),
+                                  "cudaMemsetAsync");
   }
 
   Matrices Scratch(int64_t offset, int64_t rows, int64_t row_stride) const {
@@ -143,7 +143,7 @@ class Call {
     task.columns = columns;
     task.sequences = sequences;
     task.nonfinite = nonfinite;
-    return device::ToStatus(Permute(task, options_.permute_block, stream_), "permute");
+    return cuda_backend::ToStatus(Permute(task, options_.permute_block, stream_), "permute");
   }
 
   // An input as matrices, one a KV head of a sequence. With `nonfinite` always a copy, without NaN
@@ -176,7 +176,7 @@ class Call {
     task.length = p_.sq;
     task.columns = p_.skv;
     task.sequences = q_sequences_;
-    return device::ToStatus(Permute(task, options_.permute_block, stream_), "intermediates");
+    return cuda_backend::ToStatus(Permute(task, options_.permute_block, stream_), "intermediates");
   }
 
   // Steps 2 to 5 for `count` KV heads of sequences.
@@ -215,9 +215,9 @@ class Call {
     // Scores that somebody wants to see are formed.
     const bool fused = options_.fused && launch_.intermediates.scores.data == nullptr;
     if (!fused) {
-      s = device::ToStatus(ScaleAndMask(rows, transform, static_cast<float*>(scores.data),
-                                        scores.row_stride, options_.softmax_block, stream_),
-                           "scale and mask");
+      s = cuda_backend::ToStatus(ScaleAndMask(rows, transform, static_cast<float*>(scores.data),
+                                              scores.row_stride, options_.softmax_block, stream_),
+                                 "scale and mask");
     }
     if (s.ok() && launch_.intermediates.scores.data != nullptr) {
       s = Give(launch_.intermediates.scores, rows, scores, device::Element::kFloat32);
@@ -237,7 +237,7 @@ class Call {
     softmax.lse_head_stride = t_.lse.strides[2];
     softmax.fused = fused;
     softmax.transform = transform;
-    s = device::ToStatus(Softmax(softmax, options_.softmax_block, stream_), "softmax");
+    s = cuda_backend::ToStatus(Softmax(softmax, options_.softmax_block, stream_), "softmax");
     if (s.ok() && launch_.intermediates.probabilities.data != nullptr) {
       s = Give(launch_.intermediates.probabilities, rows, probabilities, layout_.element);
     }
@@ -264,7 +264,7 @@ class Call {
     repair.nonfinite = Nonfinite() + first;
     repair.some_see_nothing =
         p_.lens != Lengths::kFixed || p_.sq > p_.skv || p_.mask.kind == Mask::Kind::kSlidingWindow;
-    return device::ToStatus(Repair(repair, options_.permute_block, stream_), "repair");
+    return cuda_backend::ToStatus(Repair(repair, options_.permute_block, stream_), "repair");
   }
 
   const AttentionProblem& p_;
@@ -320,7 +320,7 @@ class BaselineKernel : public Kernel {
                        const Launch& launch) const override {
     const absl::StatusOr<Options> options = OptionsFor(p, launch.device, launch.config);
     if (!options.ok()) return options.status();
-    const device::ScopedDevice current(launch.device.device.ordinal);
+    const cuda_backend::ScopedDevice current(launch.device.device.ordinal);
     if (!current.status().ok()) return current.status();
     return Call(p, t, launch, *options).Run();
   }

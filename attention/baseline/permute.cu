@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "attention/baseline/nonfinite.h"
 #include "attention/baseline/permute.h"
 #include "attention/device/launch.h"
 
@@ -32,27 +33,7 @@ struct Convert<__nv_bfloat16, float> {
   static __device__ __nv_bfloat16 Do(float x) { return __float2bfloat16_rn(x); }
 };
 
-// Takes NaN and infinity out of a unit: `exponent` has the exponent's bits of an element, in both
-// halves of the word where elements have 16. True if there was one.
-__device__ bool TakeOut(uint32_t exponent, uint32_t* word) {
-  const uint32_t low = exponent & 0xFFFF;
-  if (low == 0) {
-    const bool is_special = (*word & exponent) == exponent;
-    if (is_special) *word = 0;
-    return is_special;
-  }
-  const uint32_t high = exponent & 0xFFFF0000;
-  const bool low_is = (*word & low) == low, high_is = (*word & high) == high;
-  if (low_is) *word &= 0xFFFF0000;
-  if (high_is) *word &= 0xFFFF;
-  return low_is || high_is;
-}
-__device__ bool TakeOut(uint32_t exponent, uint16_t* element) {
-  uint32_t word = *element;
-  const bool any = TakeOut(exponent & 0xFFFF, &word);
-  *element = static_cast<uint16_t>(word);
-  return any;
-}
+// Takes NaN and infinity out of a unit. True if there was one.
 __device__ bool TakeOut(uint32_t exponent, uint4* unit) {
   const bool x = TakeOut(exponent, &unit->x), y = TakeOut(exponent, &unit->y);
   const bool z = TakeOut(exponent, &unit->z), w = TakeOut(exponent, &unit->w);
@@ -131,18 +112,6 @@ __global__ void PermuteKernel(const Work work) {
       }
     }
   }
-}
-
-uint32_t ExponentBits(device::Element element) {
-  switch (element) {
-    case device::Element::kFloat16:
-      return 0x7C007C00;
-    case device::Element::kBFloat16:
-      return 0x7F807F80;
-    case device::Element::kFloat32:
-      break;
-  }
-  return 0x7F800000;
 }
 
 template <typename From, typename To>

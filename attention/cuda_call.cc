@@ -1,10 +1,10 @@
-#include "attention/device/runtime.h"
+#include "attention/cuda_call.h"
 
 #include <string>
 
 #include "absl/strings/str_cat.h"
 
-namespace attnlab::device {
+namespace attnlab::cuda_backend {
 
 absl::Status ToStatus(cudaError_t error, absl::string_view what) {
   if (error == cudaSuccess) return absl::OkStatus();
@@ -38,4 +38,4 @@ ScopedDevice::~ScopedDevice() {
   if (previous_ >= 0) cudaSetDevice(previous_);
 }
 
-}  // namespace attnlab::device
+}  // namespace attnlab::cuda_backend

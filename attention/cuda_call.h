@@ -1,13 +1,13 @@
-// What the host code of a CUDA kernel family needs of the CUDA runtime: its errors as absl::Status,
-// and the current device.
-#ifndef ATTENTION_DEVICE_RUNTIME_H_
-#define ATTENTION_DEVICE_RUNTIME_H_
+// What host code that calls the CUDA runtime itself needs, kernel families among it: errors as
+// absl::Status, and the current device.
+#ifndef ATTENTION_CUDA_CALL_H_
+#define ATTENTION_CUDA_CALL_H_
 
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 #include "cuda_runtime_api.h"
 
-namespace attnlab::device {
+namespace attnlab::cuda_backend {
 
 // OK, or "what: what CUDA says of it": ResourceExhausted for memory, Unavailable where there is no
 // driver or GPU, Unimplemented where the program has no code for the GPU, otherwise Internal.
@@ -29,6 +29,6 @@ class ScopedDevice {
   absl::Status status_;
 };
 
-}  // namespace attnlab::device
+}  // namespace attnlab::cuda_backend
 
-#endif  // ATTENTION_DEVICE_RUNTIME_H_
+#endif  // ATTENTION_CUDA_CALL_H_
