@@ -61,15 +61,17 @@ class Plans {
   uintptr_t last_ = 0;
 };
 
+// The process that computed on a kind of device; 0: none did.
+std::atomic<pid_t>& Owner(DeviceKind kind) {
+  static std::atomic<pid_t> owners[2];
+  return owners[static_cast<int>(kind)];
+}
+
 // A forked child has neither the CPU threads of its parent nor its CUDA context: a call there
 // would wait for ever. The first process to compute on a kind of device is the only one.
 absl::Status CheckNotForked(DeviceKind kind) {
-  static std::atomic<pid_t> first[2];
-  const pid_t mine = getpid();
-  pid_t owner = 0;
-  if (first[static_cast<int>(kind)].compare_exchange_strong(owner, mine) || owner == mine) {
-    return absl::OkStatus();
-  }
+  const pid_t mine = getpid(), owner = Owner(kind).load();
+  if (owner == 0 || owner == mine) return absl::OkStatus();
   return absl::FailedPreconditionError(absl::StrCat(
       "process ", mine, ": was forked after process ", owner, " had computed attention on ",
       kind == DeviceKind::kCpu ? "the CPU" : "a GPU",
@@ -127,7 +129,9 @@ absl::Status Run(const Plan& plan, const attnlab_forward_args& args) {
   if (device.kind == DeviceKind::kCuda && tensors->q.device == device) {
     if (absl::Status s = CheckAddresses(device.ordinal, *tensors, workspace); !s.ok()) return s;
   }
-  return attnlab::Forward(plan, *tensors, workspace, args.stream);
+  const absl::Status done = attnlab::Forward(plan, *tensors, workspace, args.stream);
+  if (done.ok()) Owner(device.kind).store(getpid());
+  return done;
 }
 
 absl::Status WorkspaceBytes(const attnlab_forward_args* from, int64_t* bytes) {

@@ -97,7 +97,10 @@ ATTNLAB_API int32_t attnlab_problem_print(const attnlab_problem* problem, char* 
 
 /* ---- The data ---------------------------------------------------------------------------- */
 
-/* A strided view (attention/tensor.h): axes batch, sequence, head, dim; strides in elements. */
+/* A strided view (attention/tensor.h): axes batch, sequence, head, dim; strides in elements.
+ *
+ * O, LSE and the workspace share no memory with each other or with an input. Equal addresses are
+ * found; views that overlap otherwise may as well interleave, and are the caller's to keep apart. */
 typedef struct attnlab_tensor {
   uint64_t size;
   int32_t dtype;
@@ -135,7 +138,8 @@ typedef struct attnlab_forward_args {
  * device of q alone. */
 ATTNLAB_API int32_t attnlab_workspace_bytes(const attnlab_forward_args* args, int64_t* bytes);
 
-/* Attention. On a GPU it returns before the work on `stream` is done. */
+/* Attention. On a GPU it returns before the work on `stream` is done, and after the first call on
+ * a device it allocates nothing. */
 ATTNLAB_API int32_t attnlab_forward(const attnlab_forward_args* args);
 
 /* ---- Plans ------------------------------------------------------------------------------- */

@@ -6,7 +6,8 @@
 //
 // The contract of Forward, which the conformance suite holds every kernel to:
 //   - On a GPU it is asynchronous on the caller's stream, allocates nothing, waits for nothing,
-//     and can be captured in a CUDA graph. On the CPU it is done on return.
+//     and can be captured in a CUDA graph. On the CPU it is done on return. What the first call in
+//     a process sets up (loaded code, a library's handle) may allocate; it is kept.
 //   - Scratch comes from the caller; its content before the call does not matter.
 //   - The same call gives the same bits every time.
 //   - It writes O and LSE of the rows in use and nothing else, workspace aside.
@@ -36,6 +37,9 @@ struct KernelTraits {
   // later GPUs do not run either, such as code for sm_90a alone, is for Supports() to decline.
   std::vector<int> compute_capabilities;
   std::vector<std::string> config_keys;  // what it reads of a LaunchConfig, "tile_q: rows of …"
+  // Configurations that take other paths than the default, as "softmax=fused,block=32": the
+  // conformance suite runs them all.
+  std::vector<std::string> config_examples;
   // Whether it forms S and P in memory and gives them to who asks, see Intermediates.
   bool gives_intermediates = false;
   // Among the kernels that support a problem, the one with the highest preference is the

@@ -288,6 +288,13 @@ class BaselineKernel : public Kernel {
     traits_.device = DeviceKind::kCuda;
     traits_.compute_capabilities = {75, 80, 86, 89, 90, 100, 120};
     traits_.config_keys = ConfigKeys();
+    traits_.config_examples = {"softmax=fused",
+                               "softmax=fused,block=32",
+                               "softmax=fused,block=512",
+                               "permute=always",
+                               "block=32",
+                               "math=tf32",
+                               "math=tf32,softmax=fused"};
     traits_.gives_intermediates = true;
     traits_.preference = 10;
   }

@@ -38,9 +38,11 @@ int DefaultSoftmaxBlock(int64_t skv) {
 
 // Bytes of the scores and probabilities of one KV head of a sequence.
 double HeadBytes(const AttentionProblem& p, device::Element element) {
-  const double scores = 4, probabilities = element == device::Element::kFloat32 ? 0 : 2;
+  const int64_t scores = RoundUp(p.skv, kRowAlignment / 4) * 4;
+  const int64_t probabilities =
+      element == device::Element::kFloat32 ? 0 : RoundUp(p.skv, kRowAlignment / 2) * 2;
   return static_cast<double>(p.GroupSize()) * static_cast<double>(p.sq) *
-         static_cast<double>(p.skv) * (scores + probabilities);
+         static_cast<double>(scores + probabilities);
 }
 
 }  // namespace
@@ -117,7 +119,9 @@ absl::Status CheckMemory(const AttentionProblem& p, const DeviceInfo& device,
   const double keys = static_cast<double>(p.b * p.hkv) * static_cast<double>(p.skv);
   const double scores =
       static_cast<double>(options.heads) * HeadBytes(p, ComputeElement(p, device));
-  const double needed = scores + (rows + keys) * static_cast<double>(p.d + p.dv) * inner;
+  // Roughly, and where that can be, in full: sizes of Layout may not overflow.
+  double needed = scores + (rows + keys) * static_cast<double>(p.d + p.dv) * inner;
+  if (needed < 0x1p58) needed = static_cast<double>(Layout(p, device, options).total);
   // Of a device whose memory nobody has said, only sizes that no device has are refused.
   const double there = device.memory_bytes > 0 ? static_cast<double>(device.memory_bytes) : 0x1p58;
   if (needed <= there) return absl::OkStatus();

@@ -38,8 +38,8 @@ absl::StatusOr<Options> OptionsFor(const AttentionProblem& problem, const Device
 // before compute capability 8.0, whose tensor cores do not know bf16.
 device::Element ComputeElement(const AttentionProblem& problem, const DeviceInfo& device);
 
-// ResourceExhausted, with how much is needed and how much there is, where tensors and scratch of
-// the problem do not fit the device.
+// ResourceExhausted, with how much is needed and how much there is, where the scratch of the
+// problem does not fit the device.
 absl::Status CheckMemory(const AttentionProblem& problem, const DeviceInfo& device,
                          const Options& options);
 

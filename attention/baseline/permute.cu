@@ -34,6 +34,7 @@ struct Convert<__nv_bfloat16, float> {
 };
 
 // Takes NaN and infinity out of a unit. True if there was one.
+using baseline::TakeOut;
 __device__ bool TakeOut(uint32_t exponent, uint4* unit) {
   const bool x = TakeOut(exponent, &unit->x), y = TakeOut(exponent, &unit->y);
   const bool z = TakeOut(exponent, &unit->z), w = TakeOut(exponent, &unit->w);

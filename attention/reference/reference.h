@@ -53,7 +53,9 @@ struct Result {
   // and not O, which may cancel, is what they are measured against. Exact() fills it in.
   std::vector<double> spread;
 
-  // [rows]: the largest |scale Q K| of the row, before softcap. Exact() fills it in.
+  // [rows]: the largest |s| of the row, s = scale Q K: what rounding errors of scores are in
+  // proportion to. With softcap |s| (1 - tanh²(s / softcap)), which is what the cap leaves of an
+  // error of s, and |softcap tanh(s / softcap)| for its own. Exact() fills it in.
   std::vector<double> score;
 
   double O(int64_t row, int64_t dim) const { return o[row * dv + dim]; }

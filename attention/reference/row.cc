@@ -88,8 +88,14 @@ void ExactRow(const RowInput<double>& in, double* scores, double* o, double* lse
   double max = -kInfinity;
   for (int64_t j = 0; j < in.keys; ++j) {
     double s = double{in.scale} * Dot(in.q, in.k + j * padded, padded);
-    if (sizes != nullptr) sizes->score = std::max(sizes->score, std::abs(s));
-    if (in.softcap != 0) s = double{in.softcap} * std::tanh(s / double{in.softcap});
+    double size = std::abs(s);
+    if (in.softcap != 0) {
+      const double tanh = std::tanh(s / double{in.softcap});
+      size *= 1 - tanh * tanh;  // what the cap leaves of an error of s
+      s = double{in.softcap} * tanh;
+      size += std::abs(s);
+    }
+    if (sizes != nullptr) sizes->score = std::max(sizes->score, size);
     scores[j] = s;
     max = std::max(max, s);
   }

@@ -31,7 +31,7 @@ struct RowInput {
 // How large the numbers of a row are, which its rounding errors are in proportion to.
 struct RowSizes {
   double* spread = nullptr;  // [dv]: sum over keys of (P V)²
-  double score = 0;          // the largest |scale Q K|, before softcap
+  double score = 0;          // see Result::score
 };
 
 // Writes o[dv], *lse, and *sizes unless it is null. `scores` is scratch for `keys` numbers.

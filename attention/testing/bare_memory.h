@@ -5,8 +5,7 @@
 // a read of poison is no read of what nobody wrote, to initcheck. With bare memory
 //   - tensors and workspace are allocations that end where they do, to the byte;
 //   - what the kernel is there to write, and all of the workspace, is left as the allocation gave
-//   it,
-//     and is allocated anew for every run.
+//     it, and is allocated anew for every run.
 #ifndef ATTENTION_TESTING_BARE_MEMORY_H_
 #define ATTENTION_TESTING_BARE_MEMORY_H_
 

@@ -260,6 +260,14 @@ std::string KeyOf(const std::string& documented) {
 absl::Status ConfigOverrides(const Subject& subject, const Case& c) {
   absl::StatusOr<Plan> plan = PlanFor(subject, c.problem);
   if (!plan.ok()) return plan.status();
+  for (const std::string& line : subject.kernel->traits().config_examples) {
+    const absl::StatusOr<LaunchConfig> config = LaunchConfig::Parse(line);
+    if (!config.ok()) return NotDeclined(config.status());
+    plan = PlanFor(subject, c.problem, *config);
+    // A problem or a device may rule an example out.
+    if (!plan.ok()) continue;
+    if (absl::Status s = VerifyPlan(*plan, c); !s.ok()) return s;
+  }
   std::vector<std::string> keys = {"no_such_key"};
   for (const std::string& documented : subject.kernel->traits().config_keys) {
     keys.push_back(KeyOf(documented));

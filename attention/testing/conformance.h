@@ -49,22 +49,23 @@ bool AppliesTo(const Check& check, const Kernel& kernel);
 // sequences_are_independent    NaN in one sequence leaves the bits of all others
 // lse_is_optional              O has the same bits without LSE
 // lens_modes_agree             a fixed problem is as right as packed and as padded sequences
-// config_overrides             every configuration that Supports() takes is as right; unknown
-//                              keys and values that make no sense are InvalidArgument
+// config_overrides             the kernel's examples of configurations, and small numbers for each
+// of
+//                              its keys as far as Supports() takes them, are as right; unknown keys
+//                              and values that make no sense are InvalidArgument
 // traffic_model                ExpectedTraffic() counts no less work than there is
-// gives_its_scores             S and P, of kernels that give them, are right, and O has the same
-// bits
-//                              as without
+// gives_its_scores             S and P, of kernels that give them, are right, and O has the bits
+// that
+//                              it has without them
 //
 // On a GPU, from the second call of Forward() on:
 //
-// can_be_captured              a CUDA graph of it gives the bits of a plain call, and after its
-// inputs
-//                              were changed in place those of a plain call with the new ones
+// can_be_captured              a CUDA graph of it gives the bits of a plain call; once its inputs
+// have
+//                              changed in place, those of a plain call with the new ones
 // allocates_nothing            it takes nothing from the memory pool, captured or not
-// runs_on_the_callers_stream   it returns while the stream is held up, does nothing until the
-// stream
-//                              goes on, and has done all when the stream has
+// runs_on_the_callers_stream   it returns while the stream is held up, does nothing until that goes
+//                              on, and has done all when the stream has
 const std::vector<Check>& Checks();
 
 // How many of the cases the kernel supports on that device.

@@ -19,7 +19,7 @@
 
 namespace attnlab::testing {
 
-// conformance.h: gives_its_scores. OK for problems of more work than this wants to do.
+// conformance.h: gives_its_scores. Of problems with much work a part of the rows.
 absl::Status GivesItsScores(const Subject& subject, const Case& c);
 
 }  // namespace attnlab::testing

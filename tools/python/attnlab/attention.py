@@ -260,7 +260,8 @@ def attention(
                     query's own position. The last query is aligned with the last key.
     scale           1/sqrt(D) unless given
     softcap         scores become softcap * tanh(scores / softcap); 0: no cap
-    out             where O is written; otherwise a new array of q's library
+    out             where O is written; otherwise a new array of q's library. It may not overlap the
+                    inputs or lse: only equal addresses are found
     return_lse      also return the log-sum-exp of each row, float32 [B, Hq, Sq]
     lse             where it is written
     kernel, config  by name and "key=value,key=value"; otherwise the library's choice

@@ -1,5 +1,6 @@
 """The command tools/compare_torch.py, whose help says what it does."""
 
+import os
 import argparse
 import math
 import pathlib
@@ -183,6 +184,8 @@ def parse(description: str, argv: List[str]):
     options = parser.parse_args(argv)
     if min(options.threads, options.rounds, options.oracle_rows) < 1:
         parser.error("--threads, --rounds and --oracle_rows must be at least 1")
+    if options.json and not os.access(os.path.dirname(options.json) or ".", os.W_OK):
+        parser.error(f"--json: {options.json}: no file can be made in its directory")
     suite = SUITES[options.suite]
     options.device = options.device or suite.device
     if options.device == "cuda":
