@@ -100,7 +100,8 @@ ATTNLAB_API int32_t attnlab_problem_print(const attnlab_problem* problem, char* 
 /* A strided view (attention/tensor.h): axes batch, sequence, head, dim; strides in elements.
  *
  * O, LSE and the workspace share no memory with each other or with an input. Equal addresses are
- * found; views that overlap otherwise may as well interleave, and are the caller's to keep apart. */
+ * found; views that overlap otherwise may as well interleave, and are the caller's to keep apart.
+ */
 typedef struct attnlab_tensor {
   uint64_t size;
   int32_t dtype;

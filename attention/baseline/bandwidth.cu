@@ -107,6 +107,8 @@ class Bench {
     source_ = static_cast<float*>(Allocate(Scores() * 4));
     scores_ = static_cast<float*>(Allocate(Scores() * 4));
     target_ = static_cast<float*>(Allocate(Scores() * 4));
+    nonfinite_ = static_cast<int32_t*>(Allocate(batch * kHeads * 4));
+    CHECK(cudaMemset(nonfinite_, 0, batch * kHeads * 4));
     Fill(qkv_, 3 * Elements());
     Fill(matrices_, Elements());
     Fill(source_, Scores());
@@ -127,6 +129,10 @@ class Bench {
         {"permute K of packed QKV", 8 * elements, 128,
          [this](int block) { return baseline::Permute(ToMatrices(), block, nullptr); },
          [this] { return CheckToMatrices(); }},
+        // As where a mask hides keys: a look at every element on the way.
+        {"permute V without NaN", 8 * elements, 128,
+         [this](int block) { return baseline::Permute(WithoutNan(), block, nullptr); },
+         [this] { return CheckToMatrices() && Fetch<int32_t>(nonfinite_, 0, 1)[0] == 0; }},
         {"permute O to BSHD", 8 * elements, 128,
          [this](int block) { return baseline::Permute(ToTensor(), block, nullptr); },
          [this] { return CheckToTensor(); }},
@@ -171,6 +177,11 @@ class Bench {
     PermuteTask task = Task();
     constexpr int64_t kToken = 3 * kHeads * kDim;
     task.tensor = {qkv_ + kHeads * kDim, device::Element::kFloat32, kTokens * kToken, kToken, kDim};
+    return task;
+  }
+  PermuteTask WithoutNan() const {
+    PermuteTask task = ToMatrices();
+    task.nonfinite = nonfinite_;
     return task;
   }
   PermuteTask ToTensor() const {
@@ -244,6 +255,7 @@ class Bench {
 
   int64_t batch_;
   float *qkv_, *matrices_, *output_, *source_, *scores_, *target_;
+  int32_t* nonfinite_;
 };
 
 int Main(int argc, char** argv) {

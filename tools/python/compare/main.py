@@ -1,8 +1,8 @@
 """The command tools/compare_torch.py, whose help says what it does."""
 
-import os
 import argparse
 import math
+import os
 import pathlib
 import sys
 import time
