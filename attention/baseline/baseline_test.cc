@@ -175,6 +175,20 @@ TEST(BaselineTest, SpecialValuesOfVReachTheRowsThatSeeThem) {
   }
 }
 
+// More heads of sequences than two of the three axes of a grid have room for, and than are given to
+// cuBLAS at a time.
+TEST(BaselineTest, ManyHeads) {
+  for (const char* mask : {"none", "causal"}) {
+    const absl::StatusOr<Plan> plan = MakePlan(
+        *AttentionProblem::Parse(absl::StrCat("b=65539,hq=2,hkv=1,sq=1,skv=3,d=8,mask=", mask)),
+        Device::Cuda(0), "baseline");
+    ASSERT_TRUE(plan.ok()) << plan.status();
+    const absl::StatusOr<testing::VerifyResult> result = testing::Verify(*plan);
+    ASSERT_TRUE(result.ok()) << result.status();
+    EXPECT_TRUE(result->passed) << result->message;
+  }
+}
+
 // The largest error of O in units of its row (tolerance.h).
 double ErrorOf(const std::string& line, const std::string& config) {
   const AttentionProblem problem = *AttentionProblem::Parse(line);

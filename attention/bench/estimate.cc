@@ -44,7 +44,13 @@ absl::StatusOr<double> TimePart(const AttentionProblem& part, const Plan& whole)
 }  // namespace
 
 absl::StatusOr<double> EstimateSeconds(const Plan& plan) {
-  const AttentionProblem& whole = plan.problem;
+  return EstimateSeconds(plan.problem,
+                         [&plan](const AttentionProblem& part) { return TimePart(part, plan); });
+}
+
+absl::StatusOr<double> EstimateSeconds(
+    const AttentionProblem& whole,
+    absl::FunctionRef<absl::StatusOr<double>(const AttentionProblem& part)> time) {
   AttentionProblem part = whole;
   part.lens = Lengths::kFixed;
   int64_t length = kFirstLength;
@@ -52,7 +58,7 @@ absl::StatusOr<double> EstimateSeconds(const Plan& plan) {
   for (;;) {
     part.sq = std::min(whole.sq, length);
     part.skv = std::min(whole.skv, length);
-    const absl::StatusOr<double> seconds = TimePart(part, plan);
+    const absl::StatusOr<double> seconds = time(part);
     if (!seconds.ok()) return seconds.status();
     const bool all_tokens = part.sq == whole.sq && part.skv == whole.skv;
     const double flops = CompulsoryTraffic(part).flops;

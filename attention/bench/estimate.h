@@ -2,6 +2,7 @@
 #ifndef ATTENTION_BENCH_ESTIMATE_H_
 #define ATTENTION_BENCH_ESTIMATE_H_
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/statusor.h"
 #include "attention/attention.h"
 
@@ -12,6 +13,11 @@ namespace attnlab::bench {
 // beside a launch, and the rest is taken to go as fast. Errors: those of making inputs, and of
 // the kernel.
 absl::StatusOr<double> EstimateSeconds(const Plan& plan);
+
+// The same for a problem whose parts `time` times.
+absl::StatusOr<double> EstimateSeconds(
+    const AttentionProblem& problem,
+    absl::FunctionRef<absl::StatusOr<double>(const AttentionProblem& part)> time);
 
 }  // namespace attnlab::bench
 

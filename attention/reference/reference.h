@@ -54,8 +54,8 @@ struct Result {
   std::vector<double> spread;
 
   // [rows]: the largest |s| of the row, s = scale Q K: what rounding errors of scores are in
-  // proportion to. With softcap |s| (1 - tanh²(s / softcap)), which is what the cap leaves of an
-  // error of s, and |softcap tanh(s / softcap)| for its own. Exact() fills it in.
+  // proportion to. With softcap, what the cap leaves of them: the largest of
+  // (1 - tanh²(s / softcap)) scale sum |Q K| + |softcap tanh(s / softcap)|. Exact() fills it in.
   std::vector<double> score;
 
   double O(int64_t row, int64_t dim) const { return o[row * dv + dim]; }

@@ -20,6 +20,12 @@ double Dot(const double* a, const double* b, int64_t padded) {
   return sum;
 }
 
+double SumOfTerms(const double* a, const double* b, int64_t padded) {
+  double sum = 0;
+  for (int64_t i = 0; i < padded; ++i) sum += std::abs(a[i] * b[i]);
+  return sum;
+}
+
 float Round(float value, DType dtype) {
   float stored = 0;
   StoreElement(&stored, dtype, 0, value);
@@ -91,7 +97,10 @@ void ExactRow(const RowInput<double>& in, double* scores, double* o, double* lse
     double size = std::abs(s);
     if (in.softcap != 0) {
       const double tanh = std::tanh(s / double{in.softcap});
-      size *= 1 - tanh * tanh;  // what the cap leaves of an error of s
+      // What the cap leaves of an error of s, which is in proportion to its terms.
+      size = sizes == nullptr ? 0
+                              : (1 - tanh * tanh) * double{in.scale} *
+                                    SumOfTerms(in.q, in.k + j * padded, padded);
       s = double{in.softcap} * tanh;
       size += std::abs(s);
     }

@@ -189,8 +189,6 @@ std::vector<Case> SpecialCases() {
       Special("b=33,hq=8,hkv=2,sq=1,skv=517,d=128,dtype=bf16,mask=causal,lens=padded", 11),
       Special("b=17,hq=7,hkv=1,sq=2,skv=300,d=64,dtype=fp16,mask=causal,lens=packed", 12),
       Special("b=257,hq=2,sq=3,skv=9,d=16,dtype=fp32,mask=causal", 13),
-      // More heads of sequences than two of the three axes of a grid have room for.
-      Special("b=65539,hq=1,sq=1,skv=3,d=8,dtype=bf16,mask=causal", 19),
       Special("b=64,hq=1,sq=40,d=8,dtype=bf16,lens=packed,mask=causal", 14),
       // The largest head dim, and softcap with scores far above it.
       Special("b=1,hq=2,hkv=1,sq=130,d=512,dtype=bf16,mask=causal", 15),
