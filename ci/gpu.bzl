@@ -18,7 +18,7 @@ def native_arch(capability):
     """The machine code of a capability as nvcc names it: "sm_80", "sm_90a"."""
     return "sm_%d%s" % (capability, "a" if capability in _SPECIFIC else "")
 
-def requires_gpu(minimum = 75, maximum = 120):
+def requires_gpu(minimum = 75, maximum = 120, other_than = []):
     """A value for target_compatible_with: a GPU with a compute capability in a range.
 
     On a platform without one (--platforms, --config=sm90 in .bazelrc), the target is skipped.
@@ -26,11 +26,12 @@ def requires_gpu(minimum = 75, maximum = 120):
     Args:
       minimum: least compute capability times ten.
       maximum: greatest compute capability times ten.
+      other_than: compute capabilities in that range that will not do.
 
     Returns:
       A select() of constraints.
     """
-    matching = [g for g in GPUS if minimum <= g and g <= maximum]
+    matching = [g for g in GPUS if minimum <= g and g <= maximum and g not in other_than]
     if not matching:
         fail("requires_gpu: no GPU from %d to %d in %s" % (minimum, maximum, GPUS))
     conditions = {str(Label("//ci:is_sm_%d" % gpu)): [] for gpu in matching}

@@ -30,6 +30,8 @@ def gpu_test(
             deps = […],
         )
 
+    On a GPU of a capability that is not among them NAME_native runs the code that this GPU gets.
+
     NAME_sm_XX has device code for that capability alone and runs on a GPU of that capability or later;
     ATTNLAB_COMPUTE_CAPABILITY, which it gets, makes devices look as if they had no more. The test
     itself, with code as configured, is NAME_program.
@@ -67,6 +69,17 @@ def gpu_test(
             tags = tags,
             **run
         )
+    others = [g for g in GPUS if g > min(capabilities) and g not in capabilities]
+    if others:
+        capability_test(
+            name = name + "_native",
+            gpus = gpus,
+            minimum = min(capabilities),
+            other_than = capabilities,
+            program = ":" + program,
+            tags = tags,
+            **run
+        )
     if sanitizers:
         watched = {k: v for k, v in run.items() if k not in ["args", "shard_count", "visibility"]}
         sanitizer_tests(
@@ -82,5 +95,5 @@ def gpu_test(
         )
     native.test_suite(
         name = name,
-        tests = [":%s_sm_%d" % (name, c) for c in capabilities],
+        tests = [":%s_sm_%d" % (name, c) for c in capabilities] + ([":%s_native" % name] if others else []),
     )

@@ -75,6 +75,8 @@ def filled(page, texts):
 
 
 def main(directory, path):
+    if not os.path.isdir(directory):
+        sys.exit("page.py: %s: is not a directory" % directory)
     with open(path, encoding="utf-8") as f:
         page = f.read()
     texts = {}

@@ -103,6 +103,18 @@ class PageTest(unittest.TestCase):
                 self.assertEqual(got, first.replace("<!-- output: one -->\n", block))
             self.assertEqual(page.blocks(got), [("one", "y\nz\n"), ("two", "old\n")])
 
+    def test_what_is_no_directory_is_named_and_the_page_stays(self):
+        with tempfile.TemporaryDirectory() as directory:
+            path, missing = os.path.join(directory, "page.md"), os.path.join(directory, "none")
+            with open(path, "w", encoding="utf-8") as f:
+                f.write("<!-- output: one -->\n")
+            before = os.stat(path).st_ino
+            for wrong in [missing, path]:
+                with self.assertRaises(SystemExit) as caught:
+                    page.main(wrong, path)
+                self.assertEqual(caught.exception.code, "page.py: %s: is not a directory" % wrong)
+            self.assertEqual(os.stat(path).st_ino, before)
+
 
 if __name__ == "__main__":
     unittest.main()

@@ -3,11 +3,13 @@
     bazel run --config=sm90 //ci/debugging:transcribe -- DIRECTORY [--cuda=/usr/local/cuda]
 
 A file has the command as one would type it, what it printed, and its exit code; page.py puts them into the page. Says
-what is not as sessions.py wants it, and is 1 then.
+what is not as sessions.py wants it, and is 1 then. Without a GPU or one of the tools it is 2, and nothing is written.
 """
 
 import argparse
 import os
+import shutil
+import subprocess
 import sys
 
 from ci.debugging import sessions
@@ -20,6 +22,22 @@ SHORT = {
     "script": "stale_maximum.gdb",
 }
 
+NO_GPU = 3  # planted's exit code for an error of CUDA
+
+
+def lacking(programs):
+    """What the sessions need and is not there, in a line; None where all is."""
+    for name, path in sorted(programs.items()):
+        if shutil.which(path) is None:
+            return "%s: is no program; --cuda=DIRECTORY says where the toolkit is" % path
+    done = subprocess.run(
+        [programs["planted"], "none"], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+    )
+    if done.returncode == NO_GPU:
+        text = done.stdout.decode("utf-8", "replace").strip().split("\n")[0]
+        return "the sessions need a GPU that this was built for: " + text
+    return None
+
 
 def main():
     parser = argparse.ArgumentParser(description="Writes the sessions to text files.")
@@ -28,13 +46,17 @@ def main():
     options = parser.parse_args()
     # bazel run starts programs somewhere else.
     directory = os.path.join(os.environ.get("BUILD_WORKING_DIRECTORY", "."), options.directory)
-    os.makedirs(directory, exist_ok=True)
     programs = {
         "planted": os.path.join(sessions.HERE, "planted"),
         "planted_debug": os.path.join(sessions.HERE, "planted_debug"),
         "sanitizer": os.path.join(options.cuda, "bin", "compute-sanitizer"),
         "cuda_gdb": os.path.join(options.cuda, "bin", "cuda-gdb"),
     }
+    why_not = lacking(programs)
+    if why_not:
+        print("transcribe: " + why_not, file=sys.stderr)
+        return 2
+    os.makedirs(directory, exist_ok=True)
     wrong = []
     for steps in sessions.SESSIONS.values():
         for step in steps:

@@ -62,6 +62,7 @@ def capability_test(
         program,
         capability = None,
         minimum = 75,
+        other_than = [],
         gpus = 1,
         env = {},
         exec_properties = {},
@@ -75,6 +76,7 @@ def capability_test(
       capability: 75, 80, …: code for it alone, machine code where the platform has that GPU and PTX
         elsewhere, on GPUs of that capability or later. None: on any GPU, with code as configured.
       minimum: without a capability, the least that the GPU has.
+      other_than: without a capability, those of GPUs on which the test is left out.
       gpus: how many GPUs it needs; //ci:gpu_slot gives it as many to itself.
       env: as of cc_test.
       exec_properties: as of cc_test; "gpu" and "gpus", what a runner must have, are added.
@@ -99,6 +101,6 @@ def capability_test(
         ),
         program = program,
         tags = tags + GPU_TAGS + (["sm_%d" % capability] if capability else []),
-        target_compatible_with = requires_gpu(minimum = capability or minimum),
+        target_compatible_with = requires_gpu(minimum = capability or minimum, other_than = other_than),
         **kwargs
     )
