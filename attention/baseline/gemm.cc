@@ -94,29 +94,41 @@ absl::StatusOr<Gemm> Gemm::Make(int ordinal, cudaStream_t stream, void* workspac
     s = ToStatus(cublasSetWorkspace(*handle, workspace, static_cast<size_t>(workspace_bytes)),
                  "cublasSetWorkspace");
   }
+  gemm.failed_ = !s.ok();
   if (!s.ok()) return s;
   return gemm;
 }
 
 Gemm::Gemm(Gemm&& other) noexcept
-    : ordinal_(other.ordinal_), handle_(std::exchange(other.handle_, nullptr)) {}
+    : ordinal_(other.ordinal_),
+      handle_(std::exchange(other.handle_, nullptr)),
+      failed_(other.failed_) {}
 
 Gemm::~Gemm() {
-  if (handle_ != nullptr) Handles::Global().Return(ordinal_, handle_);
+  if (handle_ == nullptr) return;
+  // What has failed once may fail for ever, as after cudaDeviceReset().
+  if (failed_) {
+    cublasDestroy(handle_);
+  } else {
+    Handles::Global().Return(ordinal_, handle_);
+  }
 }
 
-absl::Status Gemm::Run(const Product& p) const {
+absl::Status Gemm::Run(const Product& p) {
   const float one = 1, zero = 0;
   const cudaDataType_t input = DataType(p.input), output = DataType(p.output);
   const cublasComputeType_t compute = p.tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
   // cuBLAS's matrices are column-major, ours the transposes of such: Cᵀ = Bᵀ Aᵀ.
-  return ToStatus(cublasGemmStridedBatchedEx_64(
-                      handle_, p.transpose_b ? CUBLAS_OP_T : CUBLAS_OP_N, CUBLAS_OP_N, p.n, p.m,
-                      p.k, &one, p.b.data, input, p.b.row_stride, p.b.stride, p.a.data, input,
-                      p.a.row_stride, p.a.stride, &zero, p.c.data, output, p.c.row_stride,
-                      p.c.stride, p.count, compute, CUBLAS_GEMM_DEFAULT),
-                  absl::StrCat("cublasGemmStridedBatchedEx of ", p.count, " products ", p.m, " x ",
-                               p.n, " x ", p.k));
+  const absl::Status status =
+      ToStatus(cublasGemmStridedBatchedEx_64(
+                   handle_, p.transpose_b ? CUBLAS_OP_T : CUBLAS_OP_N, CUBLAS_OP_N, p.n, p.m, p.k,
+                   &one, p.b.data, input, p.b.row_stride, p.b.stride, p.a.data, input,
+                   p.a.row_stride, p.a.stride, &zero, p.c.data, output, p.c.row_stride, p.c.stride,
+                   p.count, compute, CUBLAS_GEMM_DEFAULT),
+               absl::StrCat("cublasGemmStridedBatchedEx of ", p.count, " products ", p.m, " x ",
+                            p.n, " x ", p.k));
+  failed_ = failed_ || !status.ok();
+  return status;
 }
 
 }  // namespace attnlab::baseline

@@ -36,13 +36,14 @@ class Gemm {
   Gemm& operator=(Gemm&&) = delete;
   ~Gemm();
 
-  absl::Status Run(const Product& product) const;
+  absl::Status Run(const Product& product);
 
  private:
   Gemm(int ordinal, cublasContext* handle) : ordinal_(ordinal), handle_(handle) {}
 
   int ordinal_;
   cublasContext* handle_;
+  bool failed_ = false;
 };
 
 }  // namespace attnlab::baseline

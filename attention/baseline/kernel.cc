@@ -180,8 +180,8 @@ class Call {
   }
 
   // Steps 2 to 5 for `count` KV heads of sequences.
-  absl::Status Pass(const Gemm& gemm, int64_t first, int64_t count, const Matrices& q,
-                    const Matrices& k, const Matrices& v, const Matrices& o) const {
+  absl::Status Pass(Gemm& gemm, int64_t first, int64_t count, const Matrices& q, const Matrices& k,
+                    const Matrices& v, const Matrices& o) const {
     const int64_t rows_of_head = Group() * p_.sq;
     const Matrices scores = Scratch(layout_.scores, rows_of_head, layout_.score_stride);
     const bool in_place = layout_.probabilities == layout_.scores;
