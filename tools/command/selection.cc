@@ -216,6 +216,11 @@ absl::StatusOr<DeviceInfo> DeviceOf(absl::string_view text, const AttentionProbl
         if (PlanFor(*kernel, problem, gpus->front(), config).ok()) return gpus->front();
       }
     }
+    // Where only GPUs would do, the CPU would be blamed for what the GPU lacks.
+    const bool only_gpus = std::all_of(kernels.begin(), kernels.end(), [](const Kernel* kernel) {
+      return kernel->traits().device == DeviceKind::kCuda;
+    });
+    if (only_gpus && !kernels.empty()) return DeviceFor("auto", *kernels.front());
     return CpuInfo();
   }
   return NamedDevice(text);

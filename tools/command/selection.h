@@ -47,7 +47,8 @@ bool IsNamed(const Kernel& kernel, absl::string_view names);
 absl::StatusOr<std::vector<LaunchConfig>> ConfigsOf(const std::vector<std::string>& lines);
 
 // The device of "cpu" or "cuda:N", which must exist: Unavailable if not. "auto" is GPU 0 if one
-// of `kernels` runs on it and supports the problem, else the CPU.
+// of `kernels` runs on it and supports the problem, else the CPU; for kernels of GPUs alone as
+// DeviceFor() of the first of them.
 absl::StatusOr<DeviceInfo> DeviceOf(absl::string_view text, const AttentionProblem& problem,
                                     absl::Span<const Kernel* const> kernels,
                                     const LaunchConfig& config);

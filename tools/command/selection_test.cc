@@ -112,6 +112,14 @@ TEST(SelectionTest, Devices) {
   EXPECT_EQ(DeviceOf("auto", p, *KernelsOf("reference,wrong"), {})->device, Device::Cpu());
   EXPECT_EQ(DeviceOf("auto", p, *KernelsOf("all"), {})->device,
             CudaInfo().ok() ? Device::Cuda(0) : Device::Cpu());
+  const auto gpu = DeviceOf("auto", p, *KernelsOf("via_host"), {});
+  if (CudaInfo().ok()) {
+    EXPECT_EQ(gpu->device, Device::Cuda(0));
+  } else {
+    EXPECT_EQ(gpu.status().code(), absl::StatusCode::kUnavailable);
+    EXPECT_THAT(std::string(gpu.status().message()), HasSubstr("via_host: runs on GPUs; "));
+  }
+  EXPECT_EQ(DeviceOf("auto", p, *KernelsOf("via_host,reference"), {}).ok(), true);
   EXPECT_EQ(DeviceOf("cuda:99", p, {}, {}).status().code(), absl::StatusCode::kUnavailable);
   EXPECT_EQ(DeviceOf("tpu", p, {}, {}).status().code(), absl::StatusCode::kInvalidArgument);
 }
