@@ -1,0 +1,55 @@
+// Which tiles of keys a tile of query rows walks, and which of them need a mask.
+//
+// Keys that no row of the tile sees are skipped. Of the others, most are seen by every row, and
+// their tiles need no look at the mask; those at the edges do:
+//
+//   begin          full_begin                  full_end           end
+//     | some rows see   |    all rows see all      |  some rows see |
+//
+// All four are multiples of the tile size, but for `end`, which is not rounded: the last tile is
+// cut there, at the sequence's end or where the mask ends.
+#ifndef ATTENTION_DEVICE_KV_TILES_H_
+#define ATTENTION_DEVICE_KV_TILES_H_
+
+#include <cstdint>
+
+#include "attention/device/host_device.h"
+#include "attention/mask.h"
+
+namespace attnlab::device {
+
+struct KvTiles {
+  int64_t begin = 0, full_begin = 0, full_end = 0, end = 0;  // keys
+
+  // Tiles from begin to end.
+  ATTNLAB_HOST_DEVICE constexpr int64_t Count(int64_t tile) const {
+    return (end - begin + tile - 1) / tile;
+  }
+};
+
+// The tiles of `tile` keys for the rows [row_begin, row_end) of a sequence; rows beyond q_len count
+// for nothing. No tiles where the rows see nothing.
+ATTNLAB_HOST_DEVICE constexpr KvTiles KvTilesOf(const Mask& mask, int64_t row_begin,
+                                                int64_t row_end, int64_t q_len, int64_t kv_len,
+                                                int64_t tile) {
+  if (row_end > q_len) row_end = q_len;
+  if (row_begin >= row_end) return {};
+  const KvRange some = VisibleKvOfRows(mask, row_begin, row_end, q_len, kv_len);
+  if (some.begin == some.end) return {};
+  KvTiles tiles;
+  tiles.begin = some.begin / tile * tile;
+  tiles.end = some.end;
+  // What all see: ranges slide with the rows, so the last row has the latest begin and the first
+  // row the earliest end. A row that sees nothing has an end of 0, or a begin at the end.
+  const int64_t all_begin = VisibleKv(mask, row_end - 1, q_len, kv_len).begin;
+  const int64_t all_end = VisibleKv(mask, row_begin, q_len, kv_len).end;
+  tiles.full_begin = (all_begin + tile - 1) / tile * tile;
+  tiles.full_end = all_end / tile * tile;
+  if (tiles.full_begin < tiles.begin) tiles.full_begin = tiles.begin;
+  if (tiles.full_end <= tiles.full_begin) tiles.full_begin = tiles.full_end = tiles.begin;
+  return tiles;
+}
+
+}  // namespace attnlab::device
+
+#endif  // ATTENTION_DEVICE_KV_TILES_H_

@@ -1,0 +1,133 @@
+#include "attention/device/online_softmax.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <random>
+#include <vector>
+
+#include "gtest/gtest.h"
+
+namespace attnlab::device {
+namespace {
+
+constexpr float kInfinity = std::numeric_limits<float>::infinity();
+
+// O of one dim and the state, over keys in tiles.
+struct Row {
+  OnlineSoftmax state;
+  float o = 0;  // not yet divided by the sum
+
+  void Add(const std::vector<float>& scores, const std::vector<float>& v, size_t begin,
+           size_t end) {
+    float max = -kInfinity;
+    for (size_t j = begin; j < end; ++j) max = std::max(max, scores[j]);
+    o *= state.Grow(max);
+    for (size_t j = begin; j < end; ++j) {
+      const float p = exp2f(scores[j] - state.Base());
+      state.sum += p;
+      o += p * v[j];
+    }
+  }
+};
+
+struct Exact {
+  double o = 0, lse = 0;
+};
+
+Exact ExactOf(const std::vector<float>& scores, const std::vector<float>& v) {
+  const double max = *std::max_element(scores.begin(), scores.end());
+  double sum = 0;
+  Exact exact;
+  for (size_t j = 0; j < scores.size(); ++j) {
+    const double p = std::exp2(scores[j] - max);
+    sum += p;
+    exact.o += p * v[j];
+  }
+  exact.o /= sum;
+  exact.lse = (max + std::log2(sum)) * std::log(2.0);
+  return exact;
+}
+
+class OnlineSoftmaxTest : public ::testing::Test {
+ protected:
+  OnlineSoftmaxTest() : scores_(257), v_(257) {
+    std::mt19937 random(1);
+    std::normal_distribution<float> normal;
+    for (float& s : scores_) s = 20 * normal(random);
+    for (float& x : v_) x = normal(random);
+  }
+  std::vector<float> scores_, v_;
+};
+
+TEST_F(OnlineSoftmaxTest, TilesGiveWhatTheWholeRowGives) {
+  const Exact exact = ExactOf(scores_, v_);
+  for (const size_t tile : {1u, 7u, 64u, 256u, 1000u}) {
+    Row row;
+    for (size_t j = 0; j < scores_.size(); j += tile) {
+      row.Add(scores_, v_, j, std::min(scores_.size(), j + tile));
+    }
+    EXPECT_NEAR(row.o * row.state.Inverse(), exact.o, 2e-6) << tile;
+    EXPECT_NEAR(row.state.Lse(), exact.lse, 1e-5) << tile;
+  }
+}
+
+TEST_F(OnlineSoftmaxTest, HiddenTilesChangeNothing) {
+  // First, in between and last: minus infinity, as masks leave it.
+  std::vector<float> scores = {-kInfinity, -kInfinity, 1, 2, -kInfinity, -kInfinity, 3, -kInfinity};
+  const std::vector<float> v = {9, 9, 1, 2, 9, 9, 3, 9};
+  Row row;
+  for (size_t j = 0; j < scores.size(); j += 2) row.Add(scores, v, j, j + 2);
+  const Exact exact = ExactOf({1, 2, 3}, {1, 2, 3});
+  EXPECT_NEAR(row.o * row.state.Inverse(), exact.o, 1e-6);
+  EXPECT_NEAR(row.state.Lse(), exact.lse, 1e-6);
+}
+
+TEST_F(OnlineSoftmaxTest, ARowWithoutAKeyIsZero) {
+  Row row;
+  row.Add({-kInfinity, -kInfinity}, {1, 1}, 0, 2);
+  row.Add({-kInfinity, -kInfinity}, {1, 1}, 0, 2);
+  EXPECT_EQ(row.o * row.state.Inverse(), 0);
+  EXPECT_EQ(row.state.Lse(), -kInfinity);
+}
+
+TEST_F(OnlineSoftmaxTest, FactorsAreOneOrZeroWhereNothingChanges) {
+  OnlineSoftmax state;
+  EXPECT_EQ(state.Grow(-kInfinity), 0);  // of sums that are 0
+  EXPECT_EQ(state.Grow(-3), 0);
+  state.sum = 1;
+  EXPECT_EQ(state.Grow(-5), 1);
+  EXPECT_EQ(state.Grow(-2), 0.5f);
+  EXPECT_EQ(state.sum, 0.5f);
+  EXPECT_EQ(state.Grow(1e30f), 0);
+}
+
+TEST_F(OnlineSoftmaxTest, NanReachesTheSum) {
+  Row row;
+  row.Add({1, std::nanf(""), 2}, {1, 1, 1}, 0, 3);
+  EXPECT_TRUE(std::isnan(row.o * row.state.Inverse()));
+  EXPECT_TRUE(std::isnan(row.state.Lse()));
+}
+
+TEST_F(OnlineSoftmaxTest, PartsMergeInAnyOrder) {
+  const Exact exact = ExactOf(scores_, v_);
+  for (const size_t cut : {0u, 1u, 100u, 256u, 257u}) {
+    Row a, b;
+    a.Add(scores_, v_, 0, cut);
+    b.Add(scores_, v_, cut, scores_.size());
+    for (const bool swapped : {false, true}) {
+      const OnlineSoftmax whole =
+          swapped ? OnlineSoftmax::Merge(b.state, a.state) : OnlineSoftmax::Merge(a.state, b.state);
+      EXPECT_NEAR(whole.Lse(), exact.lse, 1e-5) << cut;
+      const float o = a.o * a.state.Inverse() * a.state.ShareIn(whole) +
+                      b.o * b.state.Inverse() * b.state.ShareIn(whole);
+      EXPECT_NEAR(o, exact.o, 2e-6) << cut;
+    }
+  }
+  const OnlineSoftmax nothing = OnlineSoftmax::Merge({}, {});
+  EXPECT_EQ(nothing.Lse(), -kInfinity);
+  EXPECT_EQ(OnlineSoftmax().ShareIn(nothing), 0);
+}
+
+}  // namespace
+}  // namespace attnlab::device
