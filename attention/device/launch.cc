@@ -7,6 +7,9 @@ namespace {
 
 std::atomic<LaunchObserver*> observer{nullptr};
 
+// What every kernel may have without asking.
+constexpr size_t kSharedBytesOfAll = 48 << 10;
+
 }  // namespace
 
 LaunchObserver* SetLaunchObserver(LaunchObserver* next) { return observer.exchange(next); }
@@ -14,6 +17,12 @@ LaunchObserver* SetLaunchObserver(LaunchObserver* next) { return observer.exchan
 cudaError_t LaunchFunction(const LaunchRecord& record, void** arguments) {
   if (LaunchObserver* const seen_by = observer.load(std::memory_order_acquire)) {
     seen_by->OnLaunch(record);
+  }
+  if (record.shared_bytes > kSharedBytesOfAll) {
+    const cudaError_t error =
+        cudaFuncSetAttribute(record.function, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                             static_cast<int>(record.shared_bytes));
+    if (error != cudaSuccess) return error;
   }
   return cudaLaunchKernel(record.function, record.grid, record.block, arguments,
                           record.shared_bytes, record.stream);
