@@ -3,14 +3,11 @@
 import ctypes
 from typing import Any, Optional, Tuple
 
-from . import arrays, errors, library
+from . import arrays, errors, library, outputs
 from .arrays import View
 from .plan import Plan, cached
 from .problem import Mask, Problem, integer, normalized_mask, real
 
-# Which axis of an array is batch, sequence, head and dim.
-_AXES = {"bshd": (0, 1, 2, 3), "bhsd": (0, 2, 1, 3)}
-_NAMES = {"b": "batch", "s": "sequence", "h": "head", "d": "dim"}
 _FLOATS = library.DTYPES
 
 
@@ -76,30 +73,18 @@ class _Lengths:
 
 def _four(name: str, view: View, layout: str, packed: bool) -> View:
     """The view with axes batch, sequence, head, dim."""
-    letters = layout[1:] if packed else layout
-    if len(view.shape) != len(letters):
-        wanted = ", ".join(_NAMES[letter] for letter in letters)
+    count = 3 if packed else 4
+    if len(view.shape) != count:
         raise errors.InvalidArgument(
-            f"{name}: has {len(view.shape)} axes where {len(letters)} are wanted ({wanted})"
+            f"{name}: has {len(view.shape)} axes where {count} are wanted "
+            f"({outputs.axes(layout, packed)})"
         )
     shape, strides = view.shape, view.strides
     if packed:
         shape, strides = (1,) + shape, (0,) + strides
-    order = _AXES[layout]
+    order = outputs.AXES[layout]
     return view._replace(
         shape=tuple(shape[i] for i in order), strides=tuple(strides[i] for i in order)
-    )
-
-
-def _lse_view(view: View, packed: bool) -> View:
-    wanted = ("head, token") if packed else ("batch, head, sequence")
-    if len(view.shape) != (2 if packed else 3):
-        raise errors.InvalidArgument(f"lse: has {len(view.shape)} axes where {wanted} are wanted")
-    shape, strides = view.shape, view.strides
-    if packed:
-        shape, strides = (1,) + shape, (0,) + strides
-    return view._replace(
-        shape=(shape[0], shape[2], shape[1], 1), strides=(strides[0], strides[2], strides[1], 1)
     )
 
 
@@ -122,8 +107,8 @@ class _Inputs:
     """Q, K, V and the lengths, looked at."""
 
     def __init__(self, q, k, v, layout, cu_seqlens_q, cu_seqlens_kv, q_lens, kv_lens):
-        if layout not in _AXES:
-            raise errors.InvalidArgument(f"layout: {layout!r} is not one of {', '.join(_AXES)}")
+        if not isinstance(layout, str) or layout not in outputs.AXES:
+            raise errors.InvalidArgument(f"layout: {layout!r} is not one of {', '.join(outputs.AXES)}")
         self.arrays = (q, k, v)
         self.layout = layout
         self.adapter = arrays.adapter("q", q)
@@ -148,7 +133,10 @@ class Call:
         """Runs, and returns the output or (output, lse). On a GPU the work goes to the stream that
         is current now, and the call returns before it is done."""
         self._arguments.stream = self._adapter.stream(self._q)
-        self.plan.run(self._arguments)
+        try:
+            self.plan.run(self._arguments)
+        except errors.Error as error:
+            raise errors.renamed(error, errors.ARGUMENTS) from None
         return self._result
 
 
@@ -190,18 +178,26 @@ def _bind(plan: Plan, inputs: _Inputs, out, return_lse: bool, lse, workspace) ->
     # Rows that no sequence uses are not written: in arrays of ours they are 0 and minus infinity.
     uneven = lengths.mode != "fixed"
     batch, rows, heads, _ = views["q"].shape
-    if out is None:
-        bshd = (batch, rows, heads, views["v"].shape[3])
-        shape = tuple(bshd[i] for i in _AXES[layout])
-        out = adapter.new(q, shape[1:] if packed else shape, fill=0 if uneven else None)
-    if lse is None and return_lse:
-        shape = (heads, rows) if packed else (batch, heads, rows)
-        lse = adapter.new(q, shape, fp32=True, fill=float("-inf") if uneven else None)
-    o_view = _four("out", arrays.view("out", out, output=True), layout, packed)
-    tensors = {**inputs.tensors, "o": _tensor("out", o_view)}
+    new = outputs.shapes(batch, rows, heads, views["v"].shape[3], layout, packed)
+    if not packed:  # arrays of the caller's are held against the plan, as q, k and v are
+        batch, rows = plan.problem.b, plan.problem.sq
+    wanted = outputs.shapes(batch, rows, plan.problem.hq, plan.problem.dv, layout, packed)
+    ours = out is None
+    if ours:
+        out = outputs.new("out", q, inputs.q.device, new[0], fill=0 if uneven else None)
+    view = arrays.view("out", out, output=True)
+    tensors = {**inputs.tensors, "o": _tensor("out", _four("out", view, layout, packed))}
+    if not ours:
+        outputs.check("out", view, wanted[0], outputs.axes(layout, packed))
+    ours = lse is None
+    if ours and return_lse:
+        fill = float("-inf") if uneven else None
+        lse = outputs.new("lse", q, inputs.q.device, new[1], fp32=True, fill=fill)
     if lse is not None:
-        lse_view = _lse_view(arrays.view("lse", lse, output=True), packed)
-        tensors["lse"] = _tensor("lse", lse_view)
+        view = arrays.view("lse", lse, output=True)
+        tensors["lse"] = _tensor("lse", outputs.lse_view(view, packed))
+        if not ours:
+            outputs.check("lse", view, wanted[1], outputs.axes("bhs", packed))
     arguments = library.CForwardArgs(
         **{name: ctypes.pointer(tensor) for name, tensor in tensors.items()}
     )
@@ -222,7 +218,7 @@ def _bind(plan: Plan, inputs: _Inputs, out, return_lse: bool, lse, workspace) ->
             )
         arguments.workspace, arguments.workspace_bytes = memory.data, memory.shape[0]
     elif plan.info.workspace_bytes > 0:
-        scratch, arguments.workspace = adapter.scratch(q, plan.info.workspace_bytes)
+        scratch, arguments.workspace = outputs.scratch(q, inputs.q.device, plan.info.workspace_bytes)
         arguments.workspace_bytes = plan.info.workspace_bytes
     keep = (inputs, out, lse, scratch)
     return Call(plan, arguments, adapter, inputs.q, (out, lse) if return_lse else out, keep)
@@ -297,5 +293,9 @@ def attention(
         b, hq, hkv, sq, skv, d, inputs.views["v"].shape[3], inputs.q.dtype, normalized_mask(mask),
         None if scale is None else real("scale", scale), real("softcap", softcap), lengths.mode,
     )  # fmt: skip
-    plan = cached(problem, inputs.q.kind, inputs.q.ordinal, kernel, config)
+    try:
+        plan = cached(problem, inputs.q.kind, inputs.q.ordinal, kernel, config)
+    except errors.Error as error:
+        names = errors.PACKED_ARGUMENTS if inputs.packed else errors.ARGUMENTS
+        raise errors.renamed(error, names) from None
     return _bind(plan, inputs, out, return_lse, lse, workspace)()

@@ -4,6 +4,8 @@ Each is also the exception of Python that comes closest, so that `except ValueEr
 `except attnlab.InvalidArgument` finds.
 """
 
+from typing import Dict
+
 
 class Error(Exception):
     """Whatever attnlab raises."""
@@ -81,3 +83,16 @@ _BY_CODE = {
 def of(code: int, message: str) -> Error:
     """The exception for a code; Internal for one that this package does not know."""
     return _BY_CODE.get(code, Internal)(message)
+
+
+# What the C interface calls otherwise than the arguments of attention(). README.md has this table.
+ARGUMENTS = {"o": "out", "q_len": "q_lens", "kv_len": "kv_lens"}
+PACKED_ARGUMENTS = {**ARGUMENTS, "sq": "max_seqlen_q", "skv": "max_seqlen_kv"}
+
+
+def renamed(error: Error, names: Dict[str, str]) -> Error:
+    """The error with its field, the word before the first colon, by the name of the argument."""
+    field, colon, rest = str(error).partition(": ")
+    if not colon or field not in names:
+        return error
+    return type(error)(f"{names[field]}: {rest}")

@@ -3,6 +3,7 @@
 import ctypes
 import dataclasses
 import operator
+import struct
 from typing import Optional, Tuple, Union
 
 from . import errors, library
@@ -13,6 +14,8 @@ Mask = Union[str, Tuple[int, int]]
 def integer(name: str, value) -> int:
     """`value` as an integer that C can hold."""
     try:
+        if isinstance(value, bool):
+            raise TypeError
         number = operator.index(value)
     except TypeError:
         raise errors.InvalidArgument(f"{name}: {value!r} is not an integer") from None
@@ -22,10 +25,18 @@ def integer(name: str, value) -> int:
 
 
 def real(name: str, value) -> float:
+    """`value` as a number that C's float can hold; infinity and NaN are for the library to judge."""
     try:
-        return float(value)
-    except (TypeError, ValueError, OverflowError):
+        if str(getattr(value, "dtype", type(value).__name__)).endswith("bool"):
+            raise TypeError
+        number = float(value)
+    except (TypeError, ValueError, OverflowError, RuntimeError):
         raise errors.InvalidArgument(f"{name}: {value!r} is not a number") from None
+    try:
+        struct.pack("<f", number)
+    except OverflowError:
+        raise errors.InvalidArgument(f"{name}: {value!r} does not fit fp32") from None
+    return number
 
 
 def text(name: str, value) -> bytes:
@@ -48,6 +59,13 @@ def normalized_mask(mask: Mask) -> Mask:
             return mask
     elif isinstance(mask, (tuple, list)) and len(mask) == 2:
         return integer("mask: left", mask[0]), integer("mask: right", mask[1])
+    if getattr(mask, "shape", ()):  # its elements would fill the screen
+        kind = f"{type(mask).__module__}.{type(mask).__qualname__}"
+        raise errors.InvalidArgument(
+            f"mask: is a {kind} of dtype {getattr(mask, 'dtype', 'unknown')} and shape "
+            f"{list(mask.shape)}, and dense masks are not supported; "
+            'it is "none", "causal" or a pair (left, right)'
+        )
     raise errors.InvalidArgument(
         f'mask: {mask!r} is not "none", "causal" or a pair (left, right)'
     )

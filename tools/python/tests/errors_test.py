@@ -47,7 +47,7 @@ class BadArraysTest(Rejects):
         self.rejects(invalid, "k: dtype fp16 where fp32 is wanted", q, k.astype("f2"), v)
         self.rejects(invalid, "v: dtype float64", q, k, v.astype("f8"))
         out = numpy.empty((2, 9, 4, 8), "f2")
-        self.rejects(invalid, "o: dtype fp16 where fp32 is wanted", q, k, v, out=out)
+        self.rejects(invalid, "out: dtype fp16 where fp32 is wanted", q, k, v, out=out)
         lse = numpy.empty((2, 4, 9), "f2")
         self.rejects(invalid, "lse: dtype fp16 where fp32 is wanted", q, k, v, lse=lse)
         self.rejects(invalid, "q: dtype >f4 has a foreign byte order", q.astype(">f4"), k, v)
@@ -63,12 +63,16 @@ class BadArraysTest(Rejects):
         self.rejects(invalid, "k: shape [2, 13, 2, 15] where [2, 13, 2, 16]", q, k[..., :15], v)
         self.rejects(invalid, "v: shape [2, 12, 2, 8] where [2, 13, 2, 8]", q, k, v[:, :12])
         self.rejects(invalid, "hkv: 2 does not divide hq = 3", q[:, :, :3], k, v)
-        self.rejects(invalid, "o: shape [2, 9, 4, 7] where [2, 9, 4, 8]", q, k, v,
+        self.rejects(invalid, "out: shape [2, 9, 4, 7] where [2, 9, 4, 8] (batch, sequence, "
+                     "head, dim) is wanted", q, k, v,
                      out=numpy.empty((2, 9, 4, 7), "f4"))  # fmt: skip
         self.rejects(invalid, "lse: has 2 axes where batch, head, sequence are wanted", q, k, v,
                      lse=numpy.empty((4, 9), "f4"))  # fmt: skip
-        self.rejects(invalid, "lse: shape [2, 4, 9, 1] where [2, 9, 4, 1]", q, k, v,
-                     lse=numpy.empty((2, 9, 4), "f4"))  # fmt: skip
+        self.rejects(invalid, "lse: shape [2, 9, 4] where [2, 4, 9] (batch, head, sequence)",
+                     q, k, v, lse=numpy.empty((2, 9, 4), "f4"))  # fmt: skip
+        of = [x.swapaxes(1, 2) for x in (q, k, v)]
+        self.rejects(invalid, "out: shape [2, 9, 4, 8] where [2, 4, 9, 8] (batch, head, sequence, dim)",
+                     *of, layout="bhsd", out=numpy.empty((2, 9, 4, 8), "f4"))  # fmt: skip
         self.rejects(invalid, "d: 513", *arrays(d=513))
         self.rejects(invalid, "b: 0", *arrays(b=0))
 
@@ -87,11 +91,11 @@ class BadArraysTest(Rejects):
         out = numpy.lib.stride_tricks.as_strided(
             numpy.empty(100, "f4"), (2, 9, 4, 8), (0, 0, 0, 4)
         )
-        self.rejects(invalid, "o: strides [0, 0, 0, 1] with shape", q, k, v, out=out)
+        self.rejects(invalid, "out: strides [0, 0, 0, 1] with shape", q, k, v, out=out)
         out = numpy.empty((2, 9, 4, 8), "f4")
         out.flags.writeable = False
         self.rejects(invalid, "out: is read-only", q, k, v, out=out)
-        self.rejects(invalid, "o: shares its address with an input", *[q[..., :8], k[..., :8], v],
+        self.rejects(invalid, "out: shares its address with an input", *[q[..., :8], k[..., :8], v],
                      out=q[..., :8])  # fmt: skip
         self.rejects(invalid, "q: is a masked array", numpy.ma.masked_array(q), k, v)
 
@@ -111,6 +115,16 @@ class BadOptionsTest(Rejects):
         q, k, v = arrays()
         for mask in ("full", 3, (1,), (1, 2, 3), None, True):
             self.rejects(attnlab.InvalidArgument, "mask: ", q, k, v, mask=mask)
+        dense = numpy.ones((9, 13), bool)
+        with self.assertRaises(attnlab.InvalidArgument) as caught:
+            attnlab.attention(q, k, v, mask=dense)
+        self.assertEqual(
+            str(caught.exception),
+            "mask: is a numpy.ndarray of dtype bool and shape [9, 13], and dense masks are not "
+            'supported; it is "none", "causal" or a pair (left, right)',
+        )
+        self.rejects(attnlab.InvalidArgument, "mask: left: True is not an integer", q, k, v,
+                     mask=(True, False))  # fmt: skip
         self.rejects(attnlab.InvalidArgument, "mask: window: -1 is not in 0..", q, k, v,
                      mask=(-1, 0))  # fmt: skip
         self.rejects(attnlab.InvalidArgument, "mask: right: 1.5 is not an integer", q, k, v,
@@ -123,7 +137,11 @@ class BadOptionsTest(Rejects):
         self.rejects(attnlab.InvalidArgument, "scale: 'x' is not a number", q, k, v, scale="x")
         self.rejects(attnlab.InvalidArgument, "scale: nan is not 0 or in", q, k, v,
                      scale=float("nan"))  # fmt: skip
-        self.rejects(attnlab.InvalidArgument, "scale: inf is not", q, k, v, scale=1e300)
+        self.rejects(attnlab.InvalidArgument, "scale: inf is not", q, k, v, scale=float("inf"))
+        self.rejects(attnlab.InvalidArgument, "scale: 1e+300 does not fit fp32", q, k, v, scale=1e300)
+        for truth in (True, numpy.bool_(True), numpy.array(True)):
+            self.rejects(attnlab.InvalidArgument, "True", q, k, v, scale=truth)
+            self.rejects(attnlab.InvalidArgument, "True", q, k, v, softcap=truth)
         self.rejects(attnlab.InvalidArgument, "softcap: -1 is not in", q, k, v, softcap=-1)
         self.rejects(attnlab.InvalidArgument, "softcap: None is not a number", q, k, v,
                      softcap=None)  # fmt: skip
@@ -132,6 +150,8 @@ class BadOptionsTest(Rejects):
         q, k, v = arrays()
         self.rejects(attnlab.InvalidArgument, "layout: 'sbhd' is not one of bshd, bhsd", q, k, v,
                      layout="sbhd")  # fmt: skip
+        self.rejects(attnlab.InvalidArgument, "layout: ['bshd'] is not one of bshd, bhsd", q, k, v,
+                     layout=["bshd"])  # fmt: skip
         self.rejects(attnlab.NotFound, 'kernel: "none" is not linked', q, k, v, kernel="none")
         self.rejects(attnlab.InvalidArgument, "kernel: 7 is not a string", q, k, v, kernel=7)
         self.rejects(attnlab.InvalidArgument, "without NUL", q, k, v, kernel="cpu\0x")
@@ -191,6 +211,12 @@ class BadLengthsTest(Rejects):
         rejects("cu_seqlens_q: ", cu_seqlens_q=ends(1, 4, 9))
         rejects("cu_seqlens_kv: ", cu_seqlens_kv=ends(0, 14, 13))
         rejects("cu_seqlens_q: ", max_seqlen_q=4)  # the second has 5
+        rejects("max_seqlen_q: -1", max_seqlen_q=-1)
+        rejects("max_seqlen_kv: -1", max_seqlen_kv=-1)
+        rejects("out: shape [9, 4, 7] where [9, 4, 8] (sequence, head, dim) is wanted",
+                out=numpy.empty((9, 4, 7), "f4"))  # fmt: skip
+        rejects("lse: shape [9, 4] where [4, 9] (head, sequence) is wanted",
+                lse=numpy.empty((9, 4), "f4"))  # fmt: skip
         rejects("max_seqlen_q: 'x' is not an integer", max_seqlen_q="x")
         rejects("max_seqlen_kv: 36893488147419103232 does", error=attnlab.OutOfRange, max_seqlen_kv=2**65)
         rejects("q_lens: is given, but with cu_seqlens those count", q_lens=ends(1, 2))
@@ -202,8 +228,8 @@ class BadLengthsTest(Rejects):
     def test_padded(self):
         q, k, v = arrays()
         for lens, text in (
-            (numpy.array([1, 14], "int32"), "kv_len: "),
-            (numpy.array([-1, 2], "int32"), "kv_len: "),
+            (numpy.array([1, 14], "int32"), "kv_lens: entry 1 is 14"),
+            (numpy.array([-1, 2], "int32"), "kv_lens: entry 0 is -1"),
             (numpy.array([1], "int32"), "kv_lens: 1 entries where 2 are wanted"),
             (numpy.array([1, 2]), "kv_lens: dtype int64 where int32 is wanted"),
             (numpy.array([[1, 2]], "int32"), "kv_lens: shape [1, 2]"),
@@ -211,6 +237,28 @@ class BadLengthsTest(Rejects):
             self.rejects(attnlab.InvalidArgument, text, q, k, v, kv_lens=lens)
         self.rejects(attnlab.InvalidArgument, "max_seqlen_q: is given without cu_seqlens", q, k, v,
                      max_seqlen_q=9)  # fmt: skip
+
+
+@needs_numpy
+class MemoryTest(unittest.TestCase):
+    def test_an_output_that_cannot_be_allocated_is_named(self):
+        def huge(d):
+            return numpy.broadcast_to(numpy.ones(1, "f4"), (1 << 18, 1 << 18, 8, d))
+
+        q, kv = huge(512), huge(512)[:, :1]
+        for options in ({}, {"q_lens": numpy.ones(1 << 18, "int32")}):
+            with self.assertRaises(attnlab.ResourceExhausted) as caught:
+                attnlab.attention(q, kv, kv, **options)
+            self.assertIn(f"out: {2**50} bytes for the shape [262144, 262144, 8, 512] cannot be "
+                          "allocated on cpu", str(caught.exception))  # fmt: skip
+            self.assertIsInstance(caught.exception.__cause__, (MemoryError, ValueError))
+
+    def test_an_lse_too(self):
+        x = numpy.broadcast_to(numpy.ones(1, "f4"), (1 << 19, 1 << 19, 64, 1))
+        with self.assertRaisesRegex(attnlab.ResourceExhausted, f"lse: {2**46} bytes for the shape"):
+            out = numpy.broadcast_to(numpy.ones(1, "f4"), x.shape).view()
+            out.flags.writeable = True
+            attnlab.attention(x, x, x, out=out, return_lse=True)
 
 
 @needs_numpy
@@ -223,7 +271,7 @@ class BadPlanUseTest(unittest.TestCase):
         for bad, text in (
             (lambda: plan.forward(q[:, :8], k, v), "q: shape [2, 8, 4, 16] where [2, 9, 4, 16]"),
             (lambda: plan.forward(*(x.astype("f2") for x in (q, k, v))), "q: dtype fp16"),
-            (lambda: plan.forward(q, k, v, kv_lens=ends[:2]), "kv_len: is given"),
+            (lambda: plan.forward(q, k, v, kv_lens=ends[:2]), "kv_lens: is given"),
             (lambda: plan.forward(q[0], k[0], v[0], cu_seqlens_q=ends, cu_seqlens_kv=ends),
              "the plan is for lens=fixed, and the arrays are for lens=packed"),
         ):  # fmt: skip

@@ -169,7 +169,7 @@ class BadTensorsTest(TorchTest):
                      *(x.to(torch.float8_e4m3fn) for x in (q, k, v)))  # fmt: skip
         out = torch.empty(1).expand(2, 9, 4, 16)
         self.rejects(invalid, "out: ", q, k, v, out=torch.zeros(2, 9, 4))
-        self.rejects(invalid, "o: ", q, k, v, out=out)
+        self.rejects(invalid, "out: ", q, k, v, out=out)
 
     def test_tensor_without_memory(self):
         from torch._subclasses.fake_tensor import FakeTensorMode
@@ -333,7 +333,7 @@ class BadCudaTensorsTest(TorchTest):
         invalid = attnlab.InvalidArgument
         self.rejects(invalid, "k: on cpu where q is on cuda:0", q, k.cpu(), v)
         self.rejects(invalid, "k: on cuda:0 where q is on cpu", q.cpu(), k, v)
-        self.rejects(invalid, "o: on cpu where q is on cuda:0", q, k, v, out=torch.empty(q.shape,
+        self.rejects(invalid, "out: on cpu where q is on cuda:0", q, k, v, out=torch.empty(q.shape,
                      dtype=q.dtype))  # fmt: skip
         self.rejects(invalid, "lse: on cpu where", q, k, v, lse=torch.empty(2, 4, 130))
         lens = torch.ones(2, dtype=torch.int32)

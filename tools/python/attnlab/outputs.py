@@ -1,0 +1,71 @@
+"""What a call writes, O and LSE, with the caller's axes: shapes, new arrays, and whether one fits."""
+
+import math
+from typing import Any, Tuple
+
+from . import arrays, errors
+from .arrays import View
+
+# Which axis of an array is batch, sequence, head and dim; its own inverse.
+AXES = {"bshd": (0, 1, 2, 3), "bhsd": (0, 2, 1, 3)}
+NAMES = {"b": "batch", "s": "sequence", "h": "head", "d": "dim"}
+
+Shape = Tuple[int, ...]
+
+
+def axes(layout: str, packed: bool) -> str:
+    """The names of an array's axes. Packed sequences have no batch."""
+    return ", ".join(NAMES[letter] for letter in (layout[1:] if packed else layout))
+
+
+def shapes(b: int, s: int, h: int, dv: int, layout: str, packed: bool) -> Tuple[Shape, Shape]:
+    """Of O and LSE."""
+    bshd = (b, s, h, dv)
+    o, lse = tuple(bshd[i] for i in AXES[layout]), (b, h, s)
+    return (o[1:], lse[1:]) if packed else (o, lse)
+
+
+def check(name: str, view: View, shape: Shape, of: str) -> None:
+    """The library would say so too, but of four axes in its own order."""
+    if tuple(view.shape) != shape:
+        raise errors.InvalidArgument(
+            f"{name}: shape {list(view.shape)} where {list(shape)} ({of}) is wanted"
+        )
+
+
+def lse_view(view: View, packed: bool) -> View:
+    """The view with axes batch, sequence, head and one of one element."""
+    wanted = ("head, token") if packed else ("batch, head, sequence")
+    if len(view.shape) != (2 if packed else 3):
+        raise errors.InvalidArgument(f"lse: has {len(view.shape)} axes where {wanted} are wanted")
+    shape, strides = view.shape, view.strides
+    if packed:
+        shape, strides = (1,) + shape, (0,) + strides
+    return view._replace(
+        shape=(shape[0], shape[2], shape[1], 1), strides=(strides[0], strides[2], strides[1], 1)
+    )
+
+
+def _element_size(array) -> int:
+    return array.element_size() if hasattr(array, "element_size") else array.itemsize
+
+
+def new(name: str, like, device: str, shape: Shape, fp32: bool = False, fill=None) -> Any:
+    """A new array of `like`'s library and, but for fp32, its dtype."""
+    try:
+        return arrays.adapter("q", like).new(like, shape, fp32, fill)
+    except (MemoryError, ValueError, OverflowError, RuntimeError) as error:
+        count = math.prod(shape) * (4 if fp32 else _element_size(like))
+        raise errors.ResourceExhausted(
+            f"{name}: {count} bytes for the shape {list(shape)} cannot be allocated on {device}"
+        ) from error
+
+
+def scratch(like, device: str, count: int) -> Tuple[Any, int]:
+    """A workspace beside `like`: the memory, and its address."""
+    try:
+        return arrays.adapter("q", like).scratch(like, count)
+    except (MemoryError, ValueError, OverflowError, RuntimeError) as error:
+        raise errors.ResourceExhausted(
+            f"workspace: {count} bytes cannot be allocated on {device}"
+        ) from error
