@@ -177,6 +177,11 @@ except attnlab.LibraryNotFound as error:
         said = self.run_python(self.TRY, ATTNLAB_LIBRARY="/no/such.so")
         self.assertIn("error: libattnlab.so: is none of /no/such.so; ./bazelw build", said)
 
+    def test_an_empty_name_is_none(self):
+        places = "from attnlab import library\nprint(len(library.candidates()))"
+        self.assertGreater(int(self.run_python(places, ATTNLAB_LIBRARY="")), 1)
+        self.assertEqual(int(self.run_python(places, ATTNLAB_LIBRARY="/no/such.so")), 1)
+
     @unittest.skipUnless("TEST_SRCDIR" in os.environ, "not run by Bazel")
     def test_is_that_of_the_runfiles(self):
         path = pathlib.Path(attnlab.library_path())
