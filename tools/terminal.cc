@@ -61,10 +61,35 @@ int64_t DisplayWidth(absl::string_view text) {
   return std::count_if(text.begin(), text.end(), [](char c) { return (c & 0xC0) != 0x80; });
 }
 
-Progress::Progress(std::FILE* file, int64_t total)
-    : file_(file), total_(total), active_(isatty(fileno(file)) != 0 && !IsDumb()) {}
+Progress::Progress(std::FILE* file, int64_t total, std::chrono::milliseconds patience)
+    : file_(file),
+      total_(total),
+      patience_(patience),
+      active_(isatty(fileno(file)) != 0 && !IsDumb()) {}
 
-Progress::~Progress() { Clear(); }
+Progress::~Progress() {
+  Clear();
+  if (!watch_.joinable()) return;
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    over_ = true;
+  }
+  changed_.notify_one();
+  watch_.join();
+}
+
+void Progress::Watch() {
+  std::unique_lock<std::mutex> lock(mutex_);
+  while (!over_) {
+    const int64_t step = steps_;
+    const auto next = [this, step] { return over_ || steps_ != step; };
+    if (changed_.wait_for(lock, patience_, next)) continue;
+    const double seconds = std::chrono::duration<double>(patience_).count();
+    std::fprintf(file_, "attnlab: %g s so far, %s\n", seconds, step_.c_str());
+    std::fflush(file_);
+    changed_.wait(lock, next);
+  }
+}
 
 std::string Progress::Line(int64_t done, int64_t total, absl::string_view what, int64_t columns) {
   constexpr int64_t kBar = 20;
@@ -76,7 +101,16 @@ std::string Progress::Line(int64_t done, int64_t total, absl::string_view what, 
 }
 
 void Progress::Show(int64_t done, absl::string_view what) {
-  if (!active_) return;
+  if (!active_) {
+    {
+      const std::lock_guard<std::mutex> lock(mutex_);
+      step_ = absl::StrCat(done, "/", total_, " ", what);
+      ++steps_;
+    }
+    changed_.notify_one();
+    if (!watch_.joinable()) watch_ = std::thread([this] { Watch(); });
+    return;
+  }
   winsize size = {};
   const bool known = ioctl(fileno(file_), TIOCGWINSZ, &size) == 0 && size.ws_col > 1;
   // One column less: a cursor behind the last one would wrap.

@@ -1,11 +1,15 @@
 // What is different when a person looks at the output: colours and a progress bar. Neither
-// appears in a pipe, a file or a log.
+// appears in a pipe, a file or a log; there, a line says what takes long.
 #ifndef TOOLS_TERMINAL_H_
 #define TOOLS_TERMINAL_H_
 
+#include <chrono>
+#include <condition_variable>
 #include <cstdint>
 #include <cstdio>
+#include <mutex>
 #include <string>
+#include <thread>
 
 #include "absl/strings/string_view.h"
 
@@ -27,10 +31,14 @@ int64_t DisplayWidth(absl::string_view text);
 //
 //   [=========>          ] 5/11 cpu b=1,hq=32,…
 //
-// Writes nothing where `file` is no terminal.
+// Where `file` is no terminal it has one line for each step that takes longer than `patience`, as
+// soon as that has passed, and nothing for others:
+//
+//   attnlab: 5 s so far, 0/1 verifying reference: b=1,hq=32,…
 class Progress {
  public:
-  Progress(std::FILE* file, int64_t total);
+  Progress(std::FILE* file, int64_t total,
+           std::chrono::milliseconds patience = std::chrono::seconds(5));
   ~Progress();
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
@@ -45,10 +53,21 @@ class Progress {
   static std::string Line(int64_t done, int64_t total, absl::string_view what, int64_t columns);
 
  private:
+  void Watch();  // what the thread does
+
   std::FILE* file_;
   int64_t total_;
+  std::chrono::milliseconds patience_;
   bool active_;
   bool shown_ = false;
+
+  // Where `file` is no terminal: the step, and the thread that looks at the clock.
+  std::thread watch_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::string step_;  // guarded by mutex_, as are those below
+  int64_t steps_ = 0;
+  bool over_ = false;
 };
 
 }  // namespace attnlab

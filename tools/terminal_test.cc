@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include <chrono>
+#include <cstdint>
 #include <cstdio>
 #include <string>
 
@@ -75,6 +77,29 @@ TEST(TerminalTest, ProgressIsSilentElsewhere) {
     progress.Show(1, "cpu");
   }
   EXPECT_EQ(std::ftell(file), 0);
+  std::fclose(file);
+}
+
+TEST(TerminalTest, ElsewhereOneLineForEachStepThatTakesLong) {
+  std::FILE* file = std::tmpfile();
+  const auto wait_for_more = [file](int64_t than) {
+    for (int i = 0; i < 1000 && std::ftell(file) <= than; ++i) usleep(10000);
+    return std::ftell(file);
+  };
+  {
+    Progress progress(file, 4, std::chrono::milliseconds(50));
+    progress.Show(0, "verifying cpu");
+    const int64_t first = wait_for_more(0);
+    usleep(200000);  // no second line for the same step
+    EXPECT_EQ(std::ftell(file), first);
+    progress.Show(1, "timing");
+    wait_for_more(first);
+  }
+  std::rewind(file);
+  std::string text(200, ' ');
+  text.resize(std::fread(text.data(), 1, text.size(), file));
+  EXPECT_EQ(text,
+            "attnlab: 0.05 s so far, 0/4 verifying cpu\nattnlab: 0.05 s so far, 1/4 timing\n");
   std::fclose(file);
 }
 
