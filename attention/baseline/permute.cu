@@ -1,11 +1,10 @@
-#include <cuda_bf16.h>
-#include <cuda_fp16.h>
-
 #include <algorithm>
 #include <cstdint>
+#include <type_traits>
 
 #include "attention/baseline/nonfinite.h"
 #include "attention/baseline/permute.h"
+#include "attention/device/convert.cuh"
 #include "attention/device/launch.h"
 
 namespace attnlab::baseline {
@@ -16,22 +15,15 @@ using Direction = PermuteTask::Direction;
 // Units of a thread that are under way at once: enough loads in flight to keep the memory busy.
 constexpr int kUnroll = 4;
 
+// Units of one type are copied as they are.
 template <typename To, typename From>
-struct Convert {
-  static __device__ To Do(From x) { return x; }
-};
-template <>
-struct Convert<float, __half> {
-  static __device__ float Do(__half x) { return __half2float(x); }
-};
-template <>
-struct Convert<float, __nv_bfloat16> {
-  static __device__ float Do(__nv_bfloat16 x) { return __bfloat162float(x); }
-};
-template <>
-struct Convert<__nv_bfloat16, float> {
-  static __device__ __nv_bfloat16 Do(float x) { return __float2bfloat16_rn(x); }
-};
+__device__ To Converted(From x) {
+  if constexpr (std::is_same_v<To, From>) {
+    return x;
+  } else {
+    return device::FromFloat<To>(device::ToFloat(x));
+  }
+}
 
 // Takes NaN and infinity out of a unit. True if there was one.
 using baseline::TakeOut;
@@ -105,7 +97,7 @@ __global__ void PermuteKernel(const Work work) {
         const int unit = base + i * blockDim.x;
         const int row = unit / work.units, column = unit - row * work.units;
         if (unit >= total) continue;
-        To value = Convert<To, From>::Do(values[i]);
+        To value = Converted<To>(values[i]);
         if constexpr (kTakeOut) {
           if (TakeOut(work.exponent, &value)) task.nonfinite[matrix] = 1;
         }

@@ -1,24 +1,19 @@
-#include <cuda_bf16.h>
-#include <cuda_fp16.h>
-
 #include <algorithm>
 #include <cstdint>
 
 #include "attention/baseline/repair.h"
+#include "attention/device/convert.cuh"
 #include "attention/device/launch.h"
+#include "attention/device/reduce.cuh"
 
 namespace attnlab::baseline {
 namespace {
 
-constexpr int kWarp = 32;
-constexpr int64_t kBlocks = 2048;
+using device::FromFloat;
+using device::ToFloat;
 
-__device__ float ToFloat(float x) { return x; }
-__device__ float ToFloat(__half x) { return __half2float(x); }
-__device__ float ToFloat(__nv_bfloat16 x) { return __bfloat162float(x); }
-__device__ void Assign(float* to, float x) { *to = x; }
-__device__ void Assign(__half* to, float x) { *to = __float2half_rn(x); }
-__device__ void Assign(__nv_bfloat16* to, float x) { *to = __float2bfloat16_rn(x); }
+constexpr int kWarp = device::kWarpThreads;
+constexpr int64_t kBlocks = 2048;
 
 template <typename T, typename V>
 __global__ void RepairKernel(const RepairTask task) {
@@ -41,7 +36,7 @@ __global__ void RepairKernel(const RepairTask task) {
     T* const o =
         static_cast<T*>(task.o.data) + matrix * task.o.stride + row_of_matrix * task.o.row_stride;
     if (visible.begin == visible.end) {
-      for (int64_t c = lane; c < task.dv; c += kWarp) Assign(o + c, 0);
+      for (int64_t c = lane; c < task.dv; c += kWarp) o[c] = FromFloat<T>(0);
       continue;
     }
     if (finite) continue;
@@ -59,7 +54,7 @@ __global__ void RepairKernel(const RepairTask task) {
         any = true;
         sum += ToFloat(p[key]) * value;
       }
-      if (any) Assign(o + c, sum);
+      if (any) o[c] = FromFloat<T>(sum);
     }
   }
 }

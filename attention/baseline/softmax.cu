@@ -1,17 +1,14 @@
-#include <cuda_bf16.h>
-#include <cuda_fp16.h>
-
 #include <algorithm>
 #include <cstdint>
 
 #include "attention/baseline/softmax.h"
+#include "attention/device/convert.cuh"
 #include "attention/device/launch.h"
+#include "attention/device/reduce.cuh"
 
 namespace attnlab::baseline {
 namespace {
 
-constexpr int kWarp = 32;
-constexpr int kMaxWarps = 1024 / kWarp;
 constexpr int kVector = 4;  // floats of 16 bytes
 
 // Query `row` of `sequence` in `head`, and what it sees.
@@ -56,33 +53,15 @@ __device__ float4 LoadScores(const float* row, int64_t column, int64_t columns) 
   return v;
 }
 
-__device__ void StoreVector(float* row, int64_t column, float4 v) {
-  *reinterpret_cast<float4*>(row + column) = v;
-}
-__device__ void StoreVector(__half* row, int64_t column, float4 v) {
-  const __half2 pair[2] = {__floats2half2_rn(v.x, v.y), __floats2half2_rn(v.z, v.w)};
-  *reinterpret_cast<uint2*>(row + column) = *reinterpret_cast<const uint2*>(pair);
-}
-__device__ void StoreVector(__nv_bfloat16* row, int64_t column, float4 v) {
-  const __nv_bfloat162 pair[2] = {__floats2bfloat162_rn(v.x, v.y), __floats2bfloat162_rn(v.z, v.w)};
-  *reinterpret_cast<uint2*>(row + column) = *reinterpret_cast<const uint2*>(pair);
-}
-
-__device__ void StoreOne(float* row, int64_t column, float x) { row[column] = x; }
-__device__ void StoreOne(__half* row, int64_t column, float x) { row[column] = __float2half_rn(x); }
-__device__ void StoreOne(__nv_bfloat16* row, int64_t column, float x) {
-  row[column] = __float2bfloat16_rn(x);
-}
-
 template <typename T>
 __device__ void Store(T* row, int64_t column, int64_t columns, float4 v) {
   if (column + kVector <= columns) {
-    StoreVector(row, column, v);
+    device::StoreFour(row + column, v);
     return;
   }
-  if (column < columns) StoreOne(row, column, v.x);
-  if (column + 1 < columns) StoreOne(row, column + 1, v.y);
-  if (column + 2 < columns) StoreOne(row, column + 2, v.z);
+  if (column < columns) row[column] = device::FromFloat<T>(v.x);
+  if (column + 1 < columns) row[column + 1] = device::FromFloat<T>(v.y);
+  if (column + 2 < columns) row[column + 2] = device::FromFloat<T>(v.z);
 }
 
 __device__ float4 Transform(float4 v, int64_t column, KvRange visible, const ScoreTransform& t) {
@@ -117,36 +96,6 @@ __global__ void ScaleAndMaskKernel(const ScoreRows rows, const ScoreTransform tr
   }
 }
 
-struct Max {
-  static constexpr float kNone = -INFINITY;
-  // Takes the other of a number and NaN; the sum has NaN all the same.
-  __device__ static float Of(float a, float b) { return fmaxf(a, b); }
-};
-struct Sum {
-  static constexpr float kNone = 0;
-  __device__ static float Of(float a, float b) { return a + b; }
-};
-
-// The reduction of one value a thread, to all threads of the block. `scratch`: kMaxWarps floats.
-template <typename Op>
-__device__ float ReduceBlock(float value, float* scratch) {
-#pragma unroll
-  for (int offset = kWarp / 2; offset > 0; offset /= 2) {
-    value = Op::Of(value, __shfl_xor_sync(0xFFFFFFFF, value, offset));
-  }
-  if (blockDim.x <= kWarp) return value;
-  const int warp = threadIdx.x / kWarp, lane = threadIdx.x % kWarp;
-  __syncthreads();  // the last reduction's results have been read
-  if (lane == 0) scratch[warp] = value;
-  __syncthreads();
-  value = lane < blockDim.x / kWarp ? scratch[lane] : Op::kNone;
-#pragma unroll
-  for (int offset = kMaxWarps / 2; offset > 0; offset /= 2) {
-    value = Op::Of(value, __shfl_xor_sync(0xFFFFFFFF, value, offset));
-  }
-  return value;
-}
-
 // What exponentials are relative to: the maximum, or 0 for a row without a key, whose maximum is
 // minus infinity.
 __device__ float Base(float max) { return max == -INFINITY ? 0 : max; }
@@ -177,7 +126,7 @@ __device__ void WriteLse(const SoftmaxTask& task, const ScoreRow& r, float max, 
 // kVectors: vectors of a row that each thread keeps in registers.
 template <typename T, int kVectors>
 __global__ void SoftmaxKernel(const SoftmaxTask task) {
-  __shared__ float scratch[kMaxWarps];
+  __shared__ float scratch[device::kMaxBlockWarps];
   const ScoreRows& rows = task.rows;
   for (int64_t index = blockIdx.x; index < rows.count * rows.sq; index += gridDim.x) {
     const float* const scores = task.scores + index * task.score_stride;
@@ -197,14 +146,14 @@ __global__ void SoftmaxKernel(const SoftmaxTask task) {
       }
       max = fmaxf(max, MaxOf(values[i]));
     }
-    max = ReduceBlock<Max>(max, scratch);
+    max = device::ReduceBlock<device::Max>(max, scratch);
     float sum = 0;
 #pragma unroll
     for (int i = 0; i < kVectors; ++i) {
       values[i] = Exp(values[i], Base(max));
       sum += SumOf(values[i]);
     }
-    sum = ReduceBlock<Sum>(sum, scratch);
+    sum = device::ReduceBlock<device::Sum>(sum, scratch);
     const float inverse = Inverse(r, sum);
 #pragma unroll
     for (int i = 0; i < kVectors; ++i) {
@@ -219,7 +168,7 @@ __global__ void SoftmaxKernel(const SoftmaxTask task) {
 // maximum grows, another for the probabilities.
 template <typename T>
 __global__ void LongSoftmaxKernel(const SoftmaxTask task) {
-  __shared__ float scratch[kMaxWarps];
+  __shared__ float scratch[device::kMaxBlockWarps];
   const ScoreRows& rows = task.rows;
   const int64_t step = int64_t{kVector} * blockDim.x;
   for (int64_t index = blockIdx.x; index < rows.count * rows.sq; index += gridDim.x) {
@@ -239,9 +188,9 @@ __global__ void LongSoftmaxKernel(const SoftmaxTask task) {
       sum = kept + SumOf(Exp(v, Base(larger)));
       max = larger;
     }
-    const float block_max = ReduceBlock<Max>(max, scratch);
+    const float block_max = device::ReduceBlock<device::Max>(max, scratch);
     sum = sum == 0 ? 0 : sum * expf(Base(max) - Base(block_max));
-    sum = ReduceBlock<Sum>(sum, scratch);
+    sum = device::ReduceBlock<device::Sum>(sum, scratch);
     const float inverse = Inverse(r, sum);
     for (int64_t column = kVector * threadIdx.x; column < rows.skv; column += step) {
       Store(probabilities, column, rows.skv, Times(Exp(load(column), Base(block_max)), inverse));
