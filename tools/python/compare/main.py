@@ -25,16 +25,39 @@ def cases_of(problems: List[str]) -> List[Case]:
     """The problems of --problem. ValueError for what SDPA is not asked here."""
     cases = []
     for text in problems:
+        if "=" not in text.partition(",")[0]:
+            raise ValueError(f"--problem: {text}: is no key=value; presets are the attnlab command's "
+                             "alone; `attnlab list` has them")  # fmt: skip
         p = attnlab.Problem.parse(text)
-        plain = p.lens == "fixed" and p.scale is None and p.softcap == 0 and p.page == 0
-        plain = plain and p.dtype in ("fp32", "fp16", "bf16")
-        if not plain or p.d != p.dv or p.mask not in ("none", "causal") or not p.sq or not p.skv:
-            raise ValueError(f"--problem: {text}: has what is not compared: lengths, scale, softcap, "
-                             "a window, dv, fp8, or no rows")  # fmt: skip
+        for key, plain in (
+            ("lens", p.lens == "fixed"),
+            ("scale", p.scale is None),
+            ("softcap", p.softcap == 0),
+            ("page", p.page == 0),
+            ("dtype", p.dtype in ("fp32", "fp16", "bf16")),
+            ("dv", p.dv == p.d),
+            ("mask", p.mask in ("none", "causal")),
+            ("sq", p.sq > 0),
+            ("skv", p.skv > 0),
+        ):
+            if not plain:
+                raise ValueError(f"--problem: {text}: {key}: {getattr(p, key)} is not compared")
         if p.mask == "causal" and p.sq != p.skv:
             raise ValueError(f"--problem: {text}: PyTorch aligns a causal mask with the first key")
         cases.append(Case(p.b, p.hq, p.hkv, p.sq, p.skv, p.d, p.dtype, p.mask == "causal"))
     return cases
+
+
+def check_kernels(specs: List[contenders.KernelSpec], device: str) -> None:
+    """That attnlab has them, and for such a device. ValueError."""
+    kind = device.partition(":")[0]
+    known = {kernel.name: kernel for kernel in attnlab.kernels()}
+    for spec in specs:
+        if spec.name and spec.name not in known:
+            raise ValueError(f"--kernel: there is no {spec.name!r}; there are {', '.join(known)}")
+        if spec.name and known[spec.name].device != kind:
+            raise ValueError(f"--kernel: {spec.name}: runs on {known[spec.name].device}, not on "
+                             f"{device}; --device says where")  # fmt: skip
 
 
 def cache_bytes(device: str) -> int:
@@ -162,8 +185,9 @@ def parse(description: str, argv: List[str]):
     suites = "; ".join(f"{name}: {len(suite.cases)} cases, {suite.summary}"
                        for name, suite in SUITES.items())  # fmt: skip
     add = parser.add_argument
-    add("--suite", choices=sorted(SUITES), default="cpu", help=suites)
-    add("--problem", action="append", help="a problem of your own in place of the suite; repeatable")
+    add("--suite", choices=sorted(SUITES), help=f"{suites} (default: cpu)")
+    add("--problem", action="append", help="a problem of your own in place of a suite, as"
+        " hq=8,sq=512,d=64; repeatable. Presets are the attnlab command's alone")  # fmt: skip
     add("--library", help="libattnlab.so (default: $ATTNLAB_LIBRARY, or that of bazel-bin)")
     add("--kernel", help="attnlab's, as baseline,cpu:threads=4; \"\" is attnlab's choice (default:"
                          " cpu on the CPU, attnlab's choice on a GPU)")  # fmt: skip
@@ -186,6 +210,13 @@ def parse(description: str, argv: List[str]):
         parser.error("--threads, --rounds and --oracle_rows must be at least 1")
     if options.json and not os.access(os.path.dirname(options.json) or ".", os.W_OK):
         parser.error(f"--json: {options.json}: no file can be made in its directory")
+    if options.suite and options.problem:
+        parser.error("--suite and --problem exclude each other")
+    if options.budget_s is not None and not 0 <= options.budget_s < math.inf:
+        parser.error(f"--budget_s: {options.budget_s} is no number of seconds")
+    if options.at_least is not None and not 0 < options.at_least < math.inf:
+        parser.error(f"--at_least: {options.at_least} is no ratio")
+    options.suite = options.suite or "cpu"
     suite = SUITES[options.suite]
     options.device = options.device or suite.device
     if options.device == "cuda":
@@ -220,6 +251,7 @@ def main(description: str, argv: List[str]) -> int:
         unknown = [name for name in backends if name not in contenders.BACKENDS]
         if unknown or len(set(backends)) != len(backends):
             raise ValueError(f"--backends: want each of {', '.join(contenders.BACKENDS)} at most once")
+        check_kernels(specs, options.device)
         options.cache = cache_bytes(options.device)
     except (ValueError, attnlab.Error) as error:
         options.parser.exit(2, f"compare_torch: {error}\n")

@@ -6,6 +6,7 @@ import json
 import os
 import tempfile
 import unittest
+import unittest.mock
 
 import support
 from support import needs_cuda, needs_torch, torch
@@ -183,9 +184,9 @@ class CommandTest(unittest.TestCase):
         self.assertIn("FAILED: cpu does not reach", out)
 
     def test_a_kernel_that_does_nothing_is_an_error(self):
-        status, out, _ = self.run_command(self.PROBLEM, "--rounds=2", "--kernel=cpu,no-such")
+        status, out, _ = self.run_command(self.PROBLEM, "--rounds=2", "--kernel=cpu,cpu:x=1")
         self.assertEqual(status, 1)
-        self.assertIn("FAILED: no-such did none of the cases", out)
+        self.assertIn("FAILED: cpu:x=1 did none of the cases", out)
 
     def test_bad_arguments(self):
         for arguments, text in (
@@ -197,13 +198,34 @@ class CommandTest(unittest.TestCase):
             (["--backends=math,math"], "at most once"),
             (["--kernel=cpu:x"], "is not NAME or NAME:KEY=VALUE"),
             (["--problem=hq=0,sq=1,d=1"], "hq: 0"),
-            (["--problem=hq=1,sq=4,d=8,mask=window:1:1"], "has what is not compared"),
-            (["--problem=hq=1,sq=4,d=8,dtype=fp8_e4m3"], "has what is not compared"),
+            (["--problem=hq=1,sq=4,d=8,mask=window:1:1"], ": mask: (1, 1) is not compared"),
+            (["--problem=hq=1,sq=4,d=8,dtype=fp8_e4m3"], ": dtype: fp8_e4m3 is not compared"),
+            (["--problem=hq=1,sq=4,d=8,dv=4"], ": dv: 4 is not compared"),
+            (["--problem=hq=1,sq=4,d=8,softcap=2"], ": softcap: 2.0 is not compared"),
+            (["--problem=hq=1,sq=4,d=8,scale=2"], ": scale: 2.0 is not compared"),
+            (["--problem=hq=1,sq=4,d=8,lens=packed"], ": lens: packed is not compared"),
+            (["--problem=hq=1,sq=0,skv=4,d=8"], ": sq: 0 is not compared"),
+            (["--problem=gpt2"], "presets are the attnlab command's alone"),
+            (["--problem=gpt2,b=2"], "presets are the attnlab command's alone"),
+            (["--kernel=no-such"], "--kernel: there is no 'no-such'; there are "),
+            (["--kernel=cpu,no-such:x=1"], "--kernel: there is no 'no-such'"),
+            (["--at_least=nan"], "--at_least: nan is no ratio"),
+            (["--at_least=0"], "--at_least: 0.0 is no ratio"),
+            (["--budget_s=-1"], "--budget_s: -1.0 is no number of seconds"),
+            (["--budget_s=nan"], "--budget_s: nan is no number of seconds"),
+            (["--suite=cpu", self.PROBLEM], "--suite and --problem exclude each other"),
             (["--problem=hq=1,sq=4,skv=5,d=8,mask=causal"], "aligns a causal mask"),
         ):
-            status, _, err = self.run_command(*arguments)
-            self.assertEqual(status, 2, arguments)
+            status, out, err = self.run_command(*arguments)
+            self.assertEqual((status, out), (2, ""), arguments)
             self.assertIn(text, err)
+
+    def test_a_kernel_of_another_device_is_known_at_once(self):
+        other = [attnlab.Kernel("far", "", "cuda", (75,), (), 1)]
+        with unittest.mock.patch.object(attnlab, "kernels", lambda: other):
+            status, out, err = self.run_command(self.PROBLEM, "--kernel=far")
+        self.assertEqual((status, out), (2, ""))
+        self.assertIn("--kernel: far: runs on cuda, not on cpu", err)
 
     def test_input_sets_exceed_the_cache(self):
         case = Case(1, 8, 8, 1024, 1024, 64, "bf16", False)
