@@ -6,11 +6,11 @@
 #include "absl/strings/str_format.h"
 #include "attention/baseline/softmax.h"
 #include "attention/dtype.h"
+#include "attention/memory.h"
 
 namespace attnlab::baseline {
 namespace {
 
-constexpr int64_t kAlignment = 256;
 constexpr int64_t kRowAlignment = 16;
 
 int64_t RoundUp(int64_t x, int64_t multiple) { return (x + multiple - 1) / multiple * multiple; }
@@ -142,7 +142,7 @@ Layout::Layout(const AttentionProblem& p, const DeviceInfo& device, const Option
 
   const auto place = [this](int64_t bytes) {
     const int64_t at = total;
-    total += RoundUp(bytes, kAlignment);
+    total += RoundUp(bytes, kMemoryAlignment);
     return at;
   };
   q = place(p.b * p.hq * p.sq * q_stride * size);
