@@ -27,6 +27,9 @@ double ErrorOf(double value, double expected, DType dtype) {
   return std::abs(value - expected);  // infinity if `expected` is
 }
 
+// TF32 has 10 bits behind the point.
+constexpr double kEpsilonTf32 = 0x1p-10;
+
 // What an error of each row is held against, and the error of the straightforward implementation in
 // that unit.
 struct Scale {
@@ -77,8 +80,11 @@ std::string TensorError::ToString() const {
 }
 
 Errors Compare(DType dtype, absl::Span<const reference::Row> rows, const reference::Result& exact,
-               const reference::Result& straightforward, const reference::Result& values) {
+               const reference::Result& straightforward, const reference::Result& values,
+               reference::Factors factors) {
   const double e = Epsilon(dtype), e32 = Epsilon(DType::kFloat32);
+  // What a score may be off by, in proportion to its size.
+  const double e_score = factors == reference::Factors::kTf32 ? kEpsilonTf32 : 8 * e32;
   Scale o, lse;
   for (size_t row = 0; row < rows.size(); ++row) {
     // NaN and infinity have no size; ErrorOf() asks for them in their place.
@@ -91,9 +97,9 @@ Errors Compare(DType dtype, absl::Span<const reference::Row> rows, const referen
     }
     const double score = 1 + at_least(at_least(0, exact.lse[row]), exact.score[row]);
     o.unit.push_back(size);
-    o.floor.push_back((e / 2 + 8 * e32 * score) * size + SmallestNormal(dtype) * e);
+    o.floor.push_back((e / 2 + e_score * score) * size + SmallestNormal(dtype) * e);
     lse.unit.push_back(score);
-    lse.floor.push_back(8 * e32 * score);
+    lse.floor.push_back(e_score * score);
   }
   Errors errors;
   o.fair = FairError(o, exact.dv, dtype, exact.o, straightforward.o);

@@ -17,6 +17,8 @@
 // their size, and so have P, and O. For bf16, u = 1 and scores to 4 the floor is 0.0039; for fp32
 // 5e-6.
 //
+// Where factors are TF32 its epsilon, 2^-10, takes the place of 8 e32.
+//
 // An element that is not finite gives its row no unit and no allowance.
 //
 // NaN never passes, unless the oracle has NaN in the same place; infinity passes where the oracle
@@ -54,7 +56,8 @@ struct Errors {
 // `values` are a kernel's results for the rows, widened to double; `values.lse` empty: O alone is
 // compared. All three results are of `rows`.
 Errors Compare(DType dtype, absl::Span<const reference::Row> rows, const reference::Result& exact,
-               const reference::Result& straightforward, const reference::Result& values);
+               const reference::Result& straightforward, const reference::Result& values,
+               reference::Factors factors = reference::Factors::kAsTheyAre);
 
 }  // namespace attnlab::testing
 

@@ -46,6 +46,16 @@ TEST_F(ToleranceTest, TheBoundIsTwiceTheStraightforwardErrorAndAFloor) {
   EXPECT_NEAR(Run().lse.bound, 2 * 0.5 / 3 * 4 + 8 * e32 * 4, 1e-12);
 }
 
+TEST_F(ToleranceTest, Tf32FactorsMayErrByTheirTenBits) {
+  const double e32 = std::ldexp(1.0, -23), tf32 = std::ldexp(1.0, -10);
+  values_.o[0] = 1.5;
+  values_.lse[0] = 3.5;
+  const Errors errors =
+      Compare(DType::kFloat32, rows_, exact_, plain_, values_, reference::Factors::kTf32);
+  EXPECT_DOUBLE_EQ(errors.lse.bound, tf32 * 4);
+  EXPECT_NEAR(errors.o.bound, (e32 / 2 + tf32 * 4) * 2, 1e-12);
+}
+
 TEST_F(ToleranceTest, LargeScoresMayErrMoreHoweverSmallSoftcapMakesLse) {
   const double e32 = std::ldexp(1.0, -23);
   exact_.score[1] = 99;

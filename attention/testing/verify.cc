@@ -89,8 +89,8 @@ absl::StatusOr<VerifyResult> Verify(const Plan& plan, const VerifyOptions& optio
   VerifyResult result;
   result.rows = RowsInUse(p, trial->inputs());
   result.rows_checked = static_cast<int64_t>(rows.size());
-  const Errors errors =
-      Compare(p.dtype, rows, *exact, *straightforward, ValuesOf(p, host, run->outputs, rows));
+  const Errors errors = Compare(p.dtype, rows, *exact, *straightforward,
+                                ValuesOf(p, host, run->outputs, rows), factors);
   result.o = errors.o;
   result.lse = errors.lse;
   result.message = run->faults;
