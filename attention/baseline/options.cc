@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "attention/baseline/softmax.h"
+#include "attention/compute_capability.h"
 #include "attention/dtype.h"
 #include "attention/memory.h"
 
@@ -95,9 +96,9 @@ absl::StatusOr<Options> OptionsFor(const AttentionProblem& p, const DeviceInfo& 
         absl::StrCat("config: math=tf32 is for dtype=fp32, not ", Name(p.dtype)));
   }
   if (*tf32 && device.compute_capability < 80) {
-    return absl::UnimplementedError(
-        absl::StrCat("config: math=tf32 needs compute capability 8.0; ", ToString(device.device),
-                     " has ", device.compute_capability / 10, ".", device.compute_capability % 10));
+    return absl::UnimplementedError(absl::StrCat("config: math=tf32 needs compute capability 8.0; ",
+                                                 ToString(device.device), " has ",
+                                                 CapabilityName(device.compute_capability)));
   }
 
   // More in one product than cuBLAS takes for certain would gain nothing.

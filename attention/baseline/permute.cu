@@ -25,8 +25,9 @@ __device__ To Converted(From x) {
   }
 }
 
-// Takes NaN and infinity out of a unit. True if there was one.
+// Takes NaN and infinity out of a unit, beside the overloads of nonfinite.h. True if there was one.
 using baseline::TakeOut;
+
 __device__ bool TakeOut(uint32_t exponent, uint4* unit) {
   const bool x = TakeOut(exponent, &unit->x), y = TakeOut(exponent, &unit->y);
   const bool z = TakeOut(exponent, &unit->z), w = TakeOut(exponent, &unit->w);

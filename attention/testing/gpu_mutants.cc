@@ -5,7 +5,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "absl/strings/str_cat.h"
+#include "attention/cuda_call.h"
 #include "attention/dtype.h"
 #include "attention/tensor.h"
 #include "attention/tensors.h"
@@ -28,11 +28,7 @@ enum class Bug {
   kHostMemory,         // copies from host memory that means something else later
 };
 
-absl::Status ToStatus(cudaError_t error, const char* what) {
-  if (error == cudaSuccess) return absl::OkStatus();
-  cudaGetLastError();
-  return absl::InternalError(absl::StrCat(what, ": ", cudaGetErrorString(error)));
-}
+using cuda_backend::ToStatus;
 
 class CopyKernel : public Kernel {
  public:
