@@ -1,6 +1,7 @@
 """What a call writes, O and LSE, with the caller's axes: shapes, new arrays, and whether one fits."""
 
 import math
+import re
 from typing import Any, Tuple
 
 from . import arrays, errors
@@ -50,11 +51,18 @@ def _element_size(array) -> int:
     return array.element_size() if hasattr(array, "element_size") else array.itemsize
 
 
+def _is_about_memory(error: Exception) -> bool:
+    # What PyTorch raises for lack of memory on the CPU has no type of its own.
+    return not isinstance(error, RuntimeError) or bool(re.search("memory|overflow", str(error), re.I))
+
+
 def new(name: str, like, device: str, shape: Shape, fp32: bool = False, fill=None) -> Any:
     """A new array of `like`'s library and, but for fp32, its dtype."""
     try:
         return arrays.adapter("q", like).new(like, shape, fp32, fill)
     except (MemoryError, ValueError, OverflowError, RuntimeError) as error:
+        if not _is_about_memory(error):
+            raise
         count = math.prod(shape) * (4 if fp32 else _element_size(like))
         raise errors.ResourceExhausted(
             f"{name}: {count} bytes for the shape {list(shape)} cannot be allocated on {device}"
@@ -66,6 +74,8 @@ def scratch(like, device: str, count: int) -> Tuple[Any, int]:
     try:
         return arrays.adapter("q", like).scratch(like, count)
     except (MemoryError, ValueError, OverflowError, RuntimeError) as error:
+        if not _is_about_memory(error):
+            raise
         raise errors.ResourceExhausted(
             f"workspace: {count} bytes cannot be allocated on {device}"
         ) from error

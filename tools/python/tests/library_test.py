@@ -251,7 +251,8 @@ print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
         environment = {**os.environ, "ATTNLAB_LIBRARY": attnlab.library_path()}
         environment["PYTHONPATH"] = str(pathlib.Path(attnlab.__file__).parent.parent)
         result = subprocess.run(
-            [sys.executable, "-c", self.PROGRAM, when],
+            # Python itself warns of threads, of which OpenMP has some.
+            [sys.executable, "-W", "ignore::DeprecationWarning", "-c", self.PROGRAM, when],
             env=environment, capture_output=True, text=True, timeout=60,
         )  # fmt: skip
         self.assertEqual(result.stderr, "")
