@@ -1,0 +1,40 @@
+// What a kernel on the device gets to know of a call: the problem and its tensors in plain numbers.
+// arguments_of.h makes it on the host.
+#ifndef ATTENTION_DEVICE_ARGUMENTS_H_
+#define ATTENTION_DEVICE_ARGUMENTS_H_
+
+#include <cstdint>
+
+#include "attention/device/host_device.h"
+#include "attention/device/sequences.h"
+#include "attention/mask.h"
+
+namespace attnlab::device {
+
+// A tensor whose rows, one for each (batch, token, head), are contiguous. Strides in elements.
+struct Rows {
+  void* data = nullptr;  // Q, K and V are only read
+  int64_t batch_stride = 0, token_stride = 0, head_stride = 0;
+  // Whether all rows begin at multiples of 16 bytes and have whole numbers of 16 bytes.
+  bool whole_chunks = false;
+
+  ATTNLAB_HOST_DEVICE int64_t Offset(int64_t batch, int64_t token, int64_t head) const {
+    return batch * batch_stride + token * token_stride + head * head_stride;
+  }
+};
+
+struct Arguments {
+  Rows q, k, v, o;
+  Rows lse;  // fp32, one element a row; null data: not wanted
+  Sequences q_sequences, kv_sequences;
+  Mask mask;
+  int64_t b = 1;
+  int32_t hq = 1, hkv = 1;
+  int32_t d = 0, dv = 0;
+  float scale = 1;
+  float softcap = 0;  // 0: none
+};
+
+}  // namespace attnlab::device
+
+#endif  // ATTENTION_DEVICE_ARGUMENTS_H_

@@ -1,0 +1,16 @@
+// Arguments (arguments.h) of a call, for the host.
+#ifndef ATTENTION_DEVICE_ARGUMENTS_OF_H_
+#define ATTENTION_DEVICE_ARGUMENTS_OF_H_
+
+#include "attention/device/arguments.h"
+#include "attention/problem.h"
+#include "attention/tensors.h"
+
+namespace attnlab::device {
+
+// The tensors fit the problem (ValidateTensors() of tensors.h) and outlive the call.
+Arguments ArgumentsOf(const AttentionProblem& problem, const AttentionTensors& tensors);
+
+}  // namespace attnlab::device
+
+#endif  // ATTENTION_DEVICE_ARGUMENTS_OF_H_

@@ -1,0 +1,71 @@
+// A tile of query rows: which queries of which heads it has, and where they lie.
+//
+// Its rows are those of one query head, or, packed, of all heads that share a KV head, so that a
+// short query fills a tile and K and V are read once for all of them. Heads change fastest: row r
+// is query r / pack of head first_head + r % pack.
+#ifndef ATTENTION_DEVICE_QUERY_TILE_H_
+#define ATTENTION_DEVICE_QUERY_TILE_H_
+
+#include <cstdint>
+
+#include "attention/device/arguments.h"
+#include "attention/device/host_device.h"
+#include "attention/device/kv_tiles.h"
+#include "attention/device/sequences.h"
+#include "attention/mask.h"
+
+namespace attnlab::device {
+
+struct QueryTile {
+  Span q, kv;  // of the sequence
+  int32_t first_head = 0, kv_head = 0;
+  int32_t pack = 1;   // query heads whose rows these are
+  int64_t begin = 0;  // its first row
+  int64_t end = 0;    // behind its last row, at most q.length * pack
+
+  ATTNLAB_HOST_DEVICE int64_t QueryOf(int64_t row) const { return pack == 1 ? row : row / pack; }
+  ATTNLAB_HOST_DEVICE int32_t HeadOf(int64_t row) const {
+    return pack == 1 ? first_head : first_head + static_cast<int32_t>(row % pack);
+  }
+
+  // Elements from the tensor's beginning to the row: of Q, O and LSE.
+  ATTNLAB_HOST_DEVICE int64_t Offset(const Rows& rows, int64_t row) const {
+    return rows.Offset(q.batch, q.begin + QueryOf(row), HeadOf(row));
+  }
+  // The same to key 0 of the sequence: of K and V.
+  ATTNLAB_HOST_DEVICE int64_t KvOffset(const Rows& rows) const {
+    return rows.Offset(kv.batch, kv.begin, kv_head);
+  }
+
+  // The keys that the row sees. `row` may lie beyond the tile: it sees none.
+  ATTNLAB_HOST_DEVICE KvRange Visible(const Mask& mask, int64_t row) const {
+    if (row >= end) return {0, 0};
+    return VisibleKv(mask, QueryOf(row), q.length, kv.length);
+  }
+
+  // The tiles of keys that it walks.
+  ATTNLAB_HOST_DEVICE KvTiles Tiles(const Mask& mask, int64_t keys) const {
+    if (begin >= end) return {};
+    return KvTilesOf(mask, QueryOf(begin), QueryOf(end - 1) + 1, q.length, kv.length, keys);
+  }
+};
+
+// Tile `index` of `rows` rows of heads [head * pack, (head + 1) * pack) of a sequence; empty where
+// the sequence has fewer. `pack` is 1 or the number of query heads of a KV head.
+ATTNLAB_HOST_DEVICE inline QueryTile QueryTileOf(const Arguments& a, int64_t sequence, int32_t head,
+                                                 int32_t pack, int64_t index, int64_t rows) {
+  QueryTile tile;
+  tile.q = a.q_sequences[sequence];
+  tile.kv = a.kv_sequences[sequence];
+  tile.pack = pack;
+  tile.first_head = head * pack;
+  tile.kv_head = tile.first_head / (a.hq / a.hkv);
+  tile.begin = index * rows;
+  tile.end = tile.begin + rows;
+  if (tile.end > tile.q.length * pack) tile.end = tile.q.length * pack;
+  return tile;
+}
+
+}  // namespace attnlab::device
+
+#endif  // ATTENTION_DEVICE_QUERY_TILE_H_
