@@ -15,22 +15,25 @@ namespace attnlab::device {
 
 constexpr int kChunkBytes = 16;
 
-// A tile of rows of kRowChunks chunks, a power of two.
+// A tile of rows of kRowChunks chunks.
 template <int kRowChunks>
 struct Swizzle {
-  static_assert(kRowChunks > 0 && (kRowChunks & (kRowChunks - 1)) == 0,
-                "rows of a power of two of chunks; wider tiles are several of these side by side");
+  static_assert(kRowChunks > 0);
+  // Chunks move within groups of this many, a power of two that divides a row's.
+  static constexpr int kGroup = (kRowChunks & -kRowChunks) < 8 ? (kRowChunks & -kRowChunks) : 8;
+  // Rows that follow each other and whose groups do not share places of a line: they shift
+  // together.
+  static constexpr int kRowsTogether = 8 / kGroup;
+
+  // By what the numbers of a row's chunks are exclusive-ored.
+  ATTNLAB_HOST_DEVICE static constexpr int Shift(int row) {
+    return row / kRowsTogether & (kGroup - 1);
+  }
 
   // The place of the chunk, in chunks from the tile's beginning, which is aligned to 128 bytes.
   ATTNLAB_HOST_DEVICE static constexpr int At(int row, int chunk) {
-    // Where a line has several rows these are apart already, and shift together.
-    return row * kRowChunks + (chunk ^ (row / kRowsOfALine & kMask));
+    return row * kRowChunks + (chunk ^ Shift(row));
   }
-
- private:
-  static constexpr int kLineChunks = 8;
-  static constexpr int kRowsOfALine = kRowChunks < kLineChunks ? kLineChunks / kRowChunks : 1;
-  static constexpr int kMask = (kRowChunks < kLineChunks ? kRowChunks : kLineChunks) - 1;
 };
 
 }  // namespace attnlab::device

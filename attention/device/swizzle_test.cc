@@ -52,7 +52,9 @@ TEST(SwizzleTest, RowsAndColumnsHaveNoConflicts) {
   TestRowsOf<2>();
   TestRowsOf<4>();
   TestRowsOf<8>();
+  TestRowsOf<12>();
   TestRowsOf<16>();
+  TestRowsOf<24>();
   TestRowsOf<32>();
 }
 
