@@ -1,0 +1,71 @@
+// From a tile and an element type that the host chose to what is instantiated for them.
+#ifndef ATTENTION_DEVICE_CUDA_CORE_DISPATCH_CUH_
+#define ATTENTION_DEVICE_CUDA_CORE_DISPATCH_CUH_
+
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+#include <cuda_runtime.h>
+
+#include <type_traits>
+
+#include "attention/device/cuda_core_table.h"
+#include "attention/device/element.h"
+
+namespace attnlab::device {
+
+// Stands for a type where a value is wanted.
+template <typename T>
+struct TypeOf {
+  using Type = T;
+};
+
+// T, where it is one of those that are instantiated.
+template <typename T, class Shape, typename Launch, typename... Elements>
+cudaError_t LaunchIfOneOf(const Launch& launch) {
+  if constexpr ((std::is_same_v<T, Elements> || ...)) {
+    return launch(Shape(), TypeOf<T>());
+  } else {
+    return cudaErrorInvalidValue;
+  }
+}
+
+template <class Shape, typename... Elements, typename Launch>
+cudaError_t ForElement(Element element, const Launch& launch) {
+  switch (element) {
+    case Element::kFloat32:
+      return LaunchIfOneOf<float, Shape, Launch, Elements...>(launch);
+    case Element::kFloat16:
+      return LaunchIfOneOf<__half, Shape, Launch, Elements...>(launch);
+    case Element::kBFloat16:
+      return LaunchIfOneOf<__nv_bfloat16, Shape, Launch, Elements...>(launch);
+  }
+  return cudaErrorInvalidValue;
+}
+
+// launch(Shape(), TypeOf<T>()) for the tile's shape, one of kDim, and the element's type, one of
+// Elements:
+//
+//   ForCudaCoreTile<64, float, __half>(tile, element, [&](auto shape, auto type) {
+//     using Shape = decltype(shape);
+//     using T = typename decltype(type)::Type;
+//     return Launch(MyKernel<Shape, T>, …);
+//   });
+//
+// cudaErrorInvalidValue for anything else.
+template <int kDim, typename... Elements, typename Launch>
+cudaError_t ForCudaCoreTile(const CudaCoreTile& tile, Element element, const Launch& launch) {
+  using Large = typename CudaCoreShapes<kDim>::Large;
+  using Small = typename CudaCoreShapes<kDim>::Small;
+  if (tile.dim != kDim) return cudaErrorInvalidValue;
+  if (tile.rows == Large::kRows && tile.keys == Large::kKeys) {
+    return ForElement<Large, Elements...>(element, launch);
+  }
+  if (tile.rows == Small::kRows && tile.keys == Small::kKeys) {
+    return ForElement<Small, Elements...>(element, launch);
+  }
+  return cudaErrorInvalidValue;
+}
+
+}  // namespace attnlab::device
+
+#endif  // ATTENTION_DEVICE_CUDA_CORE_DISPATCH_CUH_

@@ -1,0 +1,135 @@
+#include "attention/device/cuda_core_shape.h"
+
+#include <algorithm>
+#include <iterator>
+#include <set>
+#include <vector>
+
+#include "attention/device/cuda_core_table.h"
+#include "gtest/gtest.h"
+
+namespace attnlab::device {
+namespace {
+
+constexpr int kBanks = 32, kLanes = 32;
+
+template <class S>
+class CudaCoreShapeTest : public ::testing::Test {};
+
+using Shapes = ::testing::Types<
+    CudaCoreShapes<32>::Large, CudaCoreShapes<32>::Small, CudaCoreShapes<64>::Large,
+    CudaCoreShapes<64>::Small, CudaCoreShapes<96>::Large, CudaCoreShapes<96>::Small,
+    CudaCoreShapes<128>::Large, CudaCoreShapes<128>::Small, CudaCoreShapes<192>::Large,
+    CudaCoreShapes<192>::Small, CudaCoreShapes<256>::Large, CudaCoreShapes<256>::Small>;
+TYPED_TEST_SUITE(CudaCoreShapeTest, Shapes);
+
+// Calls visit(warp_row, warp_column, lane) for every thread.
+template <class S, typename Visit>
+void ForEachThread(const Visit& visit) {
+  for (int warp = 0; warp < S::kThreads / kLanes; ++warp) {
+    for (int lane = 0; lane < kLanes; ++lane) {
+      visit(warp / S::kColumnWarps, warp % S::kColumnWarps, lane);
+    }
+  }
+}
+
+TYPED_TEST(CudaCoreShapeTest, EveryScoreAndEveryElementOfOHasOneThread) {
+  using S = TypeParam;
+  std::vector<int> scores(S::kRows * S::kKeys), o(S::kRows * S::kDim);
+  ForEachThread<S>([&](int warp_row, int warp_column, int lane) {
+    for (int i = 0; i < S::kThreadRows; ++i) {
+      const int row = S::FirstRow(warp_row, lane) + i * S::kLaneRows;
+      for (int j = 0; j < S::kThreadKeys; ++j) {
+        ++scores[row * S::kKeys + S::FirstKey(warp_column, lane) + j * S::kKeyStep];
+      }
+      for (int c = 0; c < S::kThreadChunks; ++c) {
+        for (int e = 0; e < S::kChunkDims; ++e) {
+          ++o[row * S::kDim + S::FirstDim(warp_column, lane) + c * S::kDimStep + e];
+        }
+      }
+    }
+  });
+  for (const int count : scores) ASSERT_EQ(count, 1);
+  for (const int count : o) ASSERT_EQ(count, 1);
+}
+
+TYPED_TEST(CudaCoreShapeTest, ARowBelongsToOneRowOfWarpsAndToEightLanesSideBySide) {
+  using S = TypeParam;
+  for (int lane = 0; lane < kLanes; ++lane) {
+    // What reductions over a row add up: lanes that differ in these bits alone.
+    for (const int bit : {2, 4, 8}) {
+      EXPECT_EQ(S::LaneRow(lane), S::LaneRow(lane ^ bit));
+      EXPECT_NE(S::LaneColumn(lane), S::LaneColumn(lane ^ bit));
+    }
+    EXPECT_LT(S::FirstRow(0, lane) + (S::kThreadRows - 1) * S::kLaneRows, S::kWarpRows);
+  }
+}
+
+// The cycles that a warp's accesses of `floats` floats each take, at the banks: those of half a
+// warp at a time where they are of 16 bytes, all at once where they are of 4, the same address
+// once.
+template <typename Address>
+int Cycles(int floats, const Address& address) {
+  const int lanes = floats == 4 ? kLanes / 2 : kLanes;
+  int cycles = 0;
+  for (int first = 0; first < kLanes; first += lanes) {
+    std::vector<std::set<int>> banks(kBanks);
+    for (int lane = first; lane < first + lanes; ++lane) {
+      for (int i = 0; i < floats; ++i) {
+        banks[(address(lane) + i) % kBanks].insert(address(lane) + i);
+      }
+    }
+    size_t most = 0;
+    for (const auto& bank : banks) most = std::max(most, bank.size());
+    cycles += static_cast<int>(most);
+  }
+  return cycles;
+}
+
+TYPED_TEST(CudaCoreShapeTest, AccessesHaveNoBankConflicts) {
+  using S = TypeParam;
+  const auto q = [](int lane) { return S::kQ + S::FirstRow(0, lane) * S::kQkStride; };
+  const auto k = [](int lane) { return S::kK + S::FirstKey(0, lane) * S::kQkStride; };
+  const auto v = [](int lane) { return S::kV + S::FirstDim(0, lane); };
+  const auto p = [](int lane) { return S::kP + S::FirstRow(0, lane) * S::kPStride; };
+  EXPECT_EQ(Cycles(4, q), 2);
+  EXPECT_EQ(Cycles(4, k), 2);
+  EXPECT_EQ(Cycles(4, v), 2);
+  EXPECT_EQ(Cycles(4, p), 2);
+  EXPECT_EQ(Cycles(1, [&](int lane) { return p(lane) + S::FirstKey(0, lane); }), 1);
+  // Halves of a warp are served at once where neighbours read the same.
+  for (int lane = 0; lane < kLanes; ++lane) {
+    EXPECT_EQ(q(lane), q(lane ^ 2));
+    EXPECT_EQ(p(lane), p(lane ^ 2));
+    EXPECT_EQ(k(lane), k(lane ^ 1));
+    EXPECT_EQ(v(lane), v(lane ^ 1));
+  }
+}
+
+TYPED_TEST(CudaCoreShapeTest, PartsOfSharedMemoryAreAlignedAndApart) {
+  using S = TypeParam;
+  const std::vector<int> parts = {S::kQ, S::kK, S::kV, S::kP, S::kFactors, S::kExchange};
+  for (size_t i = 0; i < parts.size(); ++i) {
+    EXPECT_EQ(parts[i] % 4, 0);
+    if (i > 0) {
+      EXPECT_GT(parts[i], parts[i - 1]);
+    }
+  }
+  EXPECT_EQ(S::kTiles % 2, 0);
+  EXPECT_LE(S::kLse + S::kRows, S::kFactors);  // inside P
+}
+
+TEST(CudaCoreTableTest, EveryHeadDimHasATileForTuringAndALargerOneForHopper) {
+  constexpr int kTuring = 64 << 10, kHopper = 227 << 10;
+  for (size_t i = 0; i < std::size(kCudaCoreTiles); i += 2) {
+    const CudaCoreTile &large = kCudaCoreTiles[i], &small = kCudaCoreTiles[i + 1];
+    EXPECT_EQ(large.dim, small.dim);
+    EXPECT_LE(large.shared_bytes, kHopper) << large.dim;
+    EXPECT_LE(small.shared_bytes, kTuring) << small.dim;
+    EXPECT_GT(large.rows, small.rows);
+    EXPECT_LE(large.threads, 256);
+  }
+}
+
+}  // namespace
+}  // namespace attnlab::device

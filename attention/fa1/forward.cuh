@@ -1,0 +1,50 @@
+// What the .cu files of single head dims instantiate.
+#ifndef ATTENTION_FA1_FORWARD_CUH_
+#define ATTENTION_FA1_FORWARD_CUH_
+
+#include <algorithm>
+#include <cstdint>
+
+#include "attention/device/cuda_core_dispatch.cuh"
+#include "attention/device/cuda_core_tile.cuh"
+#include "attention/device/launch.h"
+#include "attention/device/query_tile.h"
+#include "attention/fa1/forward.h"
+
+namespace attnlab::fa1 {
+
+// Heads that share a KV head are neighbours, and so are their blocks: what one reads of K and V the
+// others find in L2.
+template <class Shape, typename T>
+__global__ void __launch_bounds__(Shape::kThreads, 1)
+    ForwardKernel(const __grid_constant__ device::Arguments a) {
+  extern __shared__ float4 shared[];
+  for (int64_t pair = blockIdx.x; pair < a.b * a.hq; pair += gridDim.x) {
+    const int64_t sequence = pair / a.hq;
+    const int32_t head = static_cast<int32_t>(pair % a.hq);
+    const int64_t rows = a.q_sequences[sequence].length;
+    for (int64_t index = 0; index * Shape::kRows < rows; ++index) {
+      const device::QueryTile tile =
+          device::QueryTileOf(a, sequence, head, /*pack=*/1, index, Shape::kRows);
+      device::CudaCoreAttention<Shape, T>(a, tile, reinterpret_cast<float*>(shared));
+      __syncthreads();  // the next tile uses the same shared memory
+    }
+  }
+}
+
+template <int kDim>
+cudaError_t ForwardOfDim(const device::Arguments& a, const device::CudaCoreTile& tile,
+                         device::Element element, cudaStream_t stream) {
+  return device::ForCudaCoreTile<kDim, float, __half, __nv_bfloat16>(
+      tile, element, [&](auto shape, auto type) {
+        using Shape = decltype(shape);
+        using T = typename decltype(type)::Type;
+        const auto blocks = static_cast<unsigned>(std::min<int64_t>(a.b * a.hq, INT32_MAX));
+        return device::Launch(ForwardKernel<Shape, T>, dim3(blocks), dim3(Shape::kThreads),
+                              Shape::kSharedBytes, stream, a);
+      });
+}
+
+}  // namespace attnlab::fa1
+
+#endif  // ATTENTION_FA1_FORWARD_CUH_

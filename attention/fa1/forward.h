@@ -1,0 +1,24 @@
+// FA1's kernel: one thread block for each (sequence, head), which walks the query tiles.
+#ifndef ATTENTION_FA1_FORWARD_H_
+#define ATTENTION_FA1_FORWARD_H_
+
+#include "attention/device/arguments.h"
+#include "attention/device/cuda_core_table.h"
+#include "attention/device/element.h"
+#include "cuda_runtime.h"
+
+namespace attnlab::fa1 {
+
+// Enqueues it. The tile is a row of the table for the head dims of the arguments; `element` is that
+// of Q, K, V and O.
+cudaError_t Forward(const device::Arguments& arguments, const device::CudaCoreTile& tile,
+                    device::Element element, cudaStream_t stream);
+
+// The same for tiles of one head dim each, apart so that they compile side by side.
+template <int kDim>
+cudaError_t ForwardOfDim(const device::Arguments& arguments, const device::CudaCoreTile& tile,
+                         device::Element element, cudaStream_t stream);
+
+}  // namespace attnlab::fa1
+
+#endif  // ATTENTION_FA1_FORWARD_H_

@@ -1,0 +1,8 @@
+#include "attention/fa1/forward.cuh"
+
+namespace attnlab::fa1 {
+
+template cudaError_t ForwardOfDim<192>(const device::Arguments&, const device::CudaCoreTile&,
+                                       device::Element, cudaStream_t);
+
+}  // namespace attnlab::fa1

@@ -1,0 +1,102 @@
+// FA1: the shape of the first FlashAttention (Dao et al., "FlashAttention: Fast and
+// Memory-Efficient Exact Attention with IO-Awareness", 2022). One thread block for each (sequence,
+// head) walks the query tiles; for each of them K and V stream through shared memory, and the
+// online softmax keeps S and P out of memory. Arithmetic is fp32 on CUDA cores.
+//
+// Its time goes into multiply-adds as long as there are as many (sequence, head) pairs as
+// multiprocessors; with fewer, the others have nothing to do, which is what FA2 changed.
+// docs/fa1.md says more.
+#include "attention/kernel.h"
+
+#include <cstdint>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
+#include "attention/cuda_call.h"
+#include "attention/device/arguments_of.h"
+#include "attention/device/element.h"
+#include "attention/fa1/forward.h"
+#include "attention/fa1/options.h"
+#include "attention/fa1/traffic.h"
+#include "attention/registry.h"
+
+namespace attnlab::fa1 {
+namespace {
+
+device::Element ElementOf(DType dtype) {
+  switch (dtype) {
+    case DType::kFloat16:
+      return device::Element::kFloat16;
+    case DType::kBFloat16:
+      return device::Element::kBFloat16;
+    default:
+      return device::Element::kFloat32;
+  }
+}
+
+class Fa1Kernel : public Kernel {
+ public:
+  Fa1Kernel() {
+    traits_.name = "fa1";
+    traits_.summary =
+        "a block a (sequence, head) walks the query tiles; online softmax, fp32 on CUDA cores, "
+        "head "
+        "dims to 256";
+    traits_.device = DeviceKind::kCuda;
+    traits_.compute_capabilities = {75, 80, 86, 89, 90, 100, 120};
+    traits_.config_keys = ConfigKeys();
+    // The small tiles, which short queries get anyway.
+    traits_.config_examples = {"tile_q=64", "tile_q=64,tile_kv=32", "tile_q=32,tile_kv=32",
+                               "tile_q=32,tile_kv=16", "tile_q=16,tile_kv=16"};
+    traits_.preference = 5;
+  }
+
+  const KernelTraits& traits() const override { return traits_; }
+
+  absl::Status Supports(const AttentionProblem& p, const DeviceInfo& device,
+                        const LaunchConfig& config) const override {
+    if (p.dtype == DType::kFloat8E4M3) {
+      return absl::UnimplementedError("dtype: fp8_e4m3 is not one of fp32, fp16, bf16");
+    }
+    if (p.page != 0) {
+      return absl::UnimplementedError(
+          absl::StrCat("page: ", p.page, "; paged K and V are not supported, only page = 0"));
+    }
+    return TileFor(p, device, config).status();
+  }
+
+  absl::StatusOr<int64_t> WorkspaceBytes(const AttentionProblem& p, const DeviceInfo& device,
+                                         const LaunchConfig& config) const override {
+    if (absl::Status s = Supports(p, device, config); !s.ok()) return s;
+    return 0;
+  }
+
+  absl::Status Forward(const AttentionProblem& p, const AttentionTensors& t,
+                       const Launch& launch) const override {
+    const absl::StatusOr<device::CudaCoreTile> tile = TileFor(p, launch.device, launch.config);
+    if (!tile.ok()) return tile.status();
+    if (p.sq == 0) return absl::OkStatus();
+    const cuda_backend::ScopedDevice current(launch.device.device.ordinal);
+    if (!current.status().ok()) return current.status();
+    return cuda_backend::ToStatus(fa1::Forward(device::ArgumentsOf(p, t), *tile, ElementOf(p.dtype),
+                                               static_cast<cudaStream_t>(launch.stream)),
+                                  "fa1");
+  }
+
+  absl::StatusOr<Traffic> ExpectedTraffic(const AttentionProblem& p, const DeviceInfo& device,
+                                          const LaunchConfig& config) const override {
+    if (absl::Status s = Supports(p, device, config); !s.ok()) return s;
+    const absl::StatusOr<device::CudaCoreTile> tile = TileFor(p, device, config);
+    if (!tile.ok()) return tile.status();
+    return fa1::ExpectedTraffic(p, device, *tile);
+  }
+
+ private:
+  KernelTraits traits_;
+};
+
+ATTNLAB_REGISTER_KERNEL(Fa1Kernel);
+
+}  // namespace
+}  // namespace attnlab::fa1

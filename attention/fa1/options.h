@@ -1,0 +1,26 @@
+// What can be configured of FA1.
+#ifndef ATTENTION_FA1_OPTIONS_H_
+#define ATTENTION_FA1_OPTIONS_H_
+
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "attention/device/cuda_core_table.h"
+#include "attention/launch_config.h"
+#include "attention/machine.h"
+#include "attention/problem.h"
+
+namespace attnlab::fa1 {
+
+// The keys with what they mean, for KernelTraits.
+std::vector<std::string> ConfigKeys();
+
+// The tile of the configuration, or the problem's (cuda_core_choice.h, whose errors these are).
+// InvalidArgument for unknown keys.
+absl::StatusOr<device::CudaCoreTile> TileFor(const AttentionProblem& problem,
+                                             const DeviceInfo& device, const LaunchConfig& config);
+
+}  // namespace attnlab::fa1
+
+#endif  // ATTENTION_FA1_OPTIONS_H_
