@@ -51,8 +51,11 @@ struct CudaCoreShape {
   static_assert(kKeys % kKeyStep == 0 && kKeys % 4 == 0 && kDim % kDimStep == 0,
                 "a thread has whole keys and chunks");
 
-  // 16 bytes of the next tile that a thread has registers for (float_tile_copy.cuh).
-  static constexpr int kMostStaged = kThreadRows > 4 ? 5 : 8;
+  // How many times 16 bytes of the next tile a thread has registers for (float_tile_copy.cuh).
+  // Those with eight rows have none left for fp32, which only before 8.0 would want them.
+  static constexpr int MostStaged(int element_bytes) {
+    return element_bytes == 2 ? 5 : kThreadRows <= 4 ? 8 : 0;
+  }
 
   // Floats from row to row in shared memory.
   static constexpr int kQkStride = kDim + 4, kVStride = kDim, kPStride = kKeys + 8;

@@ -128,7 +128,11 @@ class CudaCoreWalk {
       if (a_.mask.kind != Mask::Kind::kNone && !tiles.IsFull(tile)) {
         special = __syncthreads_or(HasSpecial(v)) != 0;
       }
-      if (active) Weigh(s, max, masked);
+      const bool skip_hidden = special && masked;
+      if (active) {
+        Weigh(s, max);
+        if (skip_hidden) MarkHidden(s);
+      }
       if constexpr (Shape::kColumnWarps > 1) {
         __syncthreads();
       } else {
@@ -138,7 +142,7 @@ class CudaCoreWalk {
       const Place at;
       const float* const p = shared_ + Shape::kP + at.row * Shape::kPStride;
       const float* const factors = shared_ + Shape::kFactors + at.row;
-      if (special && masked) {
+      if (skip_hidden) {
         AddOutputs<Shape, true>(p, v + at.dim, factors, o_);
       } else {
         AddOutputs<Shape, false>(p, v + at.dim, factors, o_);
@@ -153,8 +157,8 @@ class CudaCoreWalk {
   static constexpr int kDims = 4 * Shape::kThreadChunks;
   using Place = ThreadPlace<Shape>;
   template <int kStride>
-  using Copy =
-      FloatTileCopy<T, Shape::kKeys, Shape::kDim, kStride, Shape::kThreads, Shape::kMostStaged>;
+  using Copy = FloatTileCopy<T, Shape::kKeys, Shape::kDim, kStride, Shape::kThreads,
+                             Shape::MostStaged(sizeof(T))>;
 
   // By what the product of Q and K is multiplied: into base 2, or into the argument of tanh.
   static constexpr float kLog2e = 1.44269504088896341f;
@@ -274,7 +278,7 @@ class CudaCoreWalk {
   }
 
   // P of the tile, and what O is to be multiplied by, to shared memory.
-  __device__ void Weigh(const float (&s)[kRows][kKeys], const float (&max)[kRows], bool masked) {
+  __device__ void Weigh(const float (&s)[kRows][kKeys], const float (&max)[kRows]) {
     const Place at;
 #pragma unroll
     for (int i = 0; i < kRows; ++i) {
@@ -286,12 +290,25 @@ class CudaCoreWalk {
       float sum = 0;
 #pragma unroll
       for (int j = 0; j < kKeys; ++j) {
-        float weight = Exp2(s[i][j] - base);
-        if (masked && s[i][j] == -INFINITY) weight = HiddenWeight();
+        const float weight = Exp2(s[i][j] - base);
         sum += weight;
         p[j * Shape::kKeyStep] = weight;
       }
       softmax_[i].sum += sum;
+    }
+  }
+
+  // Makes hidden keys of P what AddOutputs() skips.
+  __device__ void MarkHidden(const float (&s)[kRows][kKeys]) {
+    const Place at;
+#pragma unroll
+    for (int i = 0; i < kRows; ++i) {
+      float* const p =
+          shared_ + Shape::kP + (at.row + i * Shape::kLaneRows) * Shape::kPStride + at.key;
+#pragma unroll
+      for (int j = 0; j < kKeys; ++j) {
+        if (s[i][j] == -INFINITY) p[j * Shape::kKeyStep] = HiddenWeight();
+      }
     }
   }
 

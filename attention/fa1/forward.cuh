@@ -20,12 +20,13 @@ __global__ void __launch_bounds__(Shape::kThreads, 1)
     ForwardKernel(const __grid_constant__ device::Arguments a) {
   extern __shared__ float4 shared[];
   for (int64_t pair = blockIdx.x; pair < a.b * a.hq; pair += gridDim.x) {
-    const int64_t sequence = pair / a.hq;
-    const int32_t head = static_cast<int32_t>(pair % a.hq);
-    const int64_t rows = a.q_sequences[sequence].length;
-    for (int64_t index = 0; index * Shape::kRows < rows; ++index) {
-      const device::QueryTile tile =
-          device::QueryTileOf(a, sequence, head, /*pack=*/1, index, Shape::kRows);
+    for (int32_t index = 0;; ++index) {
+      // Which sequence and head that is, is found again for every tile: kept from one to the next
+      // it would cost registers that the tile needs.
+      asm volatile("" : "+l"(pair));
+      const device::QueryTile tile = device::QueryTileOf(
+          a, pair / a.hq, static_cast<int32_t>(pair % a.hq), /*pack=*/1, index, Shape::kRows);
+      if (tile.begin >= tile.end) break;
       device::CudaCoreAttention<Shape, T>(a, tile, reinterpret_cast<float*>(shared));
       __syncthreads();  // the next tile uses the same shared memory
     }
