@@ -1,0 +1,18 @@
+// One call of FA2: the launch of what was chosen for it.
+#ifndef ATTENTION_FA2_CALL_H_
+#define ATTENTION_FA2_CALL_H_
+
+#include "attention/device/arguments.h"
+#include "attention/device/element.h"
+#include "attention/fa2/options.h"
+#include "cuda_runtime.h"
+
+namespace attnlab::fa2 {
+
+// Enqueues it on the current device. The options are those of the problem.
+cudaError_t Run(const device::Arguments& arguments, device::Element element, const Options& options,
+                cudaStream_t stream);
+
+}  // namespace attnlab::fa2
+
+#endif  // ATTENTION_FA2_CALL_H_

@@ -1,0 +1,36 @@
+// The kernel of cuda_cores.h, for the files that instantiate it, one a head dim.
+#ifndef ATTENTION_FA2_CUDA_CORES_CUH_
+#define ATTENTION_FA2_CUDA_CORES_CUH_
+
+#include "attention/device/cuda_core_dispatch.cuh"
+#include "attention/device/cuda_core_tile.cuh"
+#include "attention/device/launch.h"
+#include "attention/fa2/cuda_cores.h"
+#include "attention/fa2/grid.cuh"
+
+namespace attnlab::fa2 {
+
+template <class Shape, typename T>
+__global__ void __launch_bounds__(Shape::kThreads, 1)
+    CudaCoreKernel(const __grid_constant__ device::Arguments a, const __grid_constant__ Grid grid) {
+  extern __shared__ float4 shared[];
+  const device::QueryTile tile = TileOfBlock(a, grid, Shape::kRows);
+  if (tile.begin >= tile.end) return;
+  device::CudaCoreAttention<Shape, T>(a, tile, reinterpret_cast<float*>(shared));
+}
+
+template <int kDim>
+cudaError_t LaunchCudaCores(const CudaCoreCall& call) {
+  return device::ForCudaCoreTile<kDim, float, __nv_bfloat16>(
+      call.tile, call.element, [&](auto shape, auto type) {
+        using Shape = decltype(shape);
+        using T = typename decltype(type)::Type;
+        return device::Launch(CudaCoreKernel<Shape, T>, dim3(BlocksOf(call.grid)),
+                              dim3(Shape::kThreads), Shape::kSharedBytes, call.stream,
+                              call.arguments, call.grid);
+      });
+}
+
+}  // namespace attnlab::fa2
+
+#endif  // ATTENTION_FA2_CUDA_CORES_CUH_

@@ -1,0 +1,120 @@
+// FA2: FlashAttention-2 (Dao, "FlashAttention-2: Faster Attention with Better Parallelism and Work
+// Partitioning", 2023). One thread block for each (sequence, head, query tile), so that a long
+// sequence of few heads fills the GPU, too; matrix products on tensor cores through mma.sync, with
+// S, P and O in registers.
+//
+// Its time goes into those products: mma.sync reaches two thirds of what a Hopper's tensor cores
+// do, and reading K and V from shared memory as fragments takes nearly as long. fp32 runs on CUDA
+// cores in the same structure. docs/fa2.md says more.
+#include "attention/kernel.h"
+
+#include <algorithm>
+#include <cstdint>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
+#include "attention/cuda_call.h"
+#include "attention/device/arguments_of.h"
+#include "attention/device/code_capability.h"
+#include "attention/device/element.h"
+#include "attention/fa2/call.h"
+#include "attention/fa2/options.h"
+#include "attention/fa2/traffic.h"
+#include "attention/registry.h"
+
+namespace attnlab::fa2 {
+namespace {
+
+device::Element ElementOf(DType dtype) {
+  switch (dtype) {
+    case DType::kFloat16:
+      return device::Element::kFloat16;
+    case DType::kBFloat16:
+      return device::Element::kBFloat16;
+    default:
+      return device::Element::kFloat32;
+  }
+}
+
+// Of the code that runs on the device; the device's own where there is none to ask.
+int CodeCapabilityOf(const DeviceInfo& device) {
+  const cuda_backend::ScopedDevice current(device.device.ordinal);
+  int capability = 0;
+  if (current.status().ok() &&
+      cuda_backend::ToStatus(device::CodeCapability(&capability), "").ok()) {
+    return capability;
+  }
+  return device.compute_capability;
+}
+
+absl::StatusOr<Options> Choose(const AttentionProblem& p, const DeviceInfo& device,
+                               const LaunchConfig& config) {
+  // Only bf16 depends on it, and only before 8.0 there is another way.
+  const bool depends = p.dtype == DType::kBFloat16 && device.compute_capability >= 80;
+  return OptionsFor(p, device, depends ? CodeCapabilityOf(device) : device.compute_capability,
+                    config);
+}
+
+class Fa2Kernel : public Kernel {
+ public:
+  Fa2Kernel() {
+    traits_.name = "fa2";
+    traits_.summary =
+        "a block a query tile, tensor cores through mma.sync; fp32, and bf16 before 8.0, on CUDA "
+        "cores; head dims to 256";
+    traits_.device = DeviceKind::kCuda;
+    traits_.compute_capabilities = {75, 80, 86, 89, 90, 100, 120};
+    traits_.config_keys = ConfigKeys();
+    traits_.config_examples = {"tile_q=64",   "tile_q=64,tile_kv=32", "tile_q=32", "tile_kv=64",
+                               "pack=always", "pack=never",           "mma=none"};
+    traits_.preference = 50;
+  }
+
+  const KernelTraits& traits() const override { return traits_; }
+
+  absl::Status Supports(const AttentionProblem& p, const DeviceInfo& device,
+                        const LaunchConfig& config) const override {
+    if (p.dtype == DType::kFloat8E4M3) {
+      return absl::UnimplementedError("dtype: fp8_e4m3 is not one of fp32, fp16, bf16");
+    }
+    if (p.page != 0) {
+      return absl::UnimplementedError(
+          absl::StrCat("page: ", p.page, "; paged K and V are not supported, only page = 0"));
+    }
+    return Choose(p, device, config).status();
+  }
+
+  absl::StatusOr<int64_t> WorkspaceBytes(const AttentionProblem& p, const DeviceInfo& device,
+                                         const LaunchConfig& config) const override {
+    if (absl::Status s = Supports(p, device, config); !s.ok()) return s;
+    return 0;
+  }
+
+  absl::Status Forward(const AttentionProblem& p, const AttentionTensors& t,
+                       const Launch& launch) const override {
+    const absl::StatusOr<Options> options = Choose(p, launch.device, launch.config);
+    if (!options.ok()) return options.status();
+    const cuda_backend::ScopedDevice current(launch.device.device.ordinal);
+    if (!current.status().ok()) return current.status();
+    return cuda_backend::ToStatus(Run(device::ArgumentsOf(p, t), ElementOf(p.dtype), *options,
+                                      static_cast<cudaStream_t>(launch.stream)),
+                                  "fa2");
+  }
+
+  absl::StatusOr<Traffic> ExpectedTraffic(const AttentionProblem& p, const DeviceInfo& device,
+                                          const LaunchConfig& config) const override {
+    if (absl::Status s = Supports(p, device, config); !s.ok()) return s;
+    const absl::StatusOr<Options> options = Choose(p, device, config);
+    if (!options.ok()) return options.status();
+    return fa2::ExpectedTraffic(p, device, *options);
+  }
+
+ private:
+  KernelTraits traits_;
+};
+
+ATTNLAB_REGISTER_KERNEL(Fa2Kernel);
+
+}  // namespace
+}  // namespace attnlab::fa2

@@ -1,0 +1,162 @@
+#include "attention/fa2/options.h"
+
+#include <algorithm>
+#include <limits>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "attention/device/cuda_core_choice.h"
+#include "attention/dtype.h"
+
+namespace attnlab::fa2 {
+namespace {
+
+int64_t TilesOf(int64_t rows, int64_t tile) { return (rows + tile - 1) / tile; }
+
+absl::Status CheckHeadDims(const AttentionProblem& p) {
+  if (std::max(p.d, p.dv) <= kMaxHeadDim) return absl::OkStatus();
+  const bool d = p.d > kMaxHeadDim;
+  return absl::UnimplementedError(absl::StrCat(d ? "d" : "dv", ": ", d ? p.d : p.dv, " is above ",
+                                               kMaxHeadDim, ", the largest head dim of FA2"));
+}
+
+// Whether tensor cores multiply the dtype, or why not.
+absl::Status TensorCoresMultiply(DType dtype, int capability) {
+  if (dtype == DType::kFloat32) {
+    return absl::UnimplementedError("dtype: tensor cores multiply fp16 and bf16, not fp32");
+  }
+  if (dtype == DType::kBFloat16 && capability < 80) {
+    return absl::UnimplementedError(
+        absl::StrCat("dtype: tensor cores multiply bf16 from compute capability 8.0 on; the code "
+                     "that runs here is for ",
+                     capability / 10, ".", capability % 10));
+  }
+  return absl::OkStatus();
+}
+
+std::string NameOf(const TensorCoreTileRow& tile) {
+  return absl::StrCat("tile_q=", tile.rows, ",tile_kv=", tile.keys);
+}
+
+absl::StatusOr<TensorCoreTileRow> ChooseTensorCoreTile(const AttentionProblem& p,
+                                                       const DeviceInfo& device,
+                                                       const LaunchConfig& config) {
+  constexpr int64_t kMost = 1 << 20;
+  const absl::StatusOr<int64_t> tile_q = config.GetInteger("tile_q", 0, 1, kMost);
+  if (!tile_q.ok()) return tile_q.status();
+  const absl::StatusOr<int64_t> tile_kv = config.GetInteger("tile_kv", 0, 1, kMost);
+  if (!tile_kv.ok()) return tile_kv.status();
+
+  std::vector<std::string> there_are;
+  const TensorCoreTileRow* least = nullptr;
+  int head_dim = 0;
+  for (const TensorCoreTileRow& tile : kTensorCoreTiles) {
+    if (tile.head_dim < std::max(p.d, p.dv)) continue;
+    if (head_dim == 0) head_dim = tile.head_dim;
+    if (tile.head_dim != head_dim) break;
+    if (there_are.empty() || there_are.back() != NameOf(tile)) there_are.push_back(NameOf(tile));
+    if (*tile_q != 0 && tile.rows != *tile_q) continue;
+    if (*tile_kv != 0 && tile.keys != *tile_kv) continue;
+    // Of a device that nobody has described, everything fits.
+    if (device.shared_memory_per_block == 0 ||
+        tile.shared_bytes <= device.shared_memory_per_block) {
+      return tile;
+    }
+    least = &tile;
+  }
+  if (least == nullptr) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("config: ", config.ToString(), " is no tile for head dims up to ", head_dim,
+                     "; there are ", absl::StrJoin(there_are, " and ")));
+  }
+  return absl::ResourceExhaustedError(
+      absl::StrCat("config: ", NameOf(*least), " needs ", least->shared_bytes,
+                   " bytes of shared memory a block, and ", ToString(device.device), " has ",
+                   device.shared_memory_per_block));
+}
+
+// Heads are packed where a query of one alone would not fill a tile.
+absl::StatusOr<bool> Packs(const AttentionProblem& p, const LaunchConfig& config, int tile_rows) {
+  const std::string pack = config.Get("pack", "auto");
+  if (pack == "auto") return p.GroupSize() > 1 && p.sq < tile_rows;
+  if (pack == "always") return true;
+  if (pack == "never") return false;
+  return absl::InvalidArgumentError(
+      absl::StrCat("config: pack=", pack, " is not one of auto, always, never"));
+}
+
+absl::StatusOr<Grid> GridFor(const AttentionProblem& p, const DeviceInfo& device, bool packed,
+                             int tile_rows) {
+  Grid grid;
+  grid.pack = packed ? static_cast<int32_t>(p.GroupSize()) : 1;
+  const int64_t units = p.b * (p.hq / grid.pack);
+  const int64_t tiles = TilesOf(p.sq * grid.pack, tile_rows);
+  constexpr int64_t kMost = std::numeric_limits<int32_t>::max();
+  if (tiles > 0 && units > kMost / tiles) {
+    return absl::UnimplementedError(absl::StrCat("b: ", units, " heads of ", tiles,
+                                                 " query tiles each are more than ", kMost,
+                                                 " blocks, the most of a launch"));
+  }
+  grid.units = static_cast<uint32_t>(units);
+  grid.tiles = static_cast<uint32_t>(tiles);
+  // Half of the L2 cache: the rest is for Q, O and what comes next.
+  const double kv_bytes =
+      static_cast<double>(p.skv) * static_cast<double>((p.d + p.dv) * SizeOf(p.dtype));
+  const double heads =
+      static_cast<double>(device.last_level_cache_bytes) / 2 / std::max(kv_bytes, 1.0);
+  const int64_t sharing = packed ? 1 : p.GroupSize();
+  const int64_t at_a_time = std::max<int64_t>(1, static_cast<int64_t>(std::min(heads, 1e9)));
+  grid.units_at_a_time =
+      static_cast<uint32_t>(std::max<int64_t>(1, std::min(units, at_a_time * sharing)));
+  return grid;
+}
+
+}  // namespace
+
+std::vector<std::string> ConfigKeys() {
+  return {
+      "tile_q: query rows of a tile; docs/fa2.md has those that there are, by default the largest "
+      "that fits the device",
+      "tile_kv: keys of a tile, which go with the rows",
+      "pack: auto (the default: query heads of a KV head share tiles where the query is short), "
+      "always or never",
+      "mma: auto (the default: tensor cores where they multiply the dtype) or none (CUDA cores; "
+      "fp32, and bf16)",
+  };
+}
+
+absl::StatusOr<Options> OptionsFor(const AttentionProblem& p, const DeviceInfo& device,
+                                   int code_capability, const LaunchConfig& config) {
+  if (absl::Status s = config.CheckKeys({"tile_q", "tile_kv", "pack", "mma"}); !s.ok()) return s;
+  if (absl::Status s = CheckHeadDims(p); !s.ok()) return s;
+  const std::string mma = config.Get("mma", "auto");
+  if (mma != "auto" && mma != "none") {
+    return absl::InvalidArgumentError(
+        absl::StrCat("config: mma=", mma, " is not one of auto, none"));
+  }
+  if (mma == "none" && p.dtype == DType::kFloat16) {
+    return absl::UnimplementedError("config: mma=none is for fp32 and bf16; fa1 does fp16");
+  }
+  Options options;
+  const int capability = std::min(device.compute_capability, code_capability);
+  options.tensor_cores = mma == "auto" && TensorCoresMultiply(p.dtype, capability).ok();
+  if (options.tensor_cores) {
+    const absl::StatusOr<TensorCoreTileRow> tile = ChooseTensorCoreTile(p, device, config);
+    if (!tile.ok()) return tile.status();
+    options.tensor_core_tile = *tile;
+  } else {
+    const absl::StatusOr<device::CudaCoreTile> tile =
+        device::ChooseCudaCoreTile(p, device, config, p.sq * p.GroupSize());
+    if (!tile.ok()) return tile.status();
+    options.cuda_core_tile = *tile;
+  }
+  const absl::StatusOr<bool> packs = Packs(p, config, options.Rows());
+  if (!packs.ok()) return packs.status();
+  const absl::StatusOr<Grid> grid = GridFor(p, device, *packs, options.Rows());
+  if (!grid.ok()) return grid.status();
+  options.grid = *grid;
+  return options;
+}
+
+}  // namespace attnlab::fa2

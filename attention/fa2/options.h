@@ -1,0 +1,43 @@
+// What can be configured of FA2, and what it chooses for a problem.
+#ifndef ATTENTION_FA2_OPTIONS_H_
+#define ATTENTION_FA2_OPTIONS_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "attention/device/cuda_core_table.h"
+#include "attention/fa2/grid.h"
+#include "attention/fa2/tensor_core_table.h"
+#include "attention/launch_config.h"
+#include "attention/machine.h"
+#include "attention/problem.h"
+
+namespace attnlab::fa2 {
+
+struct Options {
+  bool tensor_cores = true;
+  TensorCoreTileRow tensor_core_tile;   // where tensor_cores
+  device::CudaCoreTile cuda_core_tile;  // where not
+  Grid grid;
+
+  int Rows() const { return tensor_cores ? tensor_core_tile.rows : cuda_core_tile.rows; }
+};
+
+// The keys with what they mean, for KernelTraits.
+std::vector<std::string> ConfigKeys();
+
+// The configuration's choice, and the defaults for what it leaves out. `code_capability`: what the
+// device code that runs there was compiled for (device/code_capability.h).
+//
+// Unimplemented for head dims above kMaxHeadDim, for more tiles than a launch has blocks, and for
+// tensor cores that do not know the dtype; InvalidArgument for keys and values that there are not,
+// with those that there are; ResourceExhausted for a tile that does not fit a block's shared
+// memory.
+absl::StatusOr<Options> OptionsFor(const AttentionProblem& problem, const DeviceInfo& device,
+                                   int code_capability, const LaunchConfig& config);
+
+}  // namespace attnlab::fa2
+
+#endif  // ATTENTION_FA2_OPTIONS_H_
