@@ -20,7 +20,10 @@
 #include "attention/device/arguments.h"
 #include "attention/device/convert.cuh"
 #include "attention/device/cuda_core_products.cuh"
+#include "attention/device/cuda_core_queries.cuh"
 #include "attention/device/cuda_core_shape.h"
+#include "attention/device/cuda_core_threads.cuh"
+#include "attention/device/exp2.cuh"
 #include "attention/device/float_tile_copy.cuh"
 #include "attention/device/kv_tiles.h"
 #include "attention/device/online_softmax.h"
@@ -28,53 +31,6 @@
 #include "attention/device/reduce.cuh"
 
 namespace attnlab::device {
-
-// 2 to the x, 0 where that is below 2^-126.
-__device__ inline float Exp2(float x) {
-  float y;
-  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-  return y;
-}
-
-// Of one value a lane, over the lanes of the same row.
-template <typename Op>
-__device__ float ReduceRow(float value) {
-#pragma unroll
-  for (int offset = 2; offset <= 8; offset *= 2) {
-    value = Op::Of(value, __shfl_xor_sync(0xFFFFFFFF, value, offset));
-  }
-  return value;
-}
-
-// Which keys a row sees, as two 32-bit integers: a sequence has fewer than 2^31.
-struct VisibleKeys {
-  uint32_t begin, count;
-  __device__ bool Has(uint32_t key) const { return key - begin < count; }
-};
-
-// Tiles of keys, as numbers of tiles: those that some and that all of a warp's rows see.
-struct TileNumbers {
-  int32_t begin, full_begin, full_end, end;
-  __device__ bool Has(int32_t tile) const { return tile >= begin && tile < end; }
-  __device__ bool IsFull(int32_t tile) const { return tile >= full_begin && tile < full_end; }
-};
-
-// Where a thread stands (cuda_core_shape.h). Found again wherever it is needed: what follows from
-// it would otherwise be kept in registers through both products.
-template <class Shape>
-struct ThreadPlace {
-  __device__ ThreadPlace() {
-    const int thread = ThreadIndex(), lane = thread % kWarpThreads, warp = thread / kWarpThreads;
-    lane_column = Shape::LaneColumn(lane);
-    warp_column = warp % Shape::kColumnWarps;
-    warp_row = warp / Shape::kColumnWarps;
-    row = Shape::FirstRow(warp_row, lane);
-    key = Shape::FirstKey(warp_column, lane);
-    dim = Shape::FirstDim(warp_column, lane);
-  }
-  int lane_column, warp_column, warp_row;
-  int row, key, dim;  // the first, of the tile
-};
 
 // One thread's part of the tile. Registers are what it is short of: what is used once a tile of
 // keys or less stays in shared memory.
@@ -85,9 +41,9 @@ class CudaCoreWalk {
       : a_(a), shared_(shared), tile_(*reinterpret_cast<QueryTile*>(shared + Shape::kQueryTile)) {}
 
   __device__ void Run() {
-    LoadQueries();
+    LoadQueries<Shape, T>(a_, tile_, shared_);
     const KvTiles all = tile_.Tiles(a_.mask, Shape::kKeys);
-    const TileNumbers tiles = NumbersOf(all);
+    const TileNumbers tiles = NumbersOf<Shape>(all);
     const T* from_k =
         static_cast<const T*>(a_.k.data) + tile_.KvOffset(a_.k) + all.begin * a_.k.token_stride;
     const T* from_v =
@@ -103,7 +59,7 @@ class CudaCoreWalk {
     for (int32_t tile = tiles.begin; tile < tiles.end; ++tile) {
       copy_k.Finish(k, a_.k, from_k, left, a_.d);
       __syncthreads();  // K is there, and nobody needs the last V
-      const TileNumbers seen = WarpTiles()[Place().warp_row];
+      const TileNumbers seen = WarpTiles<Shape>(shared_)[Place().warp_row];
       const bool active = seen.Has(tile), masked = !seen.IsFull(tile);
       copy_v.Begin(v, a_.v, from_v, left, a_.dv);
       // Without a value where they are not used they would count as used all through the loop.
@@ -160,67 +116,6 @@ class CudaCoreWalk {
   using Copy = FloatTileCopy<T, Shape::kKeys, Shape::kDim, kStride, Shape::kThreads,
                              Shape::MostStaged(sizeof(T))>;
 
-  // By what the product of Q and K is multiplied: into base 2, or into the argument of tanh.
-  static constexpr float kLog2e = 1.44269504088896341f;
-  __device__ float QueryFactor() const {
-    return a_.softcap == 0 ? a_.scale * kLog2e : a_.scale / a_.softcap;
-  }
-
-  // Q times that factor, and what each row sees, to shared memory. Rows and dims that there are
-  // not become zero.
-  __device__ void LoadQueries() {
-    constexpr int kChunk = 16 / static_cast<int>(sizeof(T));
-    constexpr int kRowChunks = Shape::kDim / kChunk;
-    float* const q = shared_ + Shape::kQ;
-    const float factor = QueryFactor();
-    const T* const data = static_cast<const T*>(a_.q.data);
-#pragma unroll 1
-    for (int index = threadIdx.x; index < Shape::kRows * kRowChunks; index += Shape::kThreads) {
-      const int row = index / kRowChunks, dim = index % kRowChunks * kChunk;
-      alignas(16) T elements[kChunk] = {};
-      if (tile_.begin + row < tile_.end && dim < a_.d) {
-        const T* const from = data + tile_.Offset(a_.q, tile_.begin + row) + dim;
-        if (a_.q.whole_chunks) {
-          *reinterpret_cast<uint4*>(elements) = *reinterpret_cast<const uint4*>(from);
-        } else {
-#pragma unroll
-          for (int i = 0; i < kChunk; ++i) {
-            if (dim + i < a_.d) elements[i] = from[i];
-          }
-        }
-      }
-#pragma unroll
-      for (int i = 0; i < kChunk; ++i) {
-        q[row * Shape::kQkStride + dim + i] = ToFloat(elements[i]) * factor;
-      }
-    }
-    if (threadIdx.x < Shape::kRowWarps) {
-      QueryTile rows = tile_;
-      rows.begin += threadIdx.x * Shape::kWarpRows;
-      if (rows.end > rows.begin + Shape::kWarpRows) rows.end = rows.begin + Shape::kWarpRows;
-      WarpTiles()[threadIdx.x] = NumbersOf(rows.Tiles(a_.mask, Shape::kKeys));
-    }
-    for (int row = threadIdx.x; row < Shape::kRows; row += Shape::kThreads) {
-      const KvRange range = tile_.Visible(a_.mask, tile_.begin + row);
-      const int64_t count = range.end > range.begin ? range.end - range.begin : 0;
-      Visible()[row] = {static_cast<uint32_t>(range.begin), static_cast<uint32_t>(count)};
-    }
-    // The first barrier of the walk, or that of Write(), comes before anybody reads them.
-  }
-
-  __device__ static TileNumbers NumbersOf(const KvTiles& tiles) {
-    const auto number = [](int64_t key) { return static_cast<int32_t>(key / Shape::kKeys); };
-    return {number(tiles.begin), number(tiles.full_begin), number(tiles.full_end),
-            number(tiles.end + Shape::kKeys - 1)};
-  }
-
-  __device__ TileNumbers* WarpTiles() const {
-    return reinterpret_cast<TileNumbers*>(shared_ + Shape::kTiles);
-  }
-  __device__ VisibleKeys* Visible() const {
-    return reinterpret_cast<VisibleKeys*>(shared_ + Shape::kVisible);
-  }
-
   // softcap tanh(s / softcap), in base 2.
   __device__ void Cap(float (&s)[kRows][kKeys]) const {
     const float cap = a_.softcap * kLog2e;
@@ -237,7 +132,7 @@ class CudaCoreWalk {
     const uint32_t first = static_cast<uint32_t>(tile) * Shape::kKeys + at.key;
 #pragma unroll
     for (int i = 0; i < kRows; ++i) {
-      const VisibleKeys visible = Visible()[at.row + i * Shape::kLaneRows];
+      const VisibleKeys visible = Visible<Shape>(shared_)[at.row + i * Shape::kLaneRows];
 #pragma unroll
       for (int j = 0; j < kKeys; ++j) {
         if (!visible.Has(first + j * Shape::kKeyStep)) s[i][j] = -INFINITY;
@@ -339,7 +234,7 @@ class CudaCoreWalk {
       const int row = at.row + i * Shape::kLaneRows;
       float inverse = softmax_[i].Inverse(), lse = softmax_[i].Lse();
       // Keys whose scores are all minus infinity have no softmax: 0 / 0.
-      if (softmax_[i].sum == 0 && Visible()[row].count != 0) inverse = lse = NAN;
+      if (softmax_[i].sum == 0 && Visible<Shape>(shared_)[row].count != 0) inverse = lse = NAN;
       shared_[Shape::kFactors + row] = inverse;
       shared_[Shape::kLse + row] = lse;
     }

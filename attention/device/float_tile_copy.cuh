@@ -18,16 +18,9 @@
 #include "attention/device/arguments.h"
 #include "attention/device/convert.cuh"
 #include "attention/device/cp_async.cuh"
+#include "attention/device/cuda_core_threads.cuh"
 
 namespace attnlab::device {
-
-// threadIdx.x, asked for where it is needed. What is computed from it in a loop stays there: before
-// the loop it would cost registers all the way through.
-__device__ inline int ThreadIndex() {
-  int index;
-  asm volatile("mov.u32 %0, %tid.x;" : "=r"(index));
-  return index;
-}
 
 // 16 bytes of T as fp32, to shared memory aligned to 16 bytes.
 __device__ inline void StoreAsFloats(float* to, uint4 chunk, const float*) {

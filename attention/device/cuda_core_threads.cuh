@@ -1,0 +1,46 @@
+// Where a thread stands in a tile of attention on CUDA cores, and reductions over those of one row.
+#ifndef ATTENTION_DEVICE_CUDA_CORE_THREADS_CUH_
+#define ATTENTION_DEVICE_CUDA_CORE_THREADS_CUH_
+
+#include "attention/device/reduce.cuh"
+
+namespace attnlab::device {
+
+// threadIdx.x, asked for where it is needed. What is computed from it in a loop stays there: before
+// the loop it would cost registers all the way through.
+__device__ inline int ThreadIndex() {
+  int index;
+  asm volatile("mov.u32 %0, %tid.x;" : "=r"(index));
+  return index;
+}
+
+// Where a thread stands (cuda_core_shape.h). Found again wherever it is needed: what follows from
+// it would otherwise be kept in registers through both products.
+template <class Shape>
+struct ThreadPlace {
+  __device__ ThreadPlace() {
+    const int thread = ThreadIndex(), lane = thread % kWarpThreads, warp = thread / kWarpThreads;
+    lane_column = Shape::LaneColumn(lane);
+    warp_column = warp % Shape::kColumnWarps;
+    warp_row = warp / Shape::kColumnWarps;
+    row = Shape::FirstRow(warp_row, lane);
+    key = Shape::FirstKey(warp_column, lane);
+    dim = Shape::FirstDim(warp_column, lane);
+  }
+  int lane_column, warp_column, warp_row;
+  int row, key, dim;  // the first, of the tile
+};
+
+// Of one value a lane, over the lanes of the same row.
+template <typename Op>
+__device__ float ReduceRow(float value) {
+#pragma unroll
+  for (int offset = 2; offset <= 8; offset *= 2) {
+    value = Op::Of(value, __shfl_xor_sync(0xFFFFFFFF, value, offset));
+  }
+  return value;
+}
+
+}  // namespace attnlab::device
+
+#endif  // ATTENTION_DEVICE_CUDA_CORE_THREADS_CUH_
