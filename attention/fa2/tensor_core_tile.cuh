@@ -21,8 +21,9 @@
 
 namespace attnlab::fa2 {
 
-// T: __half or __nv_bfloat16. kCapped: whether there is a softcap.
-template <class Shape, typename T, bool kCapped>
+// T: __half or __nv_bfloat16. kCapped: whether there is a softcap. kCareful: whether V is looked at
+// for what is not finite, see Run(); then the softcap is as the call has it.
+template <class Shape, typename T, bool kCapped, bool kCareful>
 class TensorCoreTile {
   static constexpr int kDim = Shape::kHeadDim, kKeys = Shape::kKeys, kStages = Shape::kStages;
   static constexpr int kM = Shape::kWarpRows / 16;  // blocks of 16 rows a warp
@@ -50,9 +51,12 @@ class TensorCoreTile {
   };
 
  public:
-  // `shared`: Shape::kSharedBytes, aligned to 128. `tile` stays where it is.
-  __device__ TensorCoreTile(const device::Arguments& a, const device::QueryTile& tile, char* shared)
-      : a_(a), tile_(tile), shared_(shared) {
+  // `shared`: Shape::kSharedBytes, aligned to 128. `kept` is where `tile` stays for the end, too,
+  // out of the registers.
+  __device__ TensorCoreTile(const device::Arguments& a, const device::QueryTile& tile,
+                            device::QueryTile& kept, char* shared)
+      : a_(a), tile_(kept), shared_(shared) {
+    if (threadIdx.x == 0) kept = tile;
     const int lane = Lane(), row = WarpRow() + lane % 16;
     // Lanes point at the rows of four 8 x 8 matrices.
     q_address_ = AddressOf(0, row, lane / 16);
@@ -61,7 +65,7 @@ class TensorCoreTile {
     // Scores are in base 2. With a softcap scale comes before it; otherwise it is part of the
     // exponential. A scale of 0 would make NaN of minus infinity.
     constexpr float kLog2E = 1.44269504088896341f;
-    scale_log2_ = (kCapped ? 1.0f : fmaxf(a.scale, 1e-30f)) * kLog2E;
+    scale_log2_ = (Capped() ? 1.0f : fmaxf(a.scale, 1e-30f)) * kLog2E;
 
     const device::KvTiles tiles = tile.Tiles(a.mask, kKeys);
     count_ = Uniform(static_cast<int>(tiles.Count(kKeys)));
@@ -71,19 +75,25 @@ class TensorCoreTile {
     keys_ = Uniform(static_cast<int>(tile.kv.length - tiles.begin));
     k_ = static_cast<const T*>(a.k.data) + tile.KvOffset(a.k) + tiles.begin * a.k.token_stride;
     v_ = static_cast<const T*>(a.v.data) + tile.KvOffset(a.v) + tiles.begin * a.v.token_stride;
+
+    CopyQ(tile);
+    BeginWalk();
+    // While the copies are under way.
+    for (int row = static_cast<int>(threadIdx.x); row < Shape::kRows; row += Shape::kThreads) {
+      const KvRange seen = tile.Visible(a.mask, tile.begin + row);
+      reinterpret_cast<int2*>(shared_ + Shape::kVisible)[row] =
+          make_int2(static_cast<int>(seen.begin), static_cast<int>(seen.end));
+    }
   }
 
-  __device__ void Run() {
-    CopyQ();
-    // 0 times NaN is NaN, so a V that is not finite reaches rows that do not see it. Where that may
-    // have been, once more, with care.
-    bool careful = false, again;
-    do {
-      Walk(careful);
-      again = __syncthreads_or(!careful && LostToNan());
-      careful |= again;
-    } while (again);
-    Store(careful);
+  // 0 times NaN is NaN, so a V that is not finite reaches rows that do not see it. Where that may
+  // have been, nothing is written, and the result is false: a careful one is to do it again. All
+  // rows that do not see such a V have the same bits either way.
+  __device__ bool Run() {
+    Walk();
+    if (!kCareful && __syncthreads_or(LostToNan())) return false;
+    Store();
+    return true;
   }
 
  private:
@@ -92,6 +102,8 @@ class TensorCoreTile {
   static __device__ int Quad() { return Lane() / 4; }
   static __device__ int Pair() { return Lane() % 4; }
   static __device__ int WarpRow() { return static_cast<int>(threadIdx.x) / 32 * Shape::kWarpRows; }
+  __device__ bool Capped() const { return kCareful ? a_.softcap != 0 : kCapped; }
+
   // Of the tile, the r-th row of which this lane has elements.
   static __device__ int RowOf(int r) { return WarpRow() + r / 2 * 16 + r % 2 * 8 + Quad(); }
 
@@ -100,11 +112,11 @@ class TensorCoreTile {
            device::Swizzle<kDim / 8>::At(row, chunk) * device::kChunkBytes;
   }
 
-  __device__ void CopyQ() {
+  __device__ void CopyQ(const device::QueryTile& tile) {
     const T* const q = static_cast<const T*>(a_.q.data);
-    const int rows = static_cast<int>(tile_.end - tile_.begin);
-    if (tile_.pack == 1) {
-      const T* const first = q + tile_.Offset(a_.q, tile_.begin);
+    const int rows = static_cast<int>(tile.end - tile.begin);
+    if (tile.pack == 1) {
+      const T* const first = q + tile.Offset(a_.q, tile.begin);
       if (a_.q.whole_chunks && rows == Shape::kRows && a_.d == kDim) {
         QCopy::CopyWhole(shared_, first, a_.q.token_stride);
       } else {
@@ -113,13 +125,12 @@ class TensorCoreTile {
       }
     } else {
       QCopy::Copy(shared_, rows, a_.d, a_.q.whole_chunks,
-                  [&](int row) { return q + tile_.Offset(a_.q, tile_.begin + row); });
+                  [&](int row) { return q + tile.Offset(a_.q, tile.begin + row); });
     }
-    for (int row = static_cast<int>(threadIdx.x); row < Shape::kRows; row += Shape::kThreads) {
-      const KvRange seen = tile_.Visible(a_.mask, tile_.begin + row);
-      reinterpret_cast<int2*>(shared_ + Shape::kVisible)[row] =
-          make_int2(static_cast<int>(seen.begin), static_cast<int>(seen.end));
-    }
+  }
+  __device__ void BeginWalk() {
+#pragma unroll
+    for (int j = 0; j < kStages - 1; ++j) CopyKv(j);
   }
 
   // Begins to copy tile j of K and V to its stage; no more than a group of nothing behind the last.
@@ -143,7 +154,7 @@ class TensorCoreTile {
   }
 
   // O, and the sums of P, from all tiles of keys.
-  __device__ void Walk(bool careful) {
+  __device__ void Walk() {
 #pragma unroll
     for (int m = 0; m < kM; ++m) {
 #pragma unroll
@@ -154,19 +165,15 @@ class TensorCoreTile {
       offset_[r] = kNoKey;
       sum_[r] = 0;
     }
-#pragma unroll
-    for (int j = 0; j < kStages - 1; ++j) CopyKv(j);
 #pragma unroll 1
     for (int j = 0; j < count_; ++j) {
-      // What is computed of these is not worth a register from one tile to the next.
-      asm volatile("" : "+r"(q_address_), "+r"(k_address_), "+r"(v_address_), "+l"(k_), "+l"(v_));
       device::CopyAsyncWait<kStages - 2>();
       __syncthreads();  // all have tile j, and are done with the one whose stage is filled next
       CopyKv(j + kStages - 1);
-      if (careful) ZeroNonfinite(j);
+      if (kCareful) ZeroNonfinite(j);
       Scores s;
       MultiplyQk(k_address_ + j % kStages * Shape::kKvBytes, s);
-      if (kCapped) Cap(s);
+      if (Capped()) Cap(s);
       if (j < full_begin_ || j >= full_end_) MaskOut(j, s);
       Rebase(s);
       Probabilities p;
@@ -382,7 +389,7 @@ class TensorCoreTile {
   }
 
   // O and LSE, by way of the memory that this warp's Q had.
-  __device__ void Store(bool careful) {
+  __device__ void Store() {
     float inverse[kLaneRows];
 #pragma unroll
     for (int r = 0; r < kLaneRows; ++r) {
@@ -415,7 +422,7 @@ class TensorCoreTile {
       }
     }
     __syncwarp();
-    if (careful) AddNonfinite(rows);
+    if (kCareful) AddNonfinite(rows);
     StoreRows(rows);
   }
 

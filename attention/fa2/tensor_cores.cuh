@@ -13,16 +13,24 @@
 
 namespace attnlab::fa2 {
 
+// Apart, so that its registers are none of the kernel's. It is called where V has NaN or infinity.
+template <class Shape, typename T>
+__device__ __noinline__ void AttendWithCare(const device::Arguments& a,
+                                            const device::QueryTile& tile, device::QueryTile& kept,
+                                            char* shared) {
+  TensorCoreTile<Shape, T, true, true>(a, tile, kept, shared).Run();
+}
+
 template <class Shape, typename T, bool kCapped>
 __global__ void __launch_bounds__(Shape::kThreads, Shape::kBlocks)
     TensorCoreKernel(const __grid_constant__ device::Arguments a,
                      const __grid_constant__ Grid grid) {
   extern __shared__ __align__(128) char shared[];
-  __shared__ device::QueryTile tile;
-  if (threadIdx.x == 0) tile = TileOfBlock(a, grid, Shape::kRows);
-  __syncthreads();
+  __shared__ device::QueryTile kept;
+  const device::QueryTile tile = TileOfBlock(a, grid, Shape::kRows);
   if (tile.begin >= tile.end) return;
-  TensorCoreTile<Shape, T, kCapped>(a, tile, shared).Run();
+  if (TensorCoreTile<Shape, T, kCapped, false>(a, tile, kept, shared).Run()) return;
+  AttendWithCare<Shape, T>(a, kept, kept, shared);
 }
 
 template <class Shape, typename T, bool kCapped>
