@@ -1,0 +1,131 @@
+// On a GPU: what TileCopy puts where, byte by byte, and that it touches nothing else.
+#include <algorithm>
+#include <cstdint>
+#include <cstring>
+#include <type_traits>
+#include <vector>
+
+#include "attention/device/cp_async.cuh"
+#include "attention/device/launch.h"
+#include "attention/device/managed_array.h"
+#include "attention/device/swizzle.h"
+#include "attention/device/tile_copy.cuh"
+#include "cuda_fp16.h"
+#include "cuda_runtime.h"
+#include "gtest/gtest.h"
+
+namespace attnlab::device {
+namespace {
+
+constexpr int kRows = 64, kThreads = 128;
+constexpr int kFence = 256;  // bytes of shared memory on both sides of the tile
+constexpr uint8_t kUntouched = 0xA5;
+
+template <typename T, int kDim>
+using CopyOf = TileCopy<T, kRows, kDim, kThreads>;
+
+// One tile in fenced shared memory, all of which goes to `out`.
+template <typename T, int kDim>
+__global__ void CopyTile(const T* from, int64_t stride, int rows, int dim, bool whole_chunks,
+                         bool whole_tile, uint8_t* out) {
+  using TheCopy = CopyOf<T, kDim>;
+  extern __shared__ __align__(128) uint8_t shared[];
+  constexpr int kBytes = TheCopy::kBytes + 2 * kFence;
+  for (int i = static_cast<int>(threadIdx.x); i < kBytes; i += kThreads) shared[i] = kUntouched;
+  __syncthreads();
+  char* const tile = reinterpret_cast<char*>(shared) + kFence;
+  if (whole_tile) {
+    TheCopy::CopyWhole(tile, from, stride);
+  } else {
+    TheCopy::Copy(tile, rows, dim, whole_chunks, [&](int row) { return from + row * stride; });
+  }
+  CopyAsyncCommit();
+  CopyAsyncWait<0>();
+  __syncthreads();
+  for (int i = static_cast<int>(threadIdx.x); i < kBytes; i += kThreads) out[i] = shared[i];
+}
+
+template <typename T, int Dim>
+struct Tile {
+  using Type = T;
+  static constexpr int kDim = Dim;
+};
+
+template <typename Tile>
+class TileCopyTest : public ::testing::Test {
+ protected:
+  using T = typename Tile::Type;
+  static constexpr int kDim = Tile::kDim;
+  static constexpr int kElement = static_cast<int>(sizeof(T));
+  using Word = std::conditional_t<kElement == 2, uint16_t, uint32_t>;
+
+  // Rows of `dim` elements, `stride` apart, the first `offset` elements behind 256 aligned bytes.
+  // The memory ends with the last element that there is.
+  void Check(int rows, int dim, int64_t stride, int offset, bool whole_chunks, bool whole_tile) {
+    SCOPED_TRACE(::testing::Message()
+                 << rows << " rows of " << dim << ", stride " << stride << ", offset " << offset
+                 << (whole_chunks ? ", in chunks" : "") << (whole_tile ? ", whole" : ""));
+    // Of a tile without rows an address is wanted all the same.
+    ManagedArray<Word> source(offset + std::max(0, rows - 1) * stride + dim);
+    // No zeros, not even in the gaps between rows: what should be zero shows.
+    for (size_t i = 0; i < source.size(); ++i) source[i] = static_cast<Word>(i % 65521 + 1);
+    constexpr int kBytes = CopyOf<T, kDim>::kBytes + 2 * kFence;
+    ManagedArray<uint8_t> out(kBytes);
+    ASSERT_EQ(Launch(CopyTile<T, kDim>, 1, kThreads, kBytes, nullptr,
+                     reinterpret_cast<const T*>(source.data() + offset), stride, rows, dim,
+                     whole_chunks, whole_tile, out.data()),
+              cudaSuccess);
+    ASSERT_EQ(cudaDeviceSynchronize(), cudaSuccess);
+
+    std::vector<uint8_t> expected(kBytes, kUntouched);
+    constexpr int kChunkElements = kChunkBytes / kElement;
+    for (int row = 0; row < kRows; ++row) {
+      for (int column = 0; column < kDim; ++column) {
+        const Word word = row < rows && column < dim ? source[offset + row * stride + column] : 0;
+        const int chunk = Swizzle<kDim / kChunkElements>::At(row, column / kChunkElements);
+        std::memcpy(&expected[kFence + chunk * kChunkBytes + column % kChunkElements * kElement],
+                    &word, sizeof(word));
+      }
+    }
+    const auto wrong = std::mismatch(expected.begin(), expected.end(), out.begin());
+    EXPECT_TRUE(wrong.first == expected.end())
+        << "byte " << wrong.first - expected.begin() - kFence << " of the tile";
+  }
+};
+
+using Tiles = ::testing::Types<Tile<__half, 32>, Tile<__half, 64>, Tile<__half, 96>,
+                               Tile<__half, 128>, Tile<__half, 192>, Tile<__half, 256>,
+                               Tile<float, 32>, Tile<float, 64>, Tile<float, 96>>;
+TYPED_TEST_SUITE(TileCopyTest, Tiles);
+
+TYPED_TEST(TileCopyTest, WholeTilesLieAsTheSwizzleSays) {
+  constexpr int kDim = TestFixture::kDim;
+  this->Check(kRows, kDim, kDim, 0, true, true);
+  this->Check(kRows, kDim, kDim + 8, 8, true, true);
+  this->Check(kRows, kDim, 0, 0, true, true);  // all rows the same one
+}
+
+TYPED_TEST(TileCopyTest, WhatIsNotThereIsZero) {
+  constexpr int kDim = TestFixture::kDim;
+  for (const int rows : {0, 1, 31, kRows - 1, kRows}) {
+    for (const int dim : {8, kDim - 8, kDim}) {
+      this->Check(rows, dim, dim, 0, true, false);
+      this->Check(rows, dim, dim + 24, 8, true, false);
+    }
+  }
+}
+
+TYPED_TEST(TileCopyTest, RowsMayBeginAnywhere) {
+  constexpr int kDim = TestFixture::kDim;
+  for (const int rows : {0, 1, 31, kRows}) {
+    for (const int dim : {1, 7, 8, kDim - 3, kDim}) {
+      for (const int offset : {0, 1, 5}) {
+        this->Check(rows, dim, dim, offset, false, false);
+        this->Check(rows, dim, dim + 3, offset, false, false);
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace attnlab::device
