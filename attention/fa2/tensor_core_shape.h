@@ -7,7 +7,7 @@ namespace attnlab::fa2 {
 
 // What a kernel is compiled for. `HeadDim` is that of Q, K and V, padded with zeros; elements have
 // 16 bits.
-template <int HeadDim, int Warps, int WarpRows, int Keys, int Blocks>
+template <int HeadDim, int Warps, int WarpRows, int Keys, int Blocks, int Stages = 2>
 struct TensorCoreShape {
   static constexpr int kHeadDim = HeadDim;
   static constexpr int kWarps = Warps;
@@ -16,7 +16,9 @@ struct TensorCoreShape {
   static constexpr int kRows = Warps * WarpRows;
   static constexpr int kKeys = Keys;
   static constexpr int kBlocks = Blocks;  // a multiprocessor, which bounds the registers
-  static constexpr int kStages = 2;       // tiles of K and of V in shared memory
+  // Tiles of K, and of V, in shared memory. With 2, the next are copied while one is worked on.
+  // With 1, V is copied while K is multiplied and the other way round, at two barriers a tile.
+  static constexpr int kStages = Stages;
 
   // Shared memory: Q and later O; K; V; what each row sees. Bytes from its beginning.
   static constexpr int kRowBytes = 2 * HeadDim;

@@ -23,22 +23,16 @@ constexpr TensorCoreTileRow RowOf() {
 // By head dim, the largest tile first. A row that is there twice under two sizes is one kernel.
 inline constexpr TensorCoreTileRow kTensorCoreTiles[] = {
     RowOf<32, TileSize::kLarge, TensorCoreShapes<32>::Large>(),
-    RowOf<32, TileSize::kMedium, TensorCoreShapes<32>::Medium>(),
     RowOf<32, TileSize::kSmall, TensorCoreShapes<32>::Small>(),
     RowOf<64, TileSize::kLarge, TensorCoreShapes<64>::Large>(),
-    RowOf<64, TileSize::kMedium, TensorCoreShapes<64>::Medium>(),
     RowOf<64, TileSize::kSmall, TensorCoreShapes<64>::Small>(),
     RowOf<96, TileSize::kLarge, TensorCoreShapes<96>::Large>(),
-    RowOf<96, TileSize::kMedium, TensorCoreShapes<96>::Medium>(),
     RowOf<96, TileSize::kSmall, TensorCoreShapes<96>::Small>(),
     RowOf<128, TileSize::kLarge, TensorCoreShapes<128>::Large>(),
-    RowOf<128, TileSize::kMedium, TensorCoreShapes<128>::Medium>(),
     RowOf<128, TileSize::kSmall, TensorCoreShapes<128>::Small>(),
     RowOf<192, TileSize::kLarge, TensorCoreShapes<192>::Large>(),
-    RowOf<192, TileSize::kMedium, TensorCoreShapes<192>::Medium>(),
     RowOf<192, TileSize::kSmall, TensorCoreShapes<192>::Small>(),
     RowOf<256, TileSize::kLarge, TensorCoreShapes<256>::Large>(),
-    RowOf<256, TileSize::kMedium, TensorCoreShapes<256>::Medium>(),
     RowOf<256, TileSize::kSmall, TensorCoreShapes<256>::Small>(),
 };
 inline constexpr int kMaxHeadDim = 256;

@@ -129,17 +129,20 @@ class TensorCoreTile {
     }
   }
   __device__ void BeginWalk() {
-#pragma unroll
-    for (int j = 0; j < kStages - 1; ++j) CopyKv(j);
+    CopyK(0);
+    if (kStages > 1) CopyV(0);
+    device::CopyAsyncCommit();
   }
 
-  // Begins to copy tile j of K and V to its stage; no more than a group of nothing behind the last.
-  __device__ void CopyKv(int j) {
-    if (j < count_) {
-      CopyOne(shared_ + Shape::kK + j % kStages * Shape::kKvBytes, a_.k, k_, j, a_.d);
-      CopyOne(shared_ + Shape::kV + j % kStages * Shape::kKvBytes, a_.v, v_, j, a_.dv);
-    }
-    device::CopyAsyncCommit();
+  // Begins to copy tile j to its stage, where there is such a tile.
+  __device__ void CopyK(int j) {
+    if (j < count_) CopyOne(Stage(Shape::kK, j), a_.k, k_, j, a_.d);
+  }
+  __device__ void CopyV(int j) {
+    if (j < count_) CopyOne(Stage(Shape::kV, j), a_.v, v_, j, a_.dv);
+  }
+  __device__ char* Stage(int first, int j) const {
+    return shared_ + first + j % kStages * Shape::kKvBytes;
   }
   __device__ void CopyOne(char* to, const device::Rows& rows, const T* first, int j,
                           int dim) const {
@@ -167,10 +170,11 @@ class TensorCoreTile {
     }
 #pragma unroll 1
     for (int j = 0; j < count_; ++j) {
-      device::CopyAsyncWait<kStages - 2>();
-      __syncthreads();  // all have tile j, and are done with the one whose stage is filled next
-      CopyKv(j + kStages - 1);
-      if (kCareful) ZeroNonfinite(j);
+      device::CopyAsyncWait<0>();
+      __syncthreads();  // all have tile j, or its K, and are done with what is copied over next
+      if (kStages > 1) CopyK(j + 1);
+      CopyV(kStages > 1 ? j + 1 : j);
+      device::CopyAsyncCommit();
       Scores s;
       MultiplyQk(k_address_ + j % kStages * Shape::kKvBytes, s);
       if (Capped()) Cap(s);
@@ -178,6 +182,13 @@ class TensorCoreTile {
       Rebase(s);
       Probabilities p;
       Exponentials(s, p);
+      if (kStages == 1) {
+        device::CopyAsyncWait<0>();
+        __syncthreads();  // all have V, and are done with K
+        CopyK(j + 1);
+        device::CopyAsyncCommit();
+      }
+      if (kCareful) ZeroNonfinite(j);
       AddPv(v_address_ + j % kStages * Shape::kKvBytes, p);
     }
     device::CopyAsyncWait<0>();
@@ -357,7 +368,7 @@ class TensorCoreTile {
 
   // Puts 0 for what is not finite in tile j of V. AddNonfinite() makes up for it.
   __device__ void ZeroNonfinite(int j) const {
-    T* const v = reinterpret_cast<T*>(shared_ + Shape::kV + j % kStages * Shape::kKvBytes);
+    T* const v = reinterpret_cast<T*>(Stage(Shape::kV, j));
 #pragma unroll 1
     for (int i = static_cast<int>(threadIdx.x); i < kKeys * kDim; i += Shape::kThreads) {
       if (!isfinite(device::ToFloat(v[i]))) v[i] = T(0.0f);

@@ -62,8 +62,6 @@ cudaError_t LaunchTensorCores(const TensorCoreCall& call) {
   switch (call.size) {
     case TileSize::kLarge:
       return LaunchElement<typename Shapes::Large>(call);
-    case TileSize::kMedium:
-      return LaunchElement<typename Shapes::Medium>(call);
     case TileSize::kSmall:
       return LaunchElement<typename Shapes::Small>(call);
   }

@@ -14,51 +14,47 @@
 
 namespace attnlab::fa2 {
 
-// The tiles that are compiled, by head dim: that of Q, K, V and O, padded. Of each head dim the
-// first that fits a block's shared memory is the default, and the last fits every GPU's, 64 KiB.
+// The tiles that are compiled, by head dim: that of Q, K, V and O, padded. The large one is the
+// default; the small one fits the 64 KiB of shared memory a block that 7.5 has.
 //
-// Rows a warp: 32 where O (head dim / 32 registers a row and lane) and S leave room, for then each
-// fragment of K and V that is read from shared memory serves two products; else 16.
+// 32 rows a warp, where O (head dim / 32 registers a row and lane) and S leave room for them: each
+// fragment of K and V that is read from shared memory then serves two products. Where they do not,
+// 16 rows, and two blocks a multiprocessor with one stage of K and V rather than one block with
+// two, for while one waits the other works.
 template <int kHeadDim>
 struct TensorCoreShapes;
 template <>
 struct TensorCoreShapes<32> {
-  using Large = TensorCoreShape<32, 4, 32, 64, 2>;
-  using Medium = Large;
+  using Large = TensorCoreShape<32, 4, 32, 64, 3>;  // 168 registers are enough: a third block
   using Small = Large;
 };
 template <>
 struct TensorCoreShapes<64> {
-  using Large = TensorCoreShape<64, 4, 32, 128, 2>;  // half the barriers of 64 keys
-  using Medium = TensorCoreShape<64, 4, 32, 64, 2>;
-  using Small = Medium;
+  using Large = TensorCoreShape<64, 4, 32, 64, 2>;  // 128 keys: S spills
+  using Small = Large;
 };
 template <>
 struct TensorCoreShapes<96> {
   using Large = TensorCoreShape<96, 4, 32, 64, 2>;
-  using Medium = TensorCoreShape<96, 4, 16, 64, 2>;
-  using Small = Medium;
+  using Small = TensorCoreShape<96, 4, 16, 64, 2>;
 };
 template <>
 struct TensorCoreShapes<128> {
-  using Large = TensorCoreShape<128, 4, 32, 64, 2>;  // all 255 registers
-  using Medium = TensorCoreShape<128, 4, 16, 32, 2>;
-  using Small = Medium;
+  using Large = TensorCoreShape<128, 4, 32, 64, 2>;  // every register there is
+  using Small = TensorCoreShape<128, 4, 16, 64, 2, 1>;
 };
 template <>
 struct TensorCoreShapes<192> {
-  using Large = TensorCoreShape<192, 8, 16, 64, 1>;
-  using Medium = TensorCoreShape<192, 4, 16, 32, 2>;
-  using Small = TensorCoreShape<192, 2, 16, 32, 2>;
+  using Large = TensorCoreShape<192, 4, 16, 64, 2, 1>;
+  using Small = TensorCoreShape<192, 4, 16, 32, 2, 1>;
 };
 template <>
 struct TensorCoreShapes<256> {
-  using Large = TensorCoreShape<256, 8, 16, 64, 1>;
-  using Medium = TensorCoreShape<256, 4, 16, 32, 2>;
-  using Small = TensorCoreShape<256, 2, 16, 16, 2>;
+  using Large = TensorCoreShape<256, 4, 16, 64, 2, 1>;
+  using Small = TensorCoreShape<256, 2, 16, 32, 2, 1>;  // 64 rows of Q leave no room for K and V
 };
 
-enum class TileSize { kLarge, kMedium, kSmall };
+enum class TileSize { kLarge, kSmall };
 
 struct TensorCoreCall {
   device::Arguments arguments;
