@@ -3,18 +3,16 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
-#include <limits>
 #include <string>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "attention/attention.h"
-#include "attention/cuda_backend.h"
 #include "attention/device/launch.h"
-#include "attention/memory.h"
 #include "attention/reference/reference.h"
-#include "attention/testing/buffers.h"
 #include "attention/testing/inputs.h"
+#include "attention/testing/special_values.h"
 #include "attention/testing/tolerance.h"
 #include "attention/testing/trial.h"
 #include "attention/testing/verify.h"
@@ -92,83 +90,17 @@ TEST(BaselineTest, BlocksAreAsConfigured) {
   }
 }
 
-// Values of V alone that are not finite: they reach the rows that see them, through the products or
-// through repair, and no others. (NaN in K, which the conformance suite has too, would hide that.)
-void TestSpecialsInV(const std::string& line, testing::Layout layout) {
-  const AttentionProblem problem = *AttentionProblem::Parse(line);
-  absl::StatusOr<Plan> plan = MakePlan(problem, Device::Cuda(0), "baseline");
-  ASSERT_TRUE(plan.ok()) << plan.status();
-  testing::InputOptions options;
-  options.layout = layout;
-  absl::StatusOr<testing::Inputs> inputs = testing::Inputs::Make(problem, Device::Cuda(0), options);
-  ASSERT_TRUE(inputs.ok()) << inputs.status();
-  // Host copies of V with the values, in place of the device's.
-  const AttentionTensors& host = inputs->host_tensors();
-  const float kInf = std::numeric_limits<float>::infinity();
-  const struct {
-    int64_t key, dim;
-    float value;
-  } kSpecials[] = {{3, 0, kInf},  {5, 1, -kInf}, {6, 2, std::nanf("")}, {4, 4, kInf},
-                   {7, 4, -kInf}, {2, 5, kInf},  {9, 5, kInf},          {1, 6, -kInf}};
-  const ConstTensorView& v = inputs->tensors().v;
-  for (int64_t b = 0; b < problem.b; ++b) {
-    for (const auto& s : kSpecials) {
-      const int64_t at = host.v.Offset(b, s.key, 0, s.dim);
-      void* const data = const_cast<void*>(host.v.data);
-      StoreElement(data, problem.dtype, at, s.value);
-      const int64_t size = SizeOf(problem.dtype);
-      ASSERT_TRUE(
-          cuda_backend::CopyToDevice(0, static_cast<char*>(const_cast<void*>(v.data)) + at * size,
-                                     static_cast<char*>(data) + at * size, size)
-              .ok());
-    }
-  }
-  absl::StatusOr<testing::Outputs> outputs =
-      testing::Outputs::Make(problem, inputs->tensors(), layout, /*with_lse=*/true);
-  ASSERT_TRUE(outputs.ok()) << outputs.status();
-  ASSERT_TRUE(outputs->Prepare(problem, host).ok());
-  absl::StatusOr<Buffer> workspace = Buffer::Allocate(Device::Cuda(0), plan->workspace_bytes);
-  ASSERT_TRUE(workspace.ok());
-  ASSERT_TRUE(
-      Forward(*plan, outputs->Attach(inputs->tensors()), {workspace->data(), workspace->bytes()})
-          .ok());
-  ASSERT_TRUE(cuda_backend::Synchronize(0).ok());
-  const absl::StatusOr<testing::HostOutputs> got = outputs->ToHost();
-  ASSERT_TRUE(got.ok());
-
-  const std::vector<reference::Row> rows = reference::AllRows(problem, host);
-  const auto exact = reference::Exact(problem, host, rows);
-  ASSERT_TRUE(exact.ok());
-  const reference::Result values = testing::ValuesOf(problem, host, *got, rows);
-  int nans = 0, infinities = 0, finite = 0;
-  for (size_t i = 0; i < rows.size(); ++i) {
-    for (int64_t j = 0; j < problem.dv; ++j) {
-      const double want = exact->O(i, j), is = values.O(i, j);
-      if (std::isnan(want)) {
-        ++nans;
-        EXPECT_TRUE(std::isnan(is)) << line << " row " << rows[i].row << " dim " << j << ": " << is;
-      } else if (std::isinf(want)) {
-        ++infinities;
-        EXPECT_EQ(is, want) << line << " row " << rows[i].row << " dim " << j;
-      } else {
-        ++finite;
-        EXPECT_NEAR(is, want, 0.05) << line << " row " << rows[i].row << " dim " << j;
-      }
-    }
-  }
-  EXPECT_GT(nans, 0);
-  EXPECT_GT(infinities, 0);
-  EXPECT_GT(finite, 0);
-}
-
 TEST(BaselineTest, SpecialValuesOfVReachTheRowsThatSeeThem) {
   for (const char* dtype : {"fp32", "fp16", "bf16"}) {
     for (const char* mask : {"none", "causal", "window:2:1"}) {
       for (const char* dv : {"16", "13"}) {  // rows of 16 bytes, and not
         for (const testing::Layout layout : {kBhsd, kBshd, testing::Layout::kOdd}) {
-          TestSpecialsInV(absl::StrCat("b=2,hq=2,hkv=1,sq=12,skv=12,d=8,dv=", dv, ",dtype=", dtype,
-                                       ",mask=", mask),
-                          layout);
+          const absl::StatusOr<Plan> plan = MakePlan(
+              *AttentionProblem::Parse(absl::StrCat("b=2,hq=2,hkv=1,sq=12,skv=12,d=8,dv=", dv,
+                                                    ",dtype=", dtype, ",mask=", mask)),
+              Device::Cuda(0), "baseline");
+          ASSERT_TRUE(plan.ok()) << plan.status();
+          EXPECT_EQ(testing::SpecialValuesOfV(*plan, layout), absl::OkStatus());
         }
       }
     }
