@@ -52,9 +52,9 @@ void ExpectRightOnAll(const std::string& line, testing::Layout layout = testing:
 }
 
 TEST(Fa2Test, RowsAndKeysAtTheEdgesOfTiles) {
-  for (const int sq : {1, 63, 64, 65, 127, 128, 129, 257}) {
-    for (const int skv : {1, 31, 32, 33, 63, 64, 65, 128, 130}) {
-      for (const char* mask : {"none", "causal", "window:20:3"}) {
+  for (const int sq : {1, 63, 64, 65, 128, 129}) {
+    for (const int skv : {1, 32, 33, 64, 65, 130}) {
+      for (const char* mask : {"causal", "window:20:3"}) {
         ExpectRight(absl::StrCat("b=1,hq=2,hkv=1,sq=", sq, ",skv=", skv, ",d=64,mask=", mask));
       }
     }
@@ -74,7 +74,7 @@ TEST(Fa2Test, EveryHeadDim) {
 TEST(Fa2Test, EveryTile) {
   for (const int d : {32, 64, 96, 128, 192, 256}) {
     for (const char* tile : {"", "tile_q=32", "tile_q=64", "tile_kv=32", "tile_q=128"}) {
-      for (const char* mask : {"none", "causal", "window:100:7"}) {
+      for (const char* mask : {"causal", "window:100:7"}) {
         for (const char* dtype : {"fp16", "bf16"}) {
           const std::string line = absl::StrCat("b=1,hq=4,hkv=2,sq=200,skv=333,d=", d,
                                                 ",dtype=", dtype, ",softcap=20,mask=", mask);
@@ -87,9 +87,9 @@ TEST(Fa2Test, EveryTile) {
 }
 
 TEST(Fa2Test, HeadsThatShareTiles) {
-  for (const int group : {2, 3, 7, 8, 32}) {
-    for (const int sq : {1, 2, 5, 17, 40, 130}) {
-      for (const char* mask : {"none", "causal", "window:9:0"}) {
+  for (const int group : {2, 7, 32}) {
+    for (const int sq : {1, 5, 40, 130}) {
+      for (const char* mask : {"causal", "window:9:0"}) {
         const std::string line =
             absl::StrCat("b=2,hq=", 2 * group, ",hkv=2,sq=", sq, ",skv=100,d=64,mask=", mask);
         ExpectRight(line, "pack=always");
