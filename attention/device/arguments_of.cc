@@ -20,8 +20,8 @@ Rows RowsOf(const ConstTensorView& view) {
                       view.shape[3] * SizeOf(view.dtype) % kChunkBytes == 0;
   for (int axis = 0; axis < 3; ++axis) {
     // The stride of an axis of one says nothing.
-    rows.whole_chunks &= view.shape[axis] <= 1 ||
-                         view.strides[axis] * SizeOf(view.dtype) % kChunkBytes == 0;
+    rows.whole_chunks &=
+        view.shape[axis] <= 1 || view.strides[axis] * SizeOf(view.dtype) % kChunkBytes == 0;
   }
   return rows;
 }
@@ -45,10 +45,10 @@ Arguments ArgumentsOf(const AttentionProblem& problem, const AttentionTensors& t
   a.v = RowsOf(tensors.v);
   a.o = RowsOf(tensors.o);
   if (tensors.lse.data != nullptr) a.lse = RowsOf(tensors.lse);
-  a.q_sequences = SequencesOf(tensors.cu_seqlens_q.data, tensors.q_len.data, problem.sq,
-                              tensors.q.shape[1]);
-  a.kv_sequences = SequencesOf(tensors.cu_seqlens_kv.data, tensors.kv_len.data, problem.skv,
-                               tensors.k.shape[1]);
+  a.q_sequences =
+      SequencesOf(tensors.cu_seqlens_q.data, tensors.q_len.data, problem.sq, tensors.q.shape[1]);
+  a.kv_sequences =
+      SequencesOf(tensors.cu_seqlens_kv.data, tensors.kv_len.data, problem.skv, tensors.k.shape[1]);
   a.mask = problem.mask;
   a.b = problem.b;
   a.hq = static_cast<int32_t>(problem.hq);
