@@ -2,43 +2,32 @@
 
 #include "attention/fa2/cuda_cores.h"
 #include "attention/fa2/tensor_cores.h"
+#include "attention/fa2/wmma.h"
 
 namespace attnlab::fa2 {
 namespace {
 
-cudaError_t Launch(int head_dim, const TensorCoreCall& call) {
-  switch (head_dim) {
-    case 32:
-      return LaunchTensorCores<32>(call);
-    case 64:
-      return LaunchTensorCores<64>(call);
-    case 96:
-      return LaunchTensorCores<96>(call);
-    case 128:
-      return LaunchTensorCores<128>(call);
-    case 192:
-      return LaunchTensorCores<192>(call);
-    case 256:
-      return LaunchTensorCores<256>(call);
-    default:
-      return cudaErrorInvalidValue;
-  }
-}
+template <int kHeadDim>
+struct HeadDim {
+  static constexpr int kValue = kHeadDim;
+};
 
-cudaError_t Launch(int head_dim, const CudaCoreCall& call) {
+// launch(HeadDim<…>()) for one of the head dims that tiles are padded to.
+template <typename Launch>
+cudaError_t ForHeadDim(int head_dim, const Launch& launch) {
   switch (head_dim) {
     case 32:
-      return LaunchCudaCores<32>(call);
+      return launch(HeadDim<32>());
     case 64:
-      return LaunchCudaCores<64>(call);
+      return launch(HeadDim<64>());
     case 96:
-      return LaunchCudaCores<96>(call);
+      return launch(HeadDim<96>());
     case 128:
-      return LaunchCudaCores<128>(call);
+      return launch(HeadDim<128>());
     case 192:
-      return LaunchCudaCores<192>(call);
+      return launch(HeadDim<192>());
     case 256:
-      return LaunchCudaCores<256>(call);
+      return launch(HeadDim<256>());
     default:
       return cudaErrorInvalidValue;
   }
@@ -49,22 +38,38 @@ cudaError_t Launch(int head_dim, const CudaCoreCall& call) {
 cudaError_t Run(const device::Arguments& arguments, device::Element element, const Options& options,
                 cudaStream_t stream) {
   if (BlocksOf(options.grid) == 0) return cudaSuccess;
-  if (options.tensor_cores) {
-    TensorCoreCall call;
-    call.arguments = arguments;
-    call.grid = options.grid;
-    call.element = element;
-    call.size = options.tensor_core_tile.size;
-    call.stream = stream;
-    return Launch(options.tensor_core_tile.head_dim, call);
+  switch (options.engine) {
+    case Engine::kMma: {
+      TensorCoreCall call;
+      call.arguments = arguments;
+      call.grid = options.grid;
+      call.element = element;
+      call.size = options.mma_tile.size;
+      call.stream = stream;
+      return ForHeadDim(options.mma_tile.head_dim,
+                        [&](auto dim) { return LaunchTensorCores<decltype(dim)::kValue>(call); });
+    }
+    case Engine::kWmma: {
+      WmmaCall call;
+      call.arguments = arguments;
+      call.grid = options.grid;
+      call.element = element;
+      call.stream = stream;
+      return ForHeadDim(options.wmma_tile.head_dim,
+                        [&](auto dim) { return LaunchWmma<decltype(dim)::kValue>(call); });
+    }
+    case Engine::kCudaCores: {
+      CudaCoreCall call;
+      call.arguments = arguments;
+      call.grid = options.grid;
+      call.tile = options.cuda_core_tile;
+      call.element = element;
+      call.stream = stream;
+      return ForHeadDim(options.cuda_core_tile.dim,
+                        [&](auto dim) { return LaunchCudaCores<decltype(dim)::kValue>(call); });
+    }
   }
-  CudaCoreCall call;
-  call.arguments = arguments;
-  call.grid = options.grid;
-  call.tile = options.cuda_core_tile;
-  call.element = element;
-  call.stream = stream;
-  return Launch(options.cuda_core_tile.dim, call);
+  return cudaErrorInvalidValue;
 }
 
 }  // namespace attnlab::fa2

@@ -67,7 +67,7 @@ class Fa2Kernel : public Kernel {
     traits_.compute_capabilities = {75, 80, 86, 89, 90, 100, 120};
     traits_.config_keys = ConfigKeys();
     traits_.config_examples = {"tile_q=64",   "tile_q=64,tile_kv=32", "tile_q=32", "tile_kv=64",
-                               "pack=always", "pack=never",           "mma=none"};
+                               "pack=always", "pack=never",           "mma=wmma",  "mma=none"};
     traits_.preference = 50;
   }
 

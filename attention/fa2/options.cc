@@ -76,6 +76,51 @@ absl::StatusOr<TensorCoreTileRow> ChooseTensorCoreTile(const AttentionProblem& p
                    device.shared_memory_per_block));
 }
 
+absl::StatusOr<Engine> EngineFor(const AttentionProblem& p, int capability,
+                                 const LaunchConfig& config) {
+  const std::string mma = config.Get("mma", "auto");
+  const absl::Status multiply = TensorCoresMultiply(p.dtype, capability);
+  if (mma == "auto") return multiply.ok() ? Engine::kMma : Engine::kCudaCores;
+  if (mma == "wmma") {
+    if (!multiply.ok()) return multiply;
+    return Engine::kWmma;
+  }
+  if (mma == "none") {
+    if (p.dtype != DType::kFloat16) return Engine::kCudaCores;
+    return absl::UnimplementedError("config: mma=none is for fp32 and bf16; fa1 does fp16");
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat("config: mma=", mma, " is not one of auto, wmma, none"));
+}
+
+// There is one of each head dim.
+absl::StatusOr<WmmaTileRow> ChooseWmmaTile(const AttentionProblem& p, const DeviceInfo& device,
+                                           const LaunchConfig& config) {
+  constexpr int64_t kMost = 1 << 20;
+  for (const WmmaTileRow& tile : kWmmaTiles) {
+    if (tile.head_dim < std::max(p.d, p.dv)) continue;
+    const absl::StatusOr<int64_t> tile_q = config.GetInteger("tile_q", tile.rows, 1, kMost);
+    if (!tile_q.ok()) return tile_q.status();
+    const absl::StatusOr<int64_t> tile_kv = config.GetInteger("tile_kv", tile.keys, 1, kMost);
+    if (!tile_kv.ok()) return tile_kv.status();
+    const std::string name = absl::StrCat("tile_q=", tile.rows, ",tile_kv=", tile.keys);
+    if (*tile_q != tile.rows || *tile_kv != tile.keys) {
+      return absl::InvalidArgumentError(absl::StrCat("config: ", config.ToString(),
+                                                     " is no tile of mma=wmma for head dims up to ",
+                                                     tile.head_dim, "; there is ", name));
+    }
+    if (device.shared_memory_per_block == 0 ||
+        tile.shared_bytes <= device.shared_memory_per_block) {
+      return tile;
+    }
+    return absl::ResourceExhaustedError(
+        absl::StrCat("config: mma=wmma,", name, " needs ", tile.shared_bytes,
+                     " bytes of shared memory a block, and ", ToString(device.device), " has ",
+                     device.shared_memory_per_block));
+  }
+  return absl::UnimplementedError("d: is above the largest head dim of mma=wmma");
+}
+
 // Heads are packed where a query of one alone would not fill a tile.
 absl::StatusOr<bool> Packs(const AttentionProblem& p, const LaunchConfig& config, int tile_rows) {
   const std::string pack = config.Get("pack", "auto");
@@ -114,6 +159,20 @@ absl::StatusOr<Grid> GridFor(const AttentionProblem& p, const DeviceInfo& device
 
 }  // namespace
 
+int Options::Rows() const {
+  switch (engine) {
+    case Engine::kMma:
+      return mma_tile.rows;
+    case Engine::kWmma:
+      return wmma_tile.rows;
+    case Engine::kCudaCores:
+      break;
+  }
+  return cuda_core_tile.rows;
+}
+
+int Options::BlocksAtATime() const { return engine == Engine::kMma ? mma_tile.blocks : 1; }
+
 std::vector<std::string> ConfigKeys() {
   return {
       "tile_q: query rows of a tile; docs/fa2.md has those that there are, by default the largest "
@@ -121,8 +180,8 @@ std::vector<std::string> ConfigKeys() {
       "tile_kv: keys of a tile, which go with the rows",
       "pack: auto (the default: query heads of a KV head share tiles where the query is short), "
       "always or never",
-      "mma: auto (the default: tensor cores where they multiply the dtype) or none (CUDA cores; "
-      "fp32, and bf16)",
+      "mma: auto (the default: tensor cores where they multiply the dtype), wmma (the same through "
+      "nvcuda::wmma, to learn from) or none (CUDA cores; fp32, and bf16)",
   };
 }
 
@@ -130,26 +189,31 @@ absl::StatusOr<Options> OptionsFor(const AttentionProblem& p, const DeviceInfo& 
                                    int code_capability, const LaunchConfig& config) {
   if (absl::Status s = config.CheckKeys({"tile_q", "tile_kv", "pack", "mma"}); !s.ok()) return s;
   if (absl::Status s = CheckHeadDims(p); !s.ok()) return s;
-  const std::string mma = config.Get("mma", "auto");
-  if (mma != "auto" && mma != "none") {
-    return absl::InvalidArgumentError(
-        absl::StrCat("config: mma=", mma, " is not one of auto, none"));
-  }
-  if (mma == "none" && p.dtype == DType::kFloat16) {
-    return absl::UnimplementedError("config: mma=none is for fp32 and bf16; fa1 does fp16");
-  }
   Options options;
-  const int capability = std::min(device.compute_capability, code_capability);
-  options.tensor_cores = mma == "auto" && TensorCoresMultiply(p.dtype, capability).ok();
-  if (options.tensor_cores) {
-    const absl::StatusOr<TensorCoreTileRow> tile = ChooseTensorCoreTile(p, device, config);
-    if (!tile.ok()) return tile.status();
-    options.tensor_core_tile = *tile;
-  } else {
-    const absl::StatusOr<device::CudaCoreTile> tile =
-        device::ChooseCudaCoreTile(p, device, config, p.sq * p.GroupSize());
-    if (!tile.ok()) return tile.status();
-    options.cuda_core_tile = *tile;
+  const absl::StatusOr<Engine> engine =
+      EngineFor(p, std::min(device.compute_capability, code_capability), config);
+  if (!engine.ok()) return engine.status();
+  options.engine = *engine;
+  switch (*engine) {
+    case Engine::kMma: {
+      const absl::StatusOr<TensorCoreTileRow> tile = ChooseTensorCoreTile(p, device, config);
+      if (!tile.ok()) return tile.status();
+      options.mma_tile = *tile;
+      break;
+    }
+    case Engine::kWmma: {
+      const absl::StatusOr<WmmaTileRow> tile = ChooseWmmaTile(p, device, config);
+      if (!tile.ok()) return tile.status();
+      options.wmma_tile = *tile;
+      break;
+    }
+    case Engine::kCudaCores: {
+      const absl::StatusOr<device::CudaCoreTile> tile =
+          device::ChooseCudaCoreTile(p, device, config, p.sq * p.GroupSize());
+      if (!tile.ok()) return tile.status();
+      options.cuda_core_tile = *tile;
+      break;
+    }
   }
   const absl::StatusOr<bool> packs = Packs(p, config, options.Rows());
   if (!packs.ok()) return packs.status();

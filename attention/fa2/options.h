@@ -10,19 +10,27 @@
 #include "attention/device/cuda_core_table.h"
 #include "attention/fa2/grid.h"
 #include "attention/fa2/tensor_core_table.h"
+#include "attention/fa2/wmma.h"
 #include "attention/launch_config.h"
 #include "attention/machine.h"
 #include "attention/problem.h"
 
 namespace attnlab::fa2 {
 
+// What multiplies.
+enum class Engine { kMma, kWmma, kCudaCores };
+
 struct Options {
-  bool tensor_cores = true;
-  TensorCoreTileRow tensor_core_tile;   // where tensor_cores
-  device::CudaCoreTile cuda_core_tile;  // where not
+  Engine engine = Engine::kMma;
+  // That of the engine counts.
+  TensorCoreTileRow mma_tile;
+  WmmaTileRow wmma_tile;
+  device::CudaCoreTile cuda_core_tile;
   Grid grid;
 
-  int Rows() const { return tensor_cores ? tensor_core_tile.rows : cuda_core_tile.rows; }
+  // Query rows of a tile, and blocks that a multiprocessor has room for.
+  int Rows() const;
+  int BlocksAtATime() const;
 };
 
 // The keys with what they mean, for KernelTraits.

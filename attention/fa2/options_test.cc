@@ -1,0 +1,105 @@
+#include "attention/fa2/options.h"
+
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "attention/launch_config.h"
+#include "attention/machine.h"
+#include "attention/problem.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace attnlab::fa2 {
+namespace {
+
+using ::testing::HasSubstr;
+
+DeviceInfo Gpu(int capability, int64_t shared_memory) {
+  DeviceInfo gpu;
+  gpu.device = Device::Cuda(0);
+  gpu.compute_capability = capability;
+  gpu.shared_memory_per_block = shared_memory;
+  gpu.multiprocessors = 132;
+  gpu.last_level_cache_bytes = 60 << 20;
+  return gpu;
+}
+const DeviceInfo kHopper = Gpu(90, 227 << 10);
+const DeviceInfo kTuring = Gpu(75, 64 << 10);
+
+absl::StatusOr<Options> OptionsOf(const std::string& line, const DeviceInfo& gpu = kHopper,
+                                  const std::string& config = "", int code = 0) {
+  return OptionsFor(*AttentionProblem::Parse(line), gpu, code == 0 ? gpu.compute_capability : code,
+                    *LaunchConfig::Parse(config));
+}
+
+TEST(OptionsTest, TheEngineGoesByDtypeAndCode) {
+  EXPECT_EQ(OptionsOf("hq=2,sq=9,d=64,dtype=bf16")->engine, Engine::kMma);
+  EXPECT_EQ(OptionsOf("hq=2,sq=9,d=64,dtype=fp32")->engine, Engine::kCudaCores);
+  EXPECT_EQ(OptionsOf("hq=2,sq=9,d=64,dtype=fp16", kTuring)->engine, Engine::kMma);
+  EXPECT_EQ(OptionsOf("hq=2,sq=9,d=64,dtype=bf16", kTuring)->engine, Engine::kCudaCores);
+  // A newer GPU that has nothing but PTX for 7.5.
+  EXPECT_EQ(OptionsOf("hq=2,sq=9,d=64,dtype=bf16", kHopper, "", 75)->engine, Engine::kCudaCores);
+  EXPECT_EQ(OptionsOf("hq=2,sq=9,d=64,dtype=bf16", kHopper, "mma=wmma")->engine, Engine::kWmma);
+  EXPECT_EQ(OptionsOf("hq=2,sq=9,d=64,dtype=bf16", kHopper, "mma=none")->engine,
+            Engine::kCudaCores);
+}
+
+TEST(OptionsTest, TilesFitTheDevice) {
+  for (const int d : {8, 32, 40, 64, 96, 128, 192, 200, 256}) {
+    const std::string line = "hq=2,sq=999,dtype=fp16,d=" + std::to_string(d);
+    const absl::StatusOr<Options> large = OptionsOf(line), small = OptionsOf(line, kTuring);
+    ASSERT_TRUE(large.ok()) << large.status();
+    ASSERT_TRUE(small.ok()) << small.status();
+    EXPECT_GE(large->mma_tile.head_dim, d);
+    EXPECT_LE(large->mma_tile.shared_bytes, kHopper.shared_memory_per_block);
+    EXPECT_LE(small->mma_tile.shared_bytes, kTuring.shared_memory_per_block);
+    EXPECT_GE(large->Rows(), small->Rows());
+  }
+}
+
+TEST(OptionsTest, HeadsArePackedWhereOneDoesNotFillATile) {
+  EXPECT_EQ(OptionsOf("hq=8,hkv=2,sq=1,skv=99,d=64")->grid.pack, 4);
+  EXPECT_EQ(OptionsOf("hq=8,hkv=2,sq=999,d=64")->grid.pack, 1);
+  EXPECT_EQ(OptionsOf("hq=8,hkv=8,sq=1,skv=99,d=64")->grid.pack, 1);
+  const Grid packed = OptionsOf("b=3,hq=8,hkv=2,sq=999,d=64", kHopper, "pack=always")->grid;
+  EXPECT_EQ(packed.units, 6u);
+  EXPECT_EQ(packed.tiles, (999u * 4 + 127) / 128);
+}
+
+TEST(OptionsTest, KAndVOfTheHeadsUnderWayFitHalfOfL2) {
+  // 16384 keys of 128 and 128 elements: 8 MiB a KV head, of which 30 MiB hold three.
+  EXPECT_EQ(OptionsOf("hq=16,sq=16384,d=128")->grid.units_at_a_time, 3u);
+  EXPECT_EQ(OptionsOf("hq=16,hkv=4,sq=16384,d=128")->grid.units_at_a_time, 12u);
+  EXPECT_EQ(OptionsOf("hq=2,sq=128,d=128")->grid.units_at_a_time, 2u);
+  EXPECT_EQ(OptionsOf("hq=2,sq=4000000,d=128")->grid.units_at_a_time, 1u);
+}
+
+void ExpectError(const absl::StatusOr<Options>& options, absl::StatusCode code,
+                 const std::string& text) {
+  EXPECT_EQ(options.status().code(), code) << options.status();
+  EXPECT_THAT(std::string(options.status().message()), HasSubstr(text));
+}
+
+TEST(OptionsTest, ErrorsNameFieldValueAndLimit) {
+  using Code = absl::StatusCode;
+  ExpectError(OptionsOf("hq=2,sq=9,d=264"), Code::kUnimplemented, "d: 264 is above 256");
+  ExpectError(OptionsOf("hq=2,sq=9,d=64,dv=300"), Code::kUnimplemented, "dv: 300 is above 256");
+  ExpectError(OptionsOf("hq=2,sq=9,d=64", kHopper, "mma=fast"), Code::kInvalidArgument,
+              "mma=fast is not one of auto, wmma, none");
+  ExpectError(OptionsOf("hq=2,sq=9,d=64,dtype=fp32", kHopper, "mma=wmma"), Code::kUnimplemented,
+              "dtype: ");
+  ExpectError(OptionsOf("hq=2,sq=9,d=64,dtype=fp16", kHopper, "mma=none"), Code::kUnimplemented,
+              "mma=none is for fp32 and bf16");
+  ExpectError(OptionsOf("hq=2,sq=9,d=64", kHopper, "pack=2"), Code::kInvalidArgument,
+              "pack=2 is not one of auto, always, never");
+  ExpectError(OptionsOf("hq=2,sq=9,d=128", kHopper, "tile_q=100"), Code::kInvalidArgument,
+              "there are tile_q=128,tile_kv=64 and tile_q=64,tile_kv=64");
+  ExpectError(OptionsOf("hq=2,sq=9,d=128,dtype=fp16", kTuring, "tile_q=128"),
+              Code::kResourceExhausted, "tile_q=128,tile_kv=64 needs 99328 bytes");
+  ExpectError(OptionsOf("hq=2,sq=9,d=64", kHopper, "block=128"), Code::kInvalidArgument, "block");
+  ExpectError(OptionsOf("b=2147483647,hq=2,sq=1,d=8"), Code::kUnimplemented, "b: ");
+}
+
+}  // namespace
+}  // namespace attnlab::fa2
