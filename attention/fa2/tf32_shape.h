@@ -1,0 +1,34 @@
+// The shapes of the tiles of FlashAttention-2 with 3xTF32, and the shared memory that each takes.
+#ifndef ATTENTION_FA2_TF32_SHAPE_H_
+#define ATTENTION_FA2_TF32_SHAPE_H_
+
+namespace attnlab::fa2 {
+
+// What a kernel is compiled for. `HeadDim` is that of Q, K and V, padded with zeros; elements are
+// fp32.
+template <int HeadDim, int Warps, int WarpRows, int Keys, int Blocks, int Stages = 2>
+struct Tf32Shape {
+  static constexpr int kHeadDim = HeadDim;
+  static constexpr int kWarps = Warps;
+  static constexpr int kThreads = 32 * Warps;
+  static constexpr int kWarpRows = WarpRows;  // 16 or 32
+  static constexpr int kRows = Warps * WarpRows;
+  static constexpr int kKeys = Keys;
+  static constexpr int kBlocks = Blocks;  // a multiprocessor, which bounds the registers
+  static constexpr int kStages = Stages;  // tiles of K, and of V, in shared memory
+
+  // Shared memory: Q and later O; K; V; what each row sees; what is to be walked.
+  // Bytes from its beginning.
+  static constexpr int kRowBytes = 4 * HeadDim;
+  static constexpr int kKvBytes = Keys * kRowBytes;
+  static constexpr int kK = kRows * kRowBytes;
+  static constexpr int kV = kK + kStages * kKvBytes;
+  static constexpr int kVisible = kV + kStages * kKvBytes;
+  static constexpr int kWalk = kVisible + kRows * 8;
+  static constexpr int kWalkBytes = 32;
+  static constexpr int kSharedBytes = kWalk + kWalkBytes;
+};
+
+}  // namespace attnlab::fa2
+
+#endif  // ATTENTION_FA2_TF32_SHAPE_H_
