@@ -2,6 +2,7 @@
 
 #include "attention/fa2/cuda_cores.h"
 #include "attention/fa2/tensor_cores.h"
+#include "attention/fa2/tf32.h"
 #include "attention/fa2/wmma.h"
 
 namespace attnlab::fa2 {
@@ -57,6 +58,14 @@ cudaError_t Run(const device::Arguments& arguments, device::Element element, con
       call.stream = stream;
       return ForHeadDim(options.wmma_tile.head_dim,
                         [&](auto dim) { return LaunchWmma<decltype(dim)::kValue>(call); });
+    }
+    case Engine::kTf32x3: {
+      Tf32Call call;
+      call.arguments = arguments;
+      call.grid = options.grid;
+      call.stream = stream;
+      return ForHeadDim(options.tf32_tile.head_dim,
+                        [&](auto dim) { return LaunchTf32<decltype(dim)::kValue>(call); });
     }
     case Engine::kCudaCores: {
       CudaCoreCall call;

@@ -39,7 +39,7 @@ void ExpectRight(const std::string& line, const std::string& config = "",
 
 const std::vector<std::string>& Engines() {
   static const auto* const engines = new std::vector<std::string>{
-      "dtype=bf16;", "dtype=fp16;", "dtype=fp32;", "dtype=fp16;mma=wmma"};
+      "dtype=bf16;", "dtype=fp16;", "dtype=fp32;", "dtype=fp16;mma=wmma", "dtype=fp32;mma=tf32x3"};
   return *engines;
 }
 

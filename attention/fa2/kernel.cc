@@ -50,8 +50,9 @@ int CodeCapabilityOf(const DeviceInfo& device) {
 
 absl::StatusOr<Options> Choose(const AttentionProblem& p, const DeviceInfo& device,
                                const LaunchConfig& config) {
-  // Only bf16 depends on it, and only before 8.0 there is another way.
-  const bool depends = p.dtype == DType::kBFloat16 && device.compute_capability >= 80;
+  // Only what tensor cores multiply from 8.0 on depends on it: bf16, and TF32.
+  const bool depends = device.compute_capability >= 80 &&
+                       (p.dtype == DType::kBFloat16 || config.Get("mma", "auto") == "tf32x3");
   return OptionsFor(p, device, depends ? CodeCapabilityOf(device) : device.compute_capability,
                     config);
 }
@@ -66,8 +67,9 @@ class Fa2Kernel : public Kernel {
     traits_.device = DeviceKind::kCuda;
     traits_.compute_capabilities = {75, 80, 86, 89, 90, 100, 120};
     traits_.config_keys = ConfigKeys();
-    traits_.config_examples = {"tile_q=64",   "tile_q=64,tile_kv=32", "tile_q=32", "tile_kv=64",
-                               "pack=always", "pack=never",           "mma=wmma",  "mma=none"};
+    traits_.config_examples = {"tile_q=64",  "tile_q=64,tile_kv=32", "tile_q=32",
+                               "tile_kv=64", "pack=always",          "pack=never",
+                               "mma=wmma",   "mma=tf32x3",           "mma=none"};
     traits_.preference = 50;
   }
 

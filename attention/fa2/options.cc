@@ -1,11 +1,13 @@
 #include "attention/fa2/options.h"
 
 #include <algorithm>
+#include <cstddef>
 #include <limits>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/string_view.h"
 #include "attention/device/cuda_core_choice.h"
 #include "attention/dtype.h"
 
@@ -31,6 +33,20 @@ absl::Status TensorCoresMultiply(DType dtype, int capability) {
         absl::StrCat("dtype: tensor cores multiply bf16 from compute capability 8.0 on; the code "
                      "that runs here is for ",
                      capability / 10, ".", capability % 10));
+  }
+  return absl::OkStatus();
+}
+
+// Whether tensor cores multiply the dtype by 3xTF32, or why not.
+absl::Status Tf32Multiplies(DType dtype, int capability) {
+  if (dtype != DType::kFloat32) {
+    return absl::UnimplementedError(
+        absl::StrCat("config: mma=tf32x3 is for fp32, and dtype is ", Name(dtype)));
+  }
+  if (capability < 80) {
+    return absl::UnimplementedError(absl::StrCat(
+        "config: mma=tf32x3 wants compute capability 8.0 or later; the code that runs here is for ",
+        capability / 10, ".", capability % 10));
   }
   return absl::OkStatus();
 }
@@ -85,19 +101,25 @@ absl::StatusOr<Engine> EngineFor(const AttentionProblem& p, int capability,
     if (!multiply.ok()) return multiply;
     return Engine::kWmma;
   }
+  if (mma == "tf32x3") {
+    if (const absl::Status s = Tf32Multiplies(p.dtype, capability); !s.ok()) return s;
+    return Engine::kTf32x3;
+  }
   if (mma == "none") {
     if (p.dtype != DType::kFloat16) return Engine::kCudaCores;
     return absl::UnimplementedError("config: mma=none is for fp32 and bf16; fa1 does fp16");
   }
   return absl::InvalidArgumentError(
-      absl::StrCat("config: mma=", mma, " is not one of auto, wmma, none"));
+      absl::StrCat("config: mma=", mma, " is not one of auto, wmma, tf32x3, none"));
 }
 
-// There is one of each head dim.
-absl::StatusOr<WmmaTileRow> ChooseWmmaTile(const AttentionProblem& p, const DeviceInfo& device,
-                                           const LaunchConfig& config) {
+// Of a table with one tile of each head dim, that of `mma`.
+template <typename Row, size_t kCount>
+absl::StatusOr<Row> ChooseOnlyTile(const Row (&tiles)[kCount], absl::string_view mma,
+                                   const AttentionProblem& p, const DeviceInfo& device,
+                                   const LaunchConfig& config) {
   constexpr int64_t kMost = 1 << 20;
-  for (const WmmaTileRow& tile : kWmmaTiles) {
+  for (const Row& tile : tiles) {
     if (tile.head_dim < std::max(p.d, p.dv)) continue;
     const absl::StatusOr<int64_t> tile_q = config.GetInteger("tile_q", tile.rows, 1, kMost);
     if (!tile_q.ok()) return tile_q.status();
@@ -105,20 +127,20 @@ absl::StatusOr<WmmaTileRow> ChooseWmmaTile(const AttentionProblem& p, const Devi
     if (!tile_kv.ok()) return tile_kv.status();
     const std::string name = absl::StrCat("tile_q=", tile.rows, ",tile_kv=", tile.keys);
     if (*tile_q != tile.rows || *tile_kv != tile.keys) {
-      return absl::InvalidArgumentError(absl::StrCat("config: ", config.ToString(),
-                                                     " is no tile of mma=wmma for head dims up to ",
-                                                     tile.head_dim, "; there is ", name));
+      return absl::InvalidArgumentError(
+          absl::StrCat("config: ", config.ToString(), " is no tile of mma=", mma,
+                       " for head dims up to ", tile.head_dim, "; there is ", name));
     }
     if (device.shared_memory_per_block == 0 ||
         tile.shared_bytes <= device.shared_memory_per_block) {
       return tile;
     }
     return absl::ResourceExhaustedError(
-        absl::StrCat("config: mma=wmma,", name, " needs ", tile.shared_bytes,
+        absl::StrCat("config: mma=", mma, ",", name, " needs ", tile.shared_bytes,
                      " bytes of shared memory a block, and ", ToString(device.device), " has ",
                      device.shared_memory_per_block));
   }
-  return absl::UnimplementedError("d: is above the largest head dim of mma=wmma");
+  return absl::UnimplementedError(absl::StrCat("d: is above the largest head dim of mma=", mma));
 }
 
 // Heads are packed where a query of one alone would not fill a tile.
@@ -165,13 +187,26 @@ int Options::Rows() const {
       return mma_tile.rows;
     case Engine::kWmma:
       return wmma_tile.rows;
+    case Engine::kTf32x3:
+      return tf32_tile.rows;
     case Engine::kCudaCores:
       break;
   }
   return cuda_core_tile.rows;
 }
 
-int Options::BlocksAtATime() const { return engine == Engine::kMma ? mma_tile.blocks : 1; }
+int Options::BlocksAtATime() const {
+  switch (engine) {
+    case Engine::kMma:
+      return mma_tile.blocks;
+    case Engine::kTf32x3:
+      return tf32_tile.blocks;
+    case Engine::kWmma:
+    case Engine::kCudaCores:
+      break;
+  }
+  return 1;
+}
 
 std::vector<std::string> ConfigKeys() {
   return {
@@ -181,7 +216,8 @@ std::vector<std::string> ConfigKeys() {
       "pack: auto (the default: query heads of a KV head share tiles where the query is short), "
       "always or never",
       "mma: auto (the default: tensor cores where they multiply the dtype), wmma (the same through "
-      "nvcuda::wmma, to learn from) or none (CUDA cores; fp32, and bf16)",
+      "nvcuda::wmma, to learn from), tf32x3 (fp32 on tensor cores as three products of TF32, from "
+      "8.0 on) or none (CUDA cores; fp32, and bf16)",
   };
 }
 
@@ -202,9 +238,17 @@ absl::StatusOr<Options> OptionsFor(const AttentionProblem& p, const DeviceInfo& 
       break;
     }
     case Engine::kWmma: {
-      const absl::StatusOr<WmmaTileRow> tile = ChooseWmmaTile(p, device, config);
+      const absl::StatusOr<WmmaTileRow> tile =
+          ChooseOnlyTile(kWmmaTiles, "wmma", p, device, config);
       if (!tile.ok()) return tile.status();
       options.wmma_tile = *tile;
+      break;
+    }
+    case Engine::kTf32x3: {
+      const absl::StatusOr<Tf32TileRow> tile =
+          ChooseOnlyTile(kTf32Tiles, "tf32x3", p, device, config);
+      if (!tile.ok()) return tile.status();
+      options.tf32_tile = *tile;
       break;
     }
     case Engine::kCudaCores: {

@@ -10,6 +10,7 @@
 #include "attention/device/cuda_core_table.h"
 #include "attention/fa2/grid.h"
 #include "attention/fa2/tensor_core_table.h"
+#include "attention/fa2/tf32.h"
 #include "attention/fa2/wmma.h"
 #include "attention/launch_config.h"
 #include "attention/machine.h"
@@ -18,13 +19,14 @@
 namespace attnlab::fa2 {
 
 // What multiplies.
-enum class Engine { kMma, kWmma, kCudaCores };
+enum class Engine { kMma, kWmma, kTf32x3, kCudaCores };
 
 struct Options {
   Engine engine = Engine::kMma;
   // That of the engine counts.
   TensorCoreTileRow mma_tile;
   WmmaTileRow wmma_tile;
+  Tf32TileRow tf32_tile;
   device::CudaCoreTile cuda_core_tile;
   Grid grid;
 

@@ -33,6 +33,12 @@ absl::StatusOr<Options> OptionsOf(const std::string& line, const DeviceInfo& gpu
                     *LaunchConfig::Parse(config));
 }
 
+void ExpectError(const absl::StatusOr<Options>& options, absl::StatusCode code,
+                 const std::string& text) {
+  EXPECT_EQ(options.status().code(), code) << options.status();
+  EXPECT_THAT(std::string(options.status().message()), HasSubstr(text));
+}
+
 TEST(OptionsTest, TheEngineGoesByDtypeAndCode) {
   EXPECT_EQ(OptionsOf("hq=2,sq=9,d=64,dtype=bf16")->engine, Engine::kMma);
   EXPECT_EQ(OptionsOf("hq=2,sq=9,d=64,dtype=fp32")->engine, Engine::kCudaCores);
@@ -43,6 +49,32 @@ TEST(OptionsTest, TheEngineGoesByDtypeAndCode) {
   EXPECT_EQ(OptionsOf("hq=2,sq=9,d=64,dtype=bf16", kHopper, "mma=wmma")->engine, Engine::kWmma);
   EXPECT_EQ(OptionsOf("hq=2,sq=9,d=64,dtype=bf16", kHopper, "mma=none")->engine,
             Engine::kCudaCores);
+}
+
+TEST(OptionsTest, Tf32IsForFp32AndCodeFrom80On) {
+  const absl::StatusOr<Options> options =
+      OptionsOf("hq=2,sq=9,d=72,dtype=fp32", kHopper, "mma=tf32x3");
+  ASSERT_TRUE(options.ok()) << options.status();
+  EXPECT_EQ(options->engine, Engine::kTf32x3);
+  EXPECT_EQ(options->tf32_tile.head_dim, 96);
+  EXPECT_EQ(options->Rows(), 64);
+  EXPECT_EQ(options->BlocksAtATime(), 2);
+  const std::string line = "hq=2,sq=9,d=64,dtype=";
+  ExpectError(OptionsOf(line + "bf16", kHopper, "mma=tf32x3"), absl::StatusCode::kUnimplemented,
+              "mma=tf32x3 is for fp32, and dtype is bf16");
+  for (const DeviceInfo& gpu : {kTuring, kHopper}) {
+    ExpectError(OptionsOf(line + "fp32", gpu, "mma=tf32x3", 75), absl::StatusCode::kUnimplemented,
+                "8.0 or later; the code that runs here is for 7.5");
+  }
+  ExpectError(OptionsOf(line + "fp32", kHopper, "mma=tf32x3,tile_q=64"),
+              absl::StatusCode::kInvalidArgument,
+              "is no tile of mma=tf32x3 for head dims up to 64; there is tile_q=128,tile_kv=32");
+  // The least that a GPU of 8.0 or later has.
+  for (int d = 8; d <= 256; d += 8) {
+    const absl::StatusOr<Options> small =
+        OptionsOf("hq=2,sq=9,dtype=fp32,d=" + std::to_string(d), Gpu(86, 99 << 10), "mma=tf32x3");
+    EXPECT_TRUE(small.ok()) << small.status();
+  }
 }
 
 TEST(OptionsTest, TilesFitTheDevice) {
@@ -75,18 +107,12 @@ TEST(OptionsTest, KAndVOfTheHeadsUnderWayFitHalfOfL2) {
   EXPECT_EQ(OptionsOf("hq=2,sq=4000000,d=128")->grid.units_at_a_time, 1u);
 }
 
-void ExpectError(const absl::StatusOr<Options>& options, absl::StatusCode code,
-                 const std::string& text) {
-  EXPECT_EQ(options.status().code(), code) << options.status();
-  EXPECT_THAT(std::string(options.status().message()), HasSubstr(text));
-}
-
 TEST(OptionsTest, ErrorsNameFieldValueAndLimit) {
   using Code = absl::StatusCode;
   ExpectError(OptionsOf("hq=2,sq=9,d=264"), Code::kUnimplemented, "d: 264 is above 256");
   ExpectError(OptionsOf("hq=2,sq=9,d=64,dv=300"), Code::kUnimplemented, "dv: 300 is above 256");
   ExpectError(OptionsOf("hq=2,sq=9,d=64", kHopper, "mma=fast"), Code::kInvalidArgument,
-              "mma=fast is not one of auto, wmma, none");
+              "mma=fast is not one of auto, wmma, tf32x3, none");
   ExpectError(OptionsOf("hq=2,sq=9,d=64,dtype=fp32", kHopper, "mma=wmma"), Code::kUnimplemented,
               "dtype: ");
   ExpectError(OptionsOf("hq=2,sq=9,d=64,dtype=fp16", kHopper, "mma=none"), Code::kUnimplemented,

@@ -12,33 +12,33 @@
 
 namespace attnlab::fa2 {
 
-// The tiles that are compiled, by head dim: that of Q, K, V and O, padded. Of each head dim the
-// first that fits a block's shared memory is the default, and the last fits every GPU's of 8.0 and
-// later, 99 KiB.
+// The tiles that are compiled, by head dim: that of Q, K, V and O, padded. All fit the 99 KiB of
+// shared memory a block that every GPU of 8.0 and later has.
 //
-// A product costs three of tensor cores, 6.5 cycles each at the rate of mma.sync, and what is left
-// for the rest are 5.5 instructions a product. Splitting a number takes three. Where each factor is
-// split follows from that:
+// A product costs three of tensor cores, some 6.5 cycles each at the rate of mma.sync, in which a
+// scheduler issues one instruction a cycle: besides itself each leaves room for 5. To split a
+// number takes two or three. Where each factor is split follows from that:
 //
-//   K, V   two numbers a lane and fragment, in each warp that reads it: 6 instructions for 3
-//          products of a block of 16 rows. With 32 rows a warp they serve 6, one instruction each;
-//          with 16 rows it is two. Both fit, so K and V lie in shared memory once, unsplit: big and
-//          small halves would take twice the memory, a pass over each tile and a barrier.
-//   Q      again for each tile of keys: 1 instruction a product with 32 keys, 1/2 with 64. Split
-//          for good, a tile of 128 x 64 would take 32 KiB more, and leave room for one block a
-//          multiprocessor only.
-//   P      again for each 32 or 64 columns of O whose sums registers hold: 1 instruction a product.
+//   K, V   two numbers a lane and fragment, in each warp that reads it: 4 to 6 instructions for
+//          three products of a block of 16 rows, 2 a product; 1 a product with 32 rows a warp,
+//          whose blocks share the fragment. That fits, and so K and V lie in shared memory once,
+//          unsplit: big and small halves would take twice the memory, a pass over each tile and a
+//          barrier.
+//   Q      again for each tile of keys: 1 instruction a product with 32 keys, 2 with 16. Split
+//          once, it would take as much shared memory again, which from head dim 96 on is not there.
+//   P      once; both parts stay in registers while columns of V go by. 64 keys of 32 rows a warp
+//          would take 128 registers: 32 keys.
 //
-// All told about 2.5 instructions a product beside it, softmax included.
+// All told 2 to 5 instructions a product, softmax included.
 //
-// Rows a warp: 32 where O (head dim / 32 registers a row and lane), S and the sums of a tile's P V
-// leave room, else 16. Two blocks of four warps a multiprocessor, or one of eight, keep tensor
-// cores busy while others split.
+// Rows a warp: 32 up to head dim 64, where registers have room for O (head dim / 32 a row and
+// lane), P in two parts and the sums of a tile's P V; else 16. Two blocks a multiprocessor, for
+// while one splits the other multiplies. None of them spills.
 template <int kHeadDim>
 struct Tf32ShapeOf;
 template <>
 struct Tf32ShapeOf<32> {
-  using Type = Tf32Shape<32, 4, 32, 64, 2>;
+  using Type = Tf32Shape<32, 4, 32, 32, 3>;  // 168 registers are enough: a third block
 };
 template <>
 struct Tf32ShapeOf<64> {
@@ -46,7 +46,7 @@ struct Tf32ShapeOf<64> {
 };
 template <>
 struct Tf32ShapeOf<96> {
-  using Type = Tf32Shape<96, 4, 16, 32, 2>;
+  using Type = Tf32Shape<96, 4, 16, 32, 2>;  // 32 rows a warp spill
 };
 template <>
 struct Tf32ShapeOf<128> {
@@ -54,11 +54,32 @@ struct Tf32ShapeOf<128> {
 };
 template <>
 struct Tf32ShapeOf<192> {
-  using Type = Tf32Shape<192, 4, 16, 32, 2, 1>;
+  using Type = Tf32Shape<192, 4, 16, 16, 2>;  // 32 keys in one stage spill
 };
 template <>
 struct Tf32ShapeOf<256> {
-  using Type = Tf32Shape<256, 4, 16, 16, 2, 1>;
+  using Type = Tf32Shape<256, 4, 16, 16, 2, 1>;  // of two stages, one block would fit
+};
+
+// The table as data.
+struct Tf32TileRow {
+  int head_dim = 0;  // the most that d and dv may be
+  int rows = 0, keys = 0;
+  int threads = 0, blocks = 0;  // a block, and blocks a multiprocessor has registers for
+  int shared_bytes = 0;
+};
+
+template <class Shape>
+constexpr Tf32TileRow Tf32RowOf() {
+  static_assert(Shape::kSharedBytes < 99 << 10);
+  return {Shape::kHeadDim, Shape::kRows,   Shape::kKeys,
+          Shape::kThreads, Shape::kBlocks, Shape::kSharedBytes};
+}
+
+inline constexpr Tf32TileRow kTf32Tiles[] = {
+    Tf32RowOf<Tf32ShapeOf<32>::Type>(),  Tf32RowOf<Tf32ShapeOf<64>::Type>(),
+    Tf32RowOf<Tf32ShapeOf<96>::Type>(),  Tf32RowOf<Tf32ShapeOf<128>::Type>(),
+    Tf32RowOf<Tf32ShapeOf<192>::Type>(), Tf32RowOf<Tf32ShapeOf<256>::Type>(),
 };
 
 struct Tf32Call {

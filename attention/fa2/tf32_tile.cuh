@@ -16,6 +16,7 @@
 
 #include "attention/device/arguments.h"
 #include "attention/device/cp_async.cuh"
+#include "attention/device/cuda_core_threads.cuh"
 #include "attention/device/kv_tiles.h"
 #include "attention/device/mma.cuh"
 #include "attention/device/mma_tf32.cuh"
@@ -36,12 +37,13 @@ class Tf32Tile {
   static constexpr int kN = kKeys / 8;              // blocks of 8 keys
   static constexpr int kNv = kDim / 8;              // blocks of 8 columns of O
   static constexpr int kLaneRows = 2 * kM;          // rows of which a lane has elements
-  // Of S a long row's small terms have sums of their own, so that fewer are cut (see above), where
-  // registers have room.
+  // Whether the small terms of S have sums of their own. Over many dims those of all terms would be
+  // cut, see above, three times as often.
   static constexpr bool kOwnCross = kDim > 96;
-  // Blocks of keys multiplied at a time, so that no product waits for the one before.
+  // Blocks of keys, and of columns, multiplied at a time: enough that no product waits for the one
+  // before, and no more, for their parts take registers.
   static constexpr int kKeyBlocks = kM == 1 && kN % 4 == 0 ? 4 : 2;
-  static constexpr int kValueBlocks = 2;
+  static constexpr int kValueBlocks = kM == 1 ? 4 : 2;
   // Columns of O whose sums over a tile are in registers at a time.
   static constexpr int kColumns = kM == 1 && kDim % 64 == 0 ? 64 : 32;
 
@@ -76,18 +78,6 @@ class Tf32Tile {
                       device::QueryTile& kept, char* shared)
       : a_(a), tile_(kept), shared_(shared) {
     if (threadIdx.x == 0) kept = tile;
-    const int lane = Lane();
-    // Lanes point at the rows of four matrices of 8 rows and 4 columns.
-    q_address_ = AddressOf(0, WarpRow() + lane % 16, lane / 16);
-    k_address_ = AddressOf(Shape::kK, lane % 8 + lane / 16 * 8, lane / 8 % 2);
-    // Of eight keys, 2 t and 2 t + 1 are k t and t + 4 of a product; and of 32 columns, 4 g to
-    // 4 g + 3 are column g of four products.
-    v_address_ = AddressOf(Shape::kV, 2 * Pair(), Quad());
-    // Scores are in base 2. With a softcap scale comes before it; otherwise it is part of the
-    // exponential. A scale of 0 would make NaN of minus infinity.
-    constexpr float kLog2E = 1.44269504088896341f;
-    scale_log2_ = (Capped() ? 1.0f : fmaxf(a.scale, 1e-30f)) * kLog2E;
-
     const device::KvTiles tiles = tile.Tiles(a.mask, kKeys);
     count_ = Uniform(static_cast<int>(tiles.Count(kKeys)));
     Keys keys;
@@ -108,7 +98,7 @@ class Tf32Tile {
     if (kStages > 1) CopyV(0, keys);
     device::CopyAsyncCommit();
     // While the copies are under way.
-    for (int row = static_cast<int>(threadIdx.x); row < Shape::kRows; row += Shape::kThreads) {
+    for (int row = device::ThreadIndex(); row < Shape::kRows; row += Shape::kThreads) {
       const KvRange seen = tile.Visible(a.mask, tile.begin + row);
       VisibleRows()[row] = make_int2(static_cast<int>(seen.begin), static_cast<int>(seen.end));
     }
@@ -126,10 +116,10 @@ class Tf32Tile {
 
  private:
   // Found anew where they are needed, since registers are dear.
-  static __device__ int Lane() { return static_cast<int>(threadIdx.x) % 32; }
+  static __device__ int Lane() { return device::ThreadIndex() % 32; }
   static __device__ int Quad() { return Lane() / 4; }
   static __device__ int Pair() { return Lane() % 4; }
-  static __device__ int WarpRow() { return static_cast<int>(threadIdx.x) / 32 * Shape::kWarpRows; }
+  static __device__ int WarpRow() { return device::ThreadIndex() / 32 * Shape::kWarpRows; }
   __device__ bool Capped() const { return kCareful ? a_.softcap != 0 : kCapped; }
   // Of the tile, the r-th row of which this lane has elements.
   static __device__ int RowOf(int r) { return WarpRow() + r / 2 * 16 + r % 2 * 8 + Quad(); }
@@ -186,7 +176,7 @@ class Tf32Tile {
       const bool masked = j < SharedKeys()->full_begin || j >= SharedKeys()->full_end;
       if (!kCareful && kStages > 1 && masked && !SeesSome(j)) continue;
       Scores s;
-      MultiplyQk(k_address_ + j % kStages * Shape::kKvBytes, s);
+      MultiplyQk(j % kStages * Shape::kKvBytes, s);
       if (Capped()) Cap(s);
       if (masked) MaskOut(j, s);
       Rebase(s);
@@ -198,34 +188,24 @@ class Tf32Tile {
         device::CopyAsyncCommit();
       }
       if (kCareful) ZeroNonfinite(j);
-      AddPv(v_address_ + j % kStages * Shape::kKvBytes, s);
+      AddPv(j % kStages * Shape::kKvBytes, s);
     }
     device::CopyAsyncWait<0>();
     __syncthreads();
   }
 
+  // Scores are in base 2. With a softcap scale comes before it; otherwise it is part of the
+  // exponential. A scale of 0 would make NaN of minus infinity.
+  __device__ float ScaleLog2() const {
+    constexpr float kLog2E = 1.44269504088896341f;
+    return (Capped() ? 1.0f : fmaxf(a_.scale, 1e-30f)) * kLog2E;
+  }
+
   // S = Q Kᵀ.
-  __device__ void MultiplyQk(uint32_t k_address, Scores& s) const {
-    constexpr int kBlocks = kN / kKeyBlocks, kCount = kDim / 8 * kBlocks;
-    uint32_t rows[kM][4], keys[2][kKeyBlocks / 2][4];
-    const auto load_q = [&](int k) {
-#pragma unroll
-      for (int m = 0; m < kM; ++m) {
-        device::LoadMatrices(rows[m],
-                             PairOfChunks<2 * kDim>(q_address_, k) + m * 16 * Shape::kRowBytes);
-      }
-    };
-    const auto load_keys = [&](int i) {
-#pragma unroll
-      for (int n = 0; n < kKeyBlocks / 2; ++n) {
-        device::LoadMatrices(keys[i % 2][n],
-                             PairOfChunks<2 * kDim>(k_address, i / kBlocks) +
-                                 (i % kBlocks * kKeyBlocks * 8 + n * 16) * Shape::kRowBytes);
-      }
-    };
+  __device__ void MultiplyQk(int stage, Scores& s) const {
+    // Four products along a row are a line of 128 bytes, within which chunks are shifted.
+    constexpr int kSteps = 4, kBlocks = kN / kKeyBlocks, kCount = kSteps * kBlocks;
     device::AccumulatorFragment own[kOwnCross ? kM : 1][kOwnCross ? kN : 1];
-    load_q(0);
-    load_keys(0);
 #pragma unroll
     for (int m = 0; m < kM; ++m) {
 #pragma unroll
@@ -234,28 +214,54 @@ class Tf32Tile {
         if (kOwnCross) own[m][n] = {};
       }
     }
-    device::SplitA q[kM];
+    // Lanes point at the rows of four matrices of 8 rows and 4 columns.
+    const int lane = Lane();
+    uint32_t q_address = AddressOf(0, WarpRow() + lane % 16, lane / 16);
+    uint32_t k_address = AddressOf(Shape::kK + stage, lane % 8 + lane / 16 * 8, lane / 8 % 2);
+#pragma unroll 1
+    for (int line = 0; line < kDim / 32; ++line) {
+      uint32_t rows[kM][4], keys[2][kKeyBlocks / 2][4];
+      const auto load_q = [&](int k) {
 #pragma unroll
-    for (int i = 0; i < kCount; ++i) {
-      const int k = i / kBlocks, first = i % kBlocks * kKeyBlocks;
-      if (first == 0) {
+        for (int m = 0; m < kM; ++m) {
+          device::LoadMatrices(rows[m], (q_address ^ k * 32) + m * 16 * Shape::kRowBytes);
+        }
+      };
+      const auto load_keys = [&](int i) {
 #pragma unroll
-        for (int x = 0; x < 4 * kM; ++x) q[x / 4].Set(x % 4, rows[x / 4][x % 4]);
-        if (k + 1 < kDim / 8) load_q(k + 1);
+        for (int n = 0; n < kKeyBlocks / 2; ++n) {
+          device::LoadMatrices(keys[i % 2][n],
+                               (k_address ^ i / kBlocks * 32) +
+                                   (i % kBlocks * kKeyBlocks * 8 + n * 16) * Shape::kRowBytes);
+        }
+      };
+      load_q(0);
+      load_keys(0);
+      device::SplitA q[kM];
+#pragma unroll
+      for (int i = 0; i < kCount; ++i) {
+        const int k = i / kBlocks, first = i % kBlocks * kKeyBlocks;
+        if (first == 0) {
+#pragma unroll
+          for (int x = 0; x < 4 * kM; ++x) q[x / 4].Set(x % 4, rows[x / 4][x % 4]);
+          if (k + 1 < kSteps) load_q(k + 1);
+        }
+        if (i + 1 < kCount) load_keys(i + 1);
+        device::SplitB b[kKeyBlocks];
+#pragma unroll
+        for (int x = 0; x < 2 * kKeyBlocks; ++x) b[x / 2].Set(x % 2, keys[i % 2][x / 4][x % 4]);
+        device::MmaSplit(
+            q, b, [&](int m, int n) -> auto& { return s.x[m][first + n]; },
+            [&](int m, int n) -> auto& {
+              if constexpr (kOwnCross) {
+                return own[m][first + n];
+              } else {
+                return s.x[m][first + n];
+              }
+            });
       }
-      if (i + 1 < kCount) load_keys(i + 1);
-      device::SplitB b[kKeyBlocks];
-#pragma unroll
-      for (int x = 0; x < 2 * kKeyBlocks; ++x) b[x / 2].Set(x % 2, keys[i % 2][x / 4][x % 4]);
-      device::MmaSplit(
-          q, b, [&](int m, int n) -> auto& { return s.x[m][first + n]; },
-          [&](int m, int n) -> auto& {
-            if constexpr (kOwnCross) {
-              return own[m][first + n];
-            } else {
-              return s.x[m][first + n];
-            }
-          });
+      q_address += 128;
+      k_address += 128;
     }
     if constexpr (kOwnCross) {
 #pragma unroll
@@ -328,16 +334,16 @@ class Tf32Tile {
         max[r] = fmaxf(max[r], s.x[r / 2][n].x[r % 2 * 2]);
         max[r] = fmaxf(max[r], s.x[r / 2][n].x[r % 2 * 2 + 1]);
       }
-      large |= fmaf(max[r], scale_log2_, offset_[r]) > kMostGrowth;
+      large |= fmaf(max[r], ScaleLog2(), offset_[r]) > kMostGrowth;
     }
     if (!__any_sync(0xFFFFFFFF, large)) return;
 #pragma unroll
     for (int r = 0; r < kLaneRows; ++r) {
       max[r] = fmaxf(max[r], __shfl_xor_sync(0xFFFFFFFF, max[r], 1));
       max[r] = fmaxf(max[r], __shfl_xor_sync(0xFFFFFFFF, max[r], 2));
-      const float growth = fmaf(max[r], scale_log2_, offset_[r]);
+      const float growth = fmaf(max[r], ScaleLog2(), offset_[r]);
       const float factor = growth > kMostGrowth ? Exp2(-growth) : 1;
-      if (growth > kMostGrowth) offset_[r] = -max[r] * scale_log2_;
+      if (growth > kMostGrowth) offset_[r] = -max[r] * ScaleLog2();
       sum_[r] *= factor;
 #pragma unroll
       for (int n = 0; n < kNv; ++n) {
@@ -355,8 +361,8 @@ class Tf32Tile {
 #pragma unroll
       for (int n = 0; n < kN; ++n) {
         float* const x = &s.x[r / 2][n].x[r % 2 * 2];
-        x[0] = Exp2(fmaf(x[0], scale_log2_, offset_[r]));
-        x[1] = Exp2(fmaf(x[1], scale_log2_, offset_[r]));
+        x[0] = Exp2(fmaf(x[0], ScaleLog2(), offset_[r]));
+        x[1] = Exp2(fmaf(x[1], ScaleLog2(), offset_[r]));
         sum += x[0] + x[1];
       }
       sum_[r] += sum;
@@ -364,8 +370,11 @@ class Tf32Tile {
   }
 
   // O += P V.
-  __device__ void AddPv(uint32_t v_address, const Scores& p) {
+  __device__ void AddPv(int stage, const Scores& p) {
     constexpr int kParts = kColumns / 32, kCount = kDim / kColumns * kN * kParts;
+    // Of eight keys, 2 t and 2 t + 1 are k t and t + 4 of a product; and of 32 columns, 4 g to
+    // 4 g + 3 are column g of four products.
+    const uint32_t v_address = AddressOf(Shape::kV + stage, 2 * Pair(), Quad());
     // Of eight keys those of an odd number: their rows are shifted by 1 against the ones before.
     const uint32_t odd_address = (v_address ^ device::kChunkBytes) + Shape::kRowBytes;
     uint32_t values[2][2][4];
@@ -432,7 +441,7 @@ class Tf32Tile {
   __device__ void ZeroNonfinite(int j) const {
     float* const v = reinterpret_cast<float*>(Stage(Shape::kV, j));
 #pragma unroll 1
-    for (int i = static_cast<int>(threadIdx.x); i < kKeys * kDim; i += Shape::kThreads) {
+    for (int i = device::ThreadIndex(); i < kKeys * kDim; i += Shape::kThreads) {
       if (!isfinite(v[i])) v[i] = 0;
     }
     __syncthreads();
@@ -481,8 +490,6 @@ class Tf32Tile {
   const device::Arguments& a_;
   const device::QueryTile& tile_;
   char* const shared_;
-  uint32_t q_address_, k_address_, v_address_;
-  float scale_log2_;
   int count_;  // tiles of keys
   // Of the lane's rows: what is added to scores in base 2 before the exponential, and the sum of
   // this lane's P.

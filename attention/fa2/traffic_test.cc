@@ -21,10 +21,10 @@ DeviceInfo Gpu(int64_t l2) {
   return gpu;
 }
 
-Traffic TrafficOf(const std::string& line, int64_t l2) {
+Traffic TrafficOf(const std::string& line, int64_t l2, const std::string& config = "") {
   const AttentionProblem problem = *AttentionProblem::Parse(line);
   const DeviceInfo gpu = Gpu(l2);
-  return ExpectedTraffic(problem, gpu, *OptionsFor(problem, gpu, 90, LaunchConfig()));
+  return ExpectedTraffic(problem, gpu, *OptionsFor(problem, gpu, 90, *LaunchConfig::Parse(config)));
 }
 
 TEST(TrafficTest, InL2EverythingIsReadOnce) {
@@ -41,6 +41,14 @@ TEST(TrafficTest, BeyondL2EachRoundOfTilesReadsKAndV) {
   const Traffic traffic = TrafficOf("b=2,hq=4,sq=4096,d=64", 1 << 10);
   EXPECT_EQ(traffic.bytes_read, q + 4 * kv);
   EXPECT_EQ(traffic.bytes_written, q);
+}
+
+TEST(TrafficTest, RoundsAreThoseOfTheEngine) {
+  const std::string line = "b=1,hq=1,sq=4096,d=128,dtype=fp32";
+  const int64_t q = 4096 * 128 * 4, kv = 2 * q;
+  // 4 multiprocessors with 2 blocks of 64 rows, and with 1 of 128.
+  EXPECT_EQ(TrafficOf(line, 1 << 10, "mma=tf32x3").bytes_read, q + 8 * kv);
+  EXPECT_EQ(TrafficOf(line, 1 << 10, "mma=none,tile_q=128").bytes_read, q + 8 * kv);
 }
 
 TEST(TrafficTest, UnderACausalMaskRoundsReadWhatTheirRowsSee) {
