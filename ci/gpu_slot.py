@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Runs a test on a GPU that no other test has meanwhile:
+"""Runs a test on a GPU that no other test has meanwhile, or no more than a number of others:
 
     bazel test --run_under=//ci:gpu_slot //...          (--config=gpu and sm75 to sm120 say so)
 
@@ -7,14 +7,20 @@ Waits until as many GPUs are free as the test needs, sets CUDA_VISIBLE_DEVICES t
 which and after how long, and becomes the test. Environment of the test:
 
     ATTNLAB_GPUS                how many it needs; without, the test starts at once
+    ATTNLAB_TESTS_PER_GPU       how many tests share one (1: none does)
+    ATTNLAB_GPU_EXCLUSIVE       1: needs them to itself all the same
     ATTNLAB_COMPUTE_CAPABILITY  the least that they have, 75 say
     ATTNLAB_GPU_LOCKS           the directory of the locks (/tmp/attnlab-gpu-locks)
     CUDA_VISIBLE_DEVICES        if set, the GPUs to choose from: indices of nvidia-smi, or UUIDs
 
-A GPU is taken by an exclusive flock of a file with its UUID as name. The test inherits the descriptor,
-so the lock ends with the test and all that it has started, however they end. Of the GPUs that are not
-locked, those come first that no process uses, of whatever origin. One test at a time looks for GPUs and
-the others queue behind it, so one that needs several gets them in the end.
+A GPU is taken by an exclusive flock of a file with its UUID as name. Tests that share it hold that lock
+together (LOCK_SH), and each of them one of the files UUID.slot_0, UUID.slot_1 and so on, of which there are
+as many as ATTNLAB_TESTS_PER_GPU says: callers with different numbers get along. The test inherits the
+descriptors, so the locks end with the test and all that it has started, however they end.
+
+Of the GPUs that are not locked, those come first that the fewest tests share, then those that no process
+uses, of whatever origin. One test at a time looks for GPUs and the others queue behind it, so one that
+needs several, or one to itself, gets them in the end.
 """
 
 import errno
@@ -28,6 +34,8 @@ import time
 
 LOCKS = "/tmp/attnlab-gpu-locks"
 POLL_SECONDS = 0.05
+# Each look for a place tries the locks of all, so there is an end to them.
+MOST_TESTS_PER_GPU = 64
 # How long a list of GPUs and their users is believed.
 LIST_SECONDS = 5
 
@@ -49,15 +57,24 @@ def say(text):
     print("gpu_slot: " + text, file=sys.stderr, flush=True)
 
 
-def count(value):
-    """ATTNLAB_GPUS as a number."""
+def number_of(name, least, most, default, what):
+    """An environment variable as a number."""
+    value = os.environ.get(name) or str(default)
     try:
-        number = int(value or "0")
+        number = int(value)
     except ValueError:
-        number = -1
-    if number < 0:
-        raise Failure("ATTNLAB_GPUS: \"%s\" is no number of GPUs" % value)
+        number = least - 1
+    if number < least or (most is not None and number > most):
+        raise Failure("%s: \"%s\" is no number of %s" % (name, value, what))
     return number
+
+
+def is_exclusive():
+    """ATTNLAB_GPU_EXCLUSIVE."""
+    value = os.environ.get("ATTNLAB_GPU_EXCLUSIVE") or "0"
+    if value not in ("0", "1"):
+        raise Failure("ATTNLAB_GPU_EXCLUSIVE: \"%s\" is neither 0 nor 1" % value)
+    return value == "1"
 
 
 def nvidia_smi(query):
@@ -164,12 +181,12 @@ def open_lock(directory, name):
         return descriptor
 
 
-def lock(directory, name, wait=False):
-    """A descriptor that holds the lock, or None while another does."""
+def lock(directory, name, kind=fcntl.LOCK_EX, wait=False):
+    """A descriptor that holds the lock, or None while another's keeps it out."""
     while True:
         descriptor = open_lock(directory, name)
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+            fcntl.flock(descriptor, kind | (0 if wait else fcntl.LOCK_NB))
         except BlockingIOError:
             os.close(descriptor)
             return None
@@ -183,8 +200,38 @@ def lock(directory, name, wait=False):
         os.close(descriptor)
 
 
-def take(number, directory, visible, capability):
-    """Waits for `number` GPUs; the descriptors of their locks and the GPUs. None: not known which there are."""
+def close_all(descriptors):
+    for descriptor in descriptors:
+        os.close(descriptor)
+
+
+def place_on(directory, gpu, places):
+    """(how many others share the GPU, descriptors of the locks), or None where there is no place on it.
+
+    Of `places` places; None: all of the GPU. For the holder of the queue's lock: nobody else then takes
+    places, so that those tried here and given back are missed by nobody.
+    """
+    name = gpu.uuid.replace("/", "_")
+    if places is None:
+        descriptor = lock(directory, name)
+        return None if descriptor is None else (0, [descriptor])
+    whole = lock(directory, name, fcntl.LOCK_SH)
+    if whole is None:
+        return None
+    slots = [lock(directory, "%s.slot_%d" % (name, k)) for k in range(places)]
+    free = [slot for slot in slots if slot is not None]
+    close_all(free[1:])
+    if not free:
+        os.close(whole)
+        return None
+    return places - len(free), [whole, free[0]]
+
+
+def take(number, directory, visible, capability, places=None):
+    """Waits for `number` GPUs, or for one of `places` on each: the descriptors of their locks and the GPUs.
+
+    None: not known which there are.
+    """
     queue = lock(directory, "queue", wait=True)
     taken = []
     listed = None
@@ -199,11 +246,19 @@ def take(number, directory, visible, capability):
                 raise Failure("needs %d GPU(s)%s, and of the %d here %d will do" % (
                     number, " of compute capability %d.%d or later" % divmod(capability, 10)
                     if capability else "", len(every), len(gpus)))
+        offers = []
         for gpu in gpus:
-            if len(taken) < number and all(gpu.uuid != t.uuid for _, t in taken):
-                descriptor = lock(directory, gpu.uuid.replace("/", "_"))
-                if descriptor is not None:
-                    taken.append((descriptor, gpu))
+            if all(gpu.uuid != t.uuid for _, t in taken):
+                place = place_on(directory, gpu, places)
+                if place is not None:
+                    offers.append((place, gpu))
+        # Sorting keeps the order of those that as many share.
+        offers.sort(key=lambda offer: offer[0][0])
+        for (_, descriptors), gpu in offers:
+            if len(taken) < number:
+                taken.append((descriptors, gpu))
+            else:
+                close_all(descriptors)
         if len(taken) < number:
             time.sleep(POLL_SECONDS)
     os.close(queue)
@@ -218,21 +273,26 @@ def main(argv):
         print(__doc__, file=sys.stderr)
         return 2
     try:
-        number = count(os.environ.get("ATTNLAB_GPUS"))
+        number = number_of("ATTNLAB_GPUS", 0, None, 0, "GPUs")
         if number > 0:
+            places = number_of("ATTNLAB_TESTS_PER_GPU", 1, MOST_TESTS_PER_GPU, 1,
+                               "tests from 1 to %d" % MOST_TESTS_PER_GPU)
+            if is_exclusive() or places == 1:
+                places = None
             capability = os.environ.get("ATTNLAB_COMPUTE_CAPABILITY", "")
             began = time.monotonic()
             taken = take(number, open_directory(os.environ.get("ATTNLAB_GPU_LOCKS") or LOCKS),
                          os.environ.get("CUDA_VISIBLE_DEVICES"),
-                         int(capability) if capability.isdigit() else None)
+                         int(capability) if capability.isdigit() else None, places)
             if taken is None:
                 say("neither nvidia-smi nor /proc/driver/nvidia lists GPUs; running without one of its own")
             else:
-                for descriptor, _ in taken:
-                    os.set_inheritable(descriptor, True)
+                for descriptors, _ in taken:
+                    for descriptor in descriptors:
+                        os.set_inheritable(descriptor, True)
                 names = ",".join(gpu.uuid for _, gpu in taken)
                 os.environ["CUDA_VISIBLE_DEVICES"] = names
-                say("%s after %.1f s" % (names, time.monotonic() - began))
+                say("%s%s after %.1f s" % (names, ", shared," if places else "", time.monotonic() - began))
     except Failure as failure:
         say(str(failure))
         return 1

@@ -1,4 +1,5 @@
-"""gpu_slot gives each test GPUs of its own. nvidia-smi is a script here, and tests are shell commands."""
+"""gpu_slot gives each test GPUs of its own, or its place on one. nvidia-smi is a script here, and tests are
+shell commands."""
 
 import os
 import signal
@@ -79,9 +80,35 @@ class GpuSlotTest(unittest.TestCase):
 
     def hold(self, name, **env):
         """Starts a test that runs until release(name), and waits until it does run."""
-        process = self.start("echo $CUDA_VISIBLE_DEVICES >%s.tmp; mv %s.tmp %s; "
-                             "while [ ! -e %s.end ]; do sleep 0.02; done" % ((name,) * 4), **env)
+        process = self.start(self.holding(name), **env)
         return process, self.wait_for(name)
+
+    @staticmethod
+    def holding(name):
+        return ("echo $CUDA_VISIBLE_DEVICES >%s.tmp; mv %s.tmp %s; "
+                "while [ ! -e %s.end ]; do sleep 0.02; done" % ((name,) * 4))
+
+    def wait_in_vain(self, script="echo $CUDA_VISIBLE_DEVICES", **env):
+        """Starts a test and sees that it has to wait."""
+        process = self.start(script, **env)
+        deadline = time.monotonic() + 60
+        while os.path.join(self.locks, "queue") not in self.open_files(process):
+            self.assertLess(time.monotonic(), deadline, "is not in the queue")
+            time.sleep(0.02)
+        time.sleep(0.3)
+        self.assertIsNone(process.poll())
+        return process
+
+    @staticmethod
+    def open_files(process):
+        directory = "/proc/%d/fd" % process.pid
+        files = set()
+        for name in os.listdir(directory):
+            try:
+                files.add(os.readlink(os.path.join(directory, name)))
+            except OSError:  # closed meanwhile
+                pass
+        return files
 
     def wait_for(self, name, seconds=60):
         deadline = time.monotonic() + seconds
@@ -134,13 +161,10 @@ class GpuSlotTest(unittest.TestCase):
         _, first = self.hold("a")
         _, second = self.hold("b")
         self.assertEqual(sorted([first, second]), TWO)
-        third = self.start("echo $CUDA_VISIBLE_DEVICES >c")
-        time.sleep(0.5)
-        self.assertIsNone(third.poll())
-        self.assertFalse(os.path.exists(self.path("c")))
+        third = self.wait_in_vain()
         self.release("b")
-        self.assertEqual(self.wait_for("c"), second)
-        _, err = third.communicate(timeout=60)
+        out, err = third.communicate(timeout=60)
+        self.assertEqual(out.strip(), second)
         self.assertGreaterEqual(float(err.split()[-2]), 0, err)  # "GPU-bbbb after 0.5 s"
 
     def test_each_gpu_has_one_test_at_a_time(self):
@@ -164,9 +188,7 @@ class GpuSlotTest(unittest.TestCase):
     def test_a_holder_that_is_killed_holds_nothing(self):
         self.machine(["GPU-aaaa, 9.0, 0"])
         process, _ = self.hold("a")
-        waiting = self.start("echo $CUDA_VISIBLE_DEVICES")
-        time.sleep(0.3)
-        self.assertIsNone(waiting.poll())
+        waiting = self.wait_in_vain()
         process.kill()
         self.assertEqual(waiting.communicate(timeout=60)[0].strip(), "GPU-aaaa")
 
@@ -174,8 +196,7 @@ class GpuSlotTest(unittest.TestCase):
         self.machine(["GPU-aaaa, 9.0, 0"])
         self.hold("a")
         for number in (signal.SIGTERM, signal.SIGINT):
-            waiting = self.start("echo ran")
-            time.sleep(0.3)
+            waiting = self.wait_in_vain("echo ran")
             waiting.send_signal(number)
             self.assertEqual(waiting.communicate(timeout=60), ("", ""))
             self.assertEqual(waiting.returncode, -number)
@@ -184,19 +205,98 @@ class GpuSlotTest(unittest.TestCase):
 
     def test_several_gpus(self):
         _, first = self.hold("a")
-        both = self.start("echo $CUDA_VISIBLE_DEVICES", ATTNLAB_GPUS="2")
-        time.sleep(0.3)
+        both = self.wait_in_vain(ATTNLAB_GPUS="2")
         # It waits for the first, and those that come later wait behind it.
-        later = self.start("echo $CUDA_VISIBLE_DEVICES >later")
-        time.sleep(0.3)
+        later = self.wait_in_vain()
         self.assertIsNone(both.poll())
-        self.assertFalse(os.path.exists(self.path("later")))
         self.release("a")
         out = both.communicate(timeout=60)[0].strip()
         self.assertEqual(sorted(out.split(",")), TWO)
         self.assertIn(first, out)
-        self.assertIn(self.wait_for("later"), TWO)
-        later.communicate(timeout=60)
+        self.assertIn(later.communicate(timeout=60)[0].strip(), TWO)
+
+    def share(self, name, number=2, **env):
+        return self.hold(name, ATTNLAB_TESTS_PER_GPU=str(number), **env)
+
+    def test_as_many_share_a_gpu_as_may_and_one_more_waits(self):
+        self.machine(["GPU-aaaa, 9.0, 0"])
+        for name in "abc":
+            self.assertEqual(self.share(name, 3)[1], "GPU-aaaa")
+        fourth = self.wait_in_vain(ATTNLAB_TESTS_PER_GPU="3")
+        self.release("b")
+        out, err = fourth.communicate(timeout=60)
+        self.assertEqual(out.strip(), "GPU-aaaa")
+        self.assertRegex(err, r"^gpu_slot: GPU-aaaa, shared, after \d+\.\d s\n$")
+
+    def test_many_share_and_no_more_than_may(self):
+        # Each of two tests at a time makes one of two directories.
+        script = ("for k in 1 2; do mkdir $CUDA_VISIBLE_DEVICES.$k 2>>err && break; done || exit 1; "
+                  "sleep 0.05; rmdir $CUDA_VISIBLE_DEVICES.$k")
+        tests = [self.start(script, ATTNLAB_TESTS_PER_GPU="2") for _ in range(16)]
+        for test in tests:
+            _, err = test.communicate(timeout=60)
+            self.assertEqual(test.returncode, 0, err)
+
+    def test_an_exclusive_test_waits_for_all_that_share_and_keeps_others_out(self):
+        self.machine(["GPU-aaaa, 9.0, 0"])
+        self.share("a", 4)
+        self.share("b", 4)
+        alone = self.wait_in_vain(self.holding("alone"), ATTNLAB_TESTS_PER_GPU="4", ATTNLAB_GPU_EXCLUSIVE="1")
+        # There are places yet, but it was first.
+        later = self.wait_in_vain(ATTNLAB_TESTS_PER_GPU="4")
+        self.release("a")
+        time.sleep(0.3)
+        self.assertFalse(os.path.exists(self.path("alone")))
+        self.release("b")
+        self.assertEqual(self.wait_for("alone"), "GPU-aaaa")
+        time.sleep(0.3)
+        self.assertIsNone(later.poll())
+        self.release("alone")
+        self.assertEqual(later.communicate(timeout=60)[0].strip(), "GPU-aaaa")
+        self.assertRegex(alone.communicate(timeout=60)[1], r"^gpu_slot: GPU-aaaa after \d+\.\d s\n$")
+
+    def test_callers_with_different_numbers(self):
+        self.machine(["GPU-aaaa, 9.0, 0"])
+        self.share("a", 2)
+        self.share("b", 2)
+        self.wait_in_vain(ATTNLAB_TESTS_PER_GPU="2").kill()
+        self.share("c", 3)
+        alone = self.wait_in_vain()
+        for name in "abc":
+            self.release(name)
+        self.assertEqual(alone.communicate(timeout=60)[0].strip(), "GPU-aaaa")
+        self.hold("d")
+        self.wait_in_vain(ATTNLAB_TESTS_PER_GPU="3")
+
+    def test_two_gpus_fill_evenly(self):
+        # One has far less memory in use, which is a lesser reason.
+        self.machine(["GPU-aaaa, 9.0, 0", "GPU-bbbb, 9.0, 70000"], apps=["GPU-bbbb"])
+        gpus = [self.share(name, 3)[1] for name in "abcd"]
+        self.assertEqual(gpus, TWO + TWO)
+        self.release("a")
+        self.release("c")
+        for process in (self.started[0], self.started[2]):
+            process.wait(timeout=60)
+        self.assertEqual([self.share(name, 3)[1] for name in "ef"], ["GPU-aaaa", "GPU-aaaa"])
+
+    def test_an_exclusive_test_takes_the_gpu_that_none_share(self):
+        self.assertEqual(self.share("a")[1], "GPU-aaaa")
+        self.assertEqual(self.share("b", ATTNLAB_GPU_EXCLUSIVE="1")[1], "GPU-bbbb")
+        self.assertEqual(self.share("c")[1], "GPU-aaaa")
+
+    def test_several_gpus_that_are_shared_are_distinct(self):
+        for name in "ab":
+            _, gpus = self.share(name, ATTNLAB_GPUS="2")
+            self.assertEqual(sorted(gpus.split(",")), TWO)
+        self.wait_in_vain(ATTNLAB_TESTS_PER_GPU="2").kill()
+
+    def test_one_that_shares_and_is_killed_gives_its_place_back(self):
+        self.machine(["GPU-aaaa, 9.0, 0"])
+        process, _ = self.share("a")
+        self.share("b")
+        waiting = self.wait_in_vain(ATTNLAB_TESTS_PER_GPU="2")
+        process.kill()
+        self.assertEqual(waiting.communicate(timeout=60)[0].strip(), "GPU-aaaa")
 
     def test_capability(self):
         self.machine(["GPU-aaaa, 7.5, 0", "GPU-bbbb, 9.0, 0"])
@@ -218,6 +318,14 @@ class GpuSlotTest(unittest.TestCase):
         for bad in ("x", "-1", "1.5"):
             code, _, err = self.run_one(ATTNLAB_GPUS=bad)
             self.assertEqual((code, err), (1, "gpu_slot: ATTNLAB_GPUS: \"%s\" is no number of GPUs\n" % bad))
+        for bad in ("x", "0", "-1", "1.5", "65", "8 tests"):
+            code, _, err = self.run_one(ATTNLAB_TESTS_PER_GPU=bad)
+            self.assertEqual((code, err), (1, "gpu_slot: ATTNLAB_TESTS_PER_GPU: \"%s\" is no number of tests "
+                                              "from 1 to 64\n" % bad))
+        code, _, err = self.run_one(ATTNLAB_GPU_EXCLUSIVE="yes")
+        self.assertEqual((code, err), (1, "gpu_slot: ATTNLAB_GPU_EXCLUSIVE: \"yes\" is neither 0 nor 1\n"))
+        for unset in ("", None):
+            self.assertEqual(self.run_one(ATTNLAB_TESTS_PER_GPU=unset, ATTNLAB_GPU_EXCLUSIVE=unset)[0], 0)
         done = subprocess.run([SLOT, self.path("nothing")], check=False, stderr=subprocess.PIPE,
                               universal_newlines=True, env={"PATH": self.directory + ":/usr/bin:/bin"})
         self.assertEqual(done.returncode, 127)
