@@ -10,6 +10,10 @@ GPU_TAGS = ["cpu:4", "gpu"]
 # The environment of a test that needs one GPU, which tells //ci:gpu_slot so.
 GPU_ENV = {"ATTNLAB_GPUS": "1"}
 
+# Added to that: the test needs the GPU to itself where others share one. It measures time or memory, or
+# takes more than some 16 GiB.
+GPU_EXCLUSIVE_ENV = {"ATTNLAB_GPU_EXCLUSIVE": "1"}
+
 # Architectures with instructions that only machine code for that one capability has (wgmma, TMA
 # multicast, tcgen05): "a" as nvcc names them.
 _SPECIFIC = [90, 100, 120]

@@ -18,6 +18,7 @@ def gpu_test(
         rule = cc_test,
         capabilities = [75, 80, 90],
         gpus = 1,
+        exclusive = False,
         sanitizers = [],
         sanitizer_args = None,
         tags = [],
@@ -41,6 +42,8 @@ def gpu_test(
       rule: what makes the program: cc_test, cuda_test, or any other rule of executables.
       capabilities: compute capabilities times ten, of GPUS.
       gpus: how many GPUs the test needs.
+      exclusive: whether it needs them to itself where ATTNLAB_TESTS_PER_GPU lets tests share: it measures time or
+        memory, or takes more than some 16 GiB.
       sanitizers: the tools of compute-sanitizer that it is run under, of SANITIZERS of sanitizer.bzl: targets
         NAME_memcheck and so on.
       sanitizer_args: the test's arguments there, where they are not args.
@@ -65,6 +68,7 @@ def gpu_test(
             name = "%s_sm_%d" % (name, capability),
             capability = capability,
             gpus = gpus,
+            exclusive = exclusive,
             program = ":" + program,
             tags = tags,
             **run
@@ -74,6 +78,7 @@ def gpu_test(
         capability_test(
             name = name + "_native",
             gpus = gpus,
+            exclusive = exclusive,
             minimum = min(capabilities),
             other_than = capabilities,
             program = ":" + program,
@@ -88,6 +93,7 @@ def gpu_test(
             tools = sanitizers,
             args = run.get("args", []) if sanitizer_args == None else sanitizer_args,
             gpus = gpus,
+            exclusive = exclusive,
             minimum = min(capabilities),
             tags = tags,
             visibility = run.get("visibility"),

@@ -1,6 +1,6 @@
 """capability_test: a program as a test, with device code for one compute capability."""
 
-load("//ci:gpu.bzl", "GPUS", "GPU_TAGS", "by_gpu", "native_arch", "requires_gpu")
+load("//ci:gpu.bzl", "GPUS", "GPU_EXCLUSIVE_ENV", "GPU_TAGS", "by_gpu", "native_arch", "requires_gpu")
 
 _ARCHS = str(Label("//third_party/cuda:archs"))
 
@@ -64,6 +64,7 @@ def capability_test(
         minimum = 75,
         other_than = [],
         gpus = 1,
+        exclusive = False,
         env = {},
         exec_properties = {},
         tags = [],
@@ -77,13 +78,16 @@ def capability_test(
         elsewhere, on GPUs of that capability or later. None: on any GPU, with code as configured.
       minimum: without a capability, the least that the GPU has.
       other_than: without a capability, those of GPUs on which the test is left out.
-      gpus: how many GPUs it needs; //ci:gpu_slot gives it as many to itself.
+      gpus: how many GPUs it needs; //ci:gpu_slot gives it as many.
+      exclusive: whether it needs them to itself, where other tests share.
       env: as of cc_test.
       exec_properties: as of cc_test; "gpu" and "gpus", what a runner must have, are added.
       tags: as of cc_test; GPU_TAGS and the capability's, "sm_75", are added.
       **kwargs: args, data, size, timeout, shard_count, visibility and the like of any test.
     """
     environment = {"ATTNLAB_GPUS": str(gpus)}
+    if exclusive:
+        environment.update(GPU_EXCLUSIVE_ENV)
     archs = []
     if capability:
         environment["ATTNLAB_COMPUTE_CAPABILITY"] = str(capability)
