@@ -1,8 +1,9 @@
-"""Counts what `bazel test --build_event_json_file=FILE` ran.
+"""Counts what `bazel test --build_event_json_file=FILE` ran, and says what took longest.
 
     python3 tools/dev/test_report.py FILE
 
-Prints "N passed, N failed, N skipped" and, before it, a line for each failure. Counted are test cases, from
+Prints "N passed, N failed, N skipped" and, before it, a line for each failure and the slowest targets: the
+seconds of the slowest shard, and how many of them it waited for a GPU (ci/gpu_slot.py). Counted are test cases, from
 the test.xml that each test wrote; a test target that wrote none, that did not build, or that fails though
 no case of it does, counts as one. Skipped are cases that skipped themselves, and targets that are not
 compatible with the platform.
@@ -11,11 +12,17 @@ compatible with the platform.
 import collections
 import json
 import os
+import re
 import sys
 import urllib.parse
 import xml.etree.ElementTree as ElementTree
 
 Counts = collections.namedtuple("Counts", "passed failed skipped failures")
+Duration = collections.namedtuple("Duration", "seconds label waited")
+
+SLOWEST = 15
+# What gpu_slot says before it becomes the test.
+WAITED = re.compile(r"^gpu_slot: .* after (\d+\.\d+) s$")
 
 
 def read_events(path):
@@ -42,9 +49,9 @@ def cases_of(path):
     return passed, failed, skipped
 
 
-def xml_path(result):
+def output_path(result, name):
     for output in result.get("testActionOutput", []):
-        if output.get("name") == "test.xml" and output.get("uri", "").startswith("file://"):
+        if output.get("name") == name and output.get("uri", "").startswith("file://"):
             return urllib.parse.unquote(output["uri"][len("file://") :])
     return ""
 
@@ -70,7 +77,7 @@ def count(events):
                 expected.discard(label)
                 skipped += 1
     for (label, _, _), result in sorted(results.items()):
-        cases = cases_of(xml_path(result))
+        cases = cases_of(output_path(result, "test.xml"))
         status = result.get("status", "NO_STATUS")
         if cases is None:
             cases = (1, [], 0) if status in ("PASSED", "FLAKY") else (0, [], 0)
@@ -84,14 +91,47 @@ def count(events):
     return Counts(passed, len(failures), skipped, failures)
 
 
+def seconds_waited(path):
+    """How long the test of that test.log waited for a GPU; None where it does not say."""
+    try:
+        with open(path, encoding="utf-8", errors="replace") as log:
+            for line in log:
+                match = WAITED.match(line)
+                if match:
+                    return float(match.group(1))
+    except OSError:
+        pass
+    return None
+
+
+def slowest(events, most=SLOWEST):
+    """The targets that took longest, the slowest first. What came from a cache took no time."""
+    found = {}
+    for event in events:
+        result = event.get("testResult", {})
+        if "testResult" not in event.get("id", {}) or result.get("cachedLocally"):
+            continue
+        if result.get("executionInfo", {}).get("cachedRemotely"):
+            continue
+        label = event["id"]["testResult"]["label"]
+        seconds = int(result.get("testAttemptDurationMillis", 0)) / 1000
+        if label not in found or seconds > found[label][0]:
+            found[label] = seconds, output_path(result, "test.log")
+    order = sorted(found, key=lambda label: (-found[label][0], label))[:most]
+    return [Duration(found[label][0], label, seconds_waited(found[label][1])) for label in order]
+
+
 def main(path):
     if not os.path.exists(path):
         print("FAILED: no build events in %s" % path)
         print("0 passed, 1 failed, 0 skipped")
         return 1
-    counts = count(read_events(path))
+    events = read_events(path)
+    counts = count(events)
     for failure in counts.failures:
         print("FAILED: " + failure)
+    for seconds, label, waited in slowest(events):
+        print("%7.1f s  %s%s" % (seconds, label, "" if waited is None else ", %.1f s for a GPU" % waited))
     print("%d passed, %d failed, %d skipped" % counts[:3])
     return 1 if counts.failed else 0
 

@@ -1,5 +1,8 @@
 """test_report counts cases, and nothing that did not pass counts as passed."""
 
+import contextlib
+import io
+import json
 import os
 import tempfile
 import unittest
@@ -18,11 +21,12 @@ def configured(label):
     return {"id": {"targetConfigured": {"label": label}}, "configured": {"testSize": "SMALL"}}
 
 
-def result(label, status, xml="", shard=1, attempt=1):
-    outputs = [{"name": "test.xml", "uri": "file://" + xml}] if xml else []
+def result(label, status, xml="", shard=1, attempt=1, log="", **more):
+    files = {"test.xml": xml, "test.log": log}
+    outputs = [{"name": name, "uri": "file://" + path} for name, path in files.items() if path]
     return {
         "id": {"testResult": {"label": label, "run": 1, "shard": shard, "attempt": attempt}},
-        "testResult": {"status": status, "testActionOutput": outputs},
+        "testResult": dict({"status": status, "testActionOutput": outputs}, **more),
     }
 
 
@@ -32,7 +36,10 @@ class TestReportTest(unittest.TestCase):
         self.addCleanup(self.directory.cleanup)
 
     def xml(self, text):
-        path = os.path.join(self.directory.name, "test.xml")
+        return self.file("test.xml", text)
+
+    def file(self, name, text):
+        path = os.path.join(self.directory.name, name)
         with open(path, "w", encoding="utf-8") as f:
             f.write(text)
         return path
@@ -70,6 +77,39 @@ class TestReportTest(unittest.TestCase):
             result("//a", "PASSED", shard=2),
         ]
         self.assertEqual(test_report.count(events), (2, 0, 0, []))
+
+    def test_the_slowest_targets_and_their_wait_for_a_gpu(self):
+        alone = self.file("alone.log", "exec ...\ngpu_slot: GPU-aaaa after 12.5 s\n[ RUN ] S.a\n")
+        shared = self.file("shared.log", "gpu_slot: GPU-aaaa, shared, after 0.0 s\n")
+        none = self.file("none.log", "nothing of the kind\n")
+        events = [
+            result("//fast", "PASSED", log=none, testAttemptDurationMillis="1200"),
+            result("//slow", "PASSED", shard=1, log=none, testAttemptDurationMillis="5000"),
+            result("//slow", "PASSED", shard=2, log=alone, testAttemptDurationMillis="60000"),
+            result("//middle", "FAILED", log=shared, testAttemptDurationMillis="7000"),
+            result("//no_log", "PASSED", log="/nowhere/test.log", testAttemptDurationMillis="300"),
+            result("//cached", "PASSED", cachedLocally=True, testAttemptDurationMillis="90000"),
+            result("//remote", "PASSED", executionInfo={"cachedRemotely": True},
+                   testAttemptDurationMillis="90000"),
+        ]  # fmt: skip
+        found = [
+            (60, "//slow", 12.5),
+            (7, "//middle", 0),
+            (1.2, "//fast", None),
+            (0.3, "//no_log", None),
+        ]
+        self.assertEqual(test_report.slowest(events), found)
+        self.assertEqual(test_report.slowest(events, most=1), found[:1])
+        # A report of another Bazel may not say.
+        self.assertEqual(test_report.slowest([result("//a", "PASSED")]), [(0, "//a", None)])
+
+    def test_the_count_is_the_last_line(self):
+        events = [result("//a", "PASSED", testAttemptDurationMillis="1500")]
+        path = self.file("events.json", "".join(json.dumps(event) + "\n" for event in events))
+        out = io.StringIO()
+        with contextlib.redirect_stdout(out):
+            self.assertEqual(test_report.main(path), 0)
+        self.assertEqual(out.getvalue(), "    1.5 s  //a\n1 passed, 0 failed, 0 skipped\n")
 
 
 if __name__ == "__main__":
