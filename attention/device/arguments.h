@@ -5,6 +5,7 @@
 
 #include <cstdint>
 
+#include "attention/device/divisor.h"
 #include "attention/device/host_device.h"
 #include "attention/device/sequences.h"
 #include "attention/mask.h"
@@ -29,7 +30,8 @@ struct Arguments {
   Sequences q_sequences, kv_sequences;
   Mask mask;
   int64_t b = 1;
-  int32_t hq = 1, hkv = 1;
+  int32_t hq = 1;
+  Divisor group;  // query heads of a KV head
   int32_t d = 0, dv = 0;
   float scale = 1;
   float softcap = 0;  // 0: none

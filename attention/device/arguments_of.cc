@@ -52,7 +52,7 @@ Arguments ArgumentsOf(const AttentionProblem& problem, const AttentionTensors& t
   a.mask = problem.mask;
   a.b = problem.b;
   a.hq = static_cast<int32_t>(problem.hq);
-  a.hkv = static_cast<int32_t>(problem.hkv);
+  a.group = Divisor(static_cast<uint32_t>(problem.GroupSize()));
   a.d = static_cast<int32_t>(problem.d);
   a.dv = static_cast<int32_t>(problem.dv);
   a.scale = problem.Scale();

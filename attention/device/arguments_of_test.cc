@@ -45,7 +45,7 @@ TEST(ArgumentsOfTest, AreTheProblemAndItsTensors) {
   const Arguments a = ArgumentsOf(p, t);
   EXPECT_EQ(a.b, 2);
   EXPECT_EQ(a.hq, 6);
-  EXPECT_EQ(a.hkv, 3);
+  EXPECT_EQ(a.group.Value(), 2u);
   EXPECT_EQ(a.d, 64);
   EXPECT_EQ(a.dv, 32);
   EXPECT_EQ(a.scale, 0.5f);

@@ -3,16 +3,9 @@
 #define ATTENTION_DEVICE_CUDA_CORE_THREADS_CUH_
 
 #include "attention/device/reduce.cuh"
+#include "attention/device/thread_index.cuh"
 
 namespace attnlab::device {
-
-// threadIdx.x, asked for where it is needed. What is computed from it in a loop stays there: before
-// the loop it would cost registers all the way through.
-__device__ inline int ThreadIndex() {
-  int index;
-  asm volatile("mov.u32 %0, %tid.x;" : "=r"(index));
-  return index;
-}
 
 // Where a thread stands (cuda_core_shape.h). Found again wherever it is needed: what follows from
 // it would otherwise be kept in registers through both products.

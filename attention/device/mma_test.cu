@@ -6,6 +6,7 @@
 #include <random>
 #include <type_traits>
 #include <utility>
+#include <vector>
 
 #include "attention/device/code_capability.h"
 #include "attention/device/launch.h"
@@ -95,6 +96,28 @@ __global__ void LoadFour(const uint16_t* elements, const int* places, bool trans
     LoadMatrices(x, address);
   }
   for (int i = 0; i < 4; ++i) out[4 * lane + i] = x[i];
+}
+
+// The other way: lane l's four registers are in[4 l] on, and what lay at the chunks goes to `out`.
+__global__ void StoreFour(const uint32_t* in, const int* places, uint16_t* out) {
+  __shared__ __align__(16) uint16_t shared[64 * 8];
+  const int lane = static_cast<int>(threadIdx.x);
+  for (int i = lane; i < 64 * 8; i += 32) shared[i] = 0xFFFF;
+  __syncwarp();
+  const uint32_t x[4] = {in[4 * lane], in[4 * lane + 1], in[4 * lane + 2], in[4 * lane + 3]};
+  StoreMatrices(static_cast<uint32_t>(__cvta_generic_to_shared(shared + places[lane] * 8)), x);
+  __syncwarp();
+  for (int i = lane; i < 64 * 8; i += 32) out[i] = shared[i];
+}
+
+// Whether pair i and a thousand of ones before and behind it are finite.
+template <typename T>
+__global__ void Finite(const uint32_t* pairs, bool* out) {
+  using Check = FiniteCheck<T>;
+  typename Check::Sum sum = Check::Zero();
+  const uint32_t ones = PackPair<T>(1, -1);
+  for (int i = 0; i < 2001; ++i) sum = Check::Add(sum, i == 1000 ? pairs[threadIdx.x] : ones);
+  out[threadIdx.x] = Check::IsFinite(sum);
 }
 
 template <typename T>
@@ -216,6 +239,60 @@ TEST(LoadMatricesTest, GiveEachLaneItsPairs) {
         }
       }
     }
+  }
+}
+
+TEST(StoreMatricesTest, PutEachLanesPairsWhereLoadMatricesFindsThem) {
+  ManagedArray<uint32_t> registers(32 * 4);
+  ManagedArray<int> places(32);
+  ManagedArray<uint16_t> out(64 * 8);
+  for (uint32_t i = 0; i < registers.size(); ++i) registers[i] = 2 * i | (2 * i + 1) << 16;
+  for (int row = 0; row < 32; ++row) places[row] = (row * 37 + 11) % 64;
+  ASSERT_EQ(Launch(StoreFour, 1, 32, 0, nullptr, registers.data(), places.data(), out.data()),
+            cudaSuccess);
+  ASSERT_EQ(cudaDeviceSynchronize(), cudaSuccess);
+  std::vector<uint16_t> want(64 * 8, 0xFFFF);
+  for (int lane = 0; lane < 32; ++lane) {
+    for (int matrix = 0; matrix < 4; ++matrix) {
+      for (int half = 0; half < 2; ++half) {
+        want[places[8 * matrix + lane / 4] * 8 + lane % 4 * 2 + half] =
+            static_cast<uint16_t>(2 * (4 * lane + matrix) + half);
+      }
+    }
+  }
+  for (size_t i = 0; i < want.size(); ++i) EXPECT_EQ(out[i], want[i]) << "element " << i;
+}
+
+TYPED_TEST(MmaTest, NanAndInfinityAreFoundAmongMany) {
+  const bool is_half = std::is_same_v<TypeParam, __half>;
+  const uint16_t infinity = is_half ? 0x7C00 : 0x7F80;
+  struct Case {
+    uint16_t bits;
+    bool finite;
+  };
+  const Case kCases[] = {
+      {0, true},
+      {0x8000, true},
+      {1, true},
+      {static_cast<uint16_t>(infinity - 1), true},  // the largest
+      {infinity, false},
+      {static_cast<uint16_t>(infinity | 0x8000), false},
+      {static_cast<uint16_t>(infinity + 1), false},
+      {0x7FFF, false},
+      {0xFFFF, false},
+  };
+  constexpr int kCount = sizeof(kCases) / sizeof(kCases[0]);
+  ManagedArray<uint32_t> pairs(2 * kCount);
+  ManagedArray<bool> finite(2 * kCount);
+  for (int i = 0; i < kCount; ++i) {
+    pairs[2 * i] = kCases[i].bits;
+    pairs[2 * i + 1] = static_cast<uint32_t>(kCases[i].bits) << 16;
+  }
+  ASSERT_EQ(Launch(Finite<TypeParam>, 1, 2 * kCount, 0, nullptr, pairs.data(), finite.data()),
+            cudaSuccess);
+  ASSERT_EQ(cudaDeviceSynchronize(), cudaSuccess);
+  for (int i = 0; i < 2 * kCount; ++i) {
+    EXPECT_EQ(finite[i], kCases[i / 2].finite) << std::hex << pairs[i];
   }
 }
 

@@ -59,7 +59,7 @@ ATTNLAB_HOST_DEVICE inline QueryTile QueryTileOf(const Arguments& a, int64_t seq
   tile.kv = a.kv_sequences[sequence];
   tile.pack = pack;
   tile.first_head = head * pack;
-  tile.kv_head = tile.first_head / (a.hq / a.hkv);
+  tile.kv_head = static_cast<int32_t>(a.group.Divide(static_cast<uint32_t>(tile.first_head)));
   tile.begin = index * rows;
   tile.end = tile.begin + rows;
   if (tile.end > tile.q.length * pack) tile.end = tile.q.length * pack;

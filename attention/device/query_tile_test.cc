@@ -15,7 +15,7 @@ class QueryTileTest : public ::testing::Test {
   QueryTileTest() {
     a_.b = 2;
     a_.hq = 6;
-    a_.hkv = 2;
+    a_.group = Divisor(static_cast<uint32_t>(a_.hq / 2));
     a_.q_sequences.offsets = q_offsets_;
     a_.q_sequences.longest = 20;
     a_.q_sequences.tokens = 30;

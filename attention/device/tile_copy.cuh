@@ -57,10 +57,9 @@ struct TileCopy {
   }
 
   // The same for rows `stride` elements apart, all of which there are, and of kDim columns in whole
-  // chunks: what inner loops copy.
-  static __device__ void CopyWhole(char* tile, const T* first_row, int64_t stride) {
+  // chunks: what inner loops copy. `from` is Offset() elements from the first row.
+  static __device__ void CopyWhole(char* tile, const T* from, int64_t stride) {
     char* const to = tile + Place::At(Row(), Chunk()) * kChunkBytes;
-    const T* from = first_row + Row() * stride + Chunk() * kChunkElements;
 #pragma unroll
     for (int i = 0; i < kRows / kRowStep; ++i) {
 #pragma unroll
@@ -70,6 +69,10 @@ struct TileCopy {
       }
       from += kRowStep * stride;
     }
+  }
+  // From the first row to what this thread copies first.
+  static __device__ int64_t Offset(int64_t stride) {
+    return Row() * stride + Chunk() * kChunkElements;
   }
 
  private:

@@ -35,7 +35,7 @@ __global__ void CopyTile(const T* from, int64_t stride, int rows, int dim, bool 
   __syncthreads();
   char* const tile = reinterpret_cast<char*>(shared) + kFence;
   if (whole_tile) {
-    TheCopy::CopyWhole(tile, from, stride);
+    TheCopy::CopyWhole(tile, from + TheCopy::Offset(stride), stride);
   } else {
     TheCopy::Copy(tile, rows, dim, whole_chunks, [&](int row) { return from + row * stride; });
   }

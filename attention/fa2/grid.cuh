@@ -13,9 +13,9 @@ namespace attnlab::fa2 {
 __device__ inline device::QueryTile TileOfBlock(const device::Arguments& a, const Grid& grid,
                                                 int rows) {
   const GridPlace place = PlaceOf(grid, blockIdx.x);
-  const uint32_t heads = static_cast<uint32_t>(a.hq / grid.pack);
-  return device::QueryTileOf(a, place.unit / heads, static_cast<int32_t>(place.unit % heads),
-                             grid.pack, place.tile, rows);
+  const uint32_t sequence = grid.heads.Divide(place.unit);
+  const uint32_t head = place.unit - sequence * grid.heads.Value();
+  return device::QueryTileOf(a, sequence, static_cast<int32_t>(head), grid.pack, place.tile, rows);
 }
 
 }  // namespace attnlab::fa2

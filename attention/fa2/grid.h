@@ -1,22 +1,53 @@
-// The blocks of a launch, one a query tile, in one dimension.
+// The blocks of a launch, one a query tile, in one dimension, and begun in that order.
 //
-// Tiles that see the most keys come first, so that what is left for the end is short; and only so
-// many heads are under way at a time as have their K and V in the L2 cache.
+// Units, (sequence, head) pairs, are in groups, one group after the other; in a group the last
+// query tiles of all its units come first. Under a causal mask those see the most keys. With about
+// as many blocks a group as the GPU has at a time, a place that had a long one gets a short one of
+// the next group and the other way round, so that all are done at the same time, and few heads are
+// under way, whose K and V stay in the L2 cache.
 #ifndef ATTENTION_FA2_GRID_H_
 #define ATTENTION_FA2_GRID_H_
 
 #include <cstdint>
 
+#include "attention/device/divisor.h"
 #include "attention/device/host_device.h"
 
 namespace attnlab::fa2 {
 
 struct Grid {
-  uint32_t units = 0;  // (sequence, head) pairs, or (sequence, KV head) where heads are packed
-  uint32_t tiles = 0;  // query tiles of each
-  uint32_t units_at_a_time = 1;
-  int32_t pack = 1;  // query heads whose rows share tiles (device/query_tile.h)
+  uint32_t units = 0;     // (sequence, head) pairs, or (sequence, KV head) where heads are packed
+  uint32_t tiles = 0;     // query tiles of each
+  int32_t pack = 1;       // query heads whose rows share tiles (device/query_tile.h)
+  device::Divisor heads;  // units of a sequence
+
+  // Groups are of two sizes that differ by one unit, the larger first. Blocks and units of a group
+  // of either size, and of all of the larger ones together.
+  device::Divisor group_blocks[2], group_units[2];
+  uint32_t larger_blocks = 0, larger_units = 0;
 };
+
+// `groups`: from 1 to `units`, or anything where there is no block. units * tiles: at most 2^31
+// - 1.
+inline Grid MakeGrid(uint32_t units, uint32_t heads, uint32_t tiles, uint32_t groups,
+                     int32_t pack) {
+  Grid grid;
+  grid.units = units;
+  grid.tiles = tiles;
+  grid.pack = pack;
+  if (units == 0 || tiles == 0) return grid;
+  grid.heads = device::Divisor(heads);
+  const uint32_t smaller = units / groups;
+  grid.larger_units = units % groups * (smaller + 1);
+  grid.larger_blocks = grid.larger_units * tiles;
+  for (int i = 0; i < 2; ++i) {
+    // Where all groups are of one size there is none of the larger, which may be beyond 2^31.
+    const uint32_t size = i == 0 && grid.larger_units > 0 ? smaller + 1 : smaller;
+    grid.group_units[i] = device::Divisor(size);
+    grid.group_blocks[i] = device::Divisor(size * tiles);
+  }
+  return grid;
+}
 
 // At most 2^31 - 1.
 inline uint32_t BlocksOf(const Grid& grid) { return grid.units * grid.tiles; }
@@ -27,12 +58,14 @@ struct GridPlace {
 
 // Of block `index`.
 ATTNLAB_HOST_DEVICE inline GridPlace PlaceOf(const Grid& grid, uint32_t index) {
-  const uint32_t first = index / (grid.tiles * grid.units_at_a_time) * grid.units_at_a_time;
-  const uint32_t rest = index - first * grid.tiles;
-  const uint32_t left = grid.units - first;
-  const uint32_t here = left < grid.units_at_a_time ? left : grid.units_at_a_time;
-  // Under a causal mask later tiles see more.
-  return {first + rest % here, grid.tiles - 1 - rest / here};
+  const bool smaller = index >= grid.larger_blocks;
+  const uint32_t block = smaller ? index - grid.larger_blocks : index;
+  const uint32_t group = grid.group_blocks[smaller].Divide(block);
+  const uint32_t rest = block - group * grid.group_blocks[smaller].Value();
+  const uint32_t units = grid.group_units[smaller].Value();
+  const uint32_t row = grid.group_units[smaller].Divide(rest);
+  const uint32_t first = (smaller ? grid.larger_units : 0) + group * units;
+  return {first + rest - row * units, grid.tiles - 1 - row};
 }
 
 }  // namespace attnlab::fa2

@@ -1,6 +1,7 @@
 #include "attention/fa2/options.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstddef>
 #include <limits>
 
@@ -153,30 +154,46 @@ absl::StatusOr<bool> Packs(const AttentionProblem& p, const LaunchConfig& config
       absl::StrCat("config: pack=", pack, " is not one of auto, always, never"));
 }
 
+// Groups of units (grid.h): with as many blocks as there are at a time, and K and V in half of the
+// L2 cache, for the rest is for Q, O and what comes next.
+int64_t GroupsOf(const AttentionProblem& p, const DeviceInfo& device, int64_t units, int64_t tiles,
+                 int32_t pack, int64_t blocks_at_a_time) {
+  const double blocks = static_cast<double>(units * tiles);
+  const double rounds =
+      std::round(blocks / static_cast<double>(std::max<int64_t>(1, blocks_at_a_time)));
+  const double kv_bytes =
+      static_cast<double>(p.skv) * static_cast<double>((p.d + p.dv) * SizeOf(p.dtype));
+  const double kv_heads =
+      static_cast<double>(device.last_level_cache_bytes) / 2 / std::max(kv_bytes, 1.0);
+  const double fit =
+      std::max(1.0, std::floor(kv_heads)) * static_cast<double>(pack == 1 ? p.GroupSize() : 1);
+  const double groups = std::max(rounds, std::ceil(static_cast<double>(units) / fit));
+  return std::max<int64_t>(1, std::min(units, static_cast<int64_t>(groups)));
+}
+
+// Blocks that a multiprocessor has registers and shared memory for. It has 1 KiB more of that than
+// a block can have, and each block takes 1 KiB more than it asks for.
+template <class Row>
+int BlocksAMultiprocessor(const Row& tile, const DeviceInfo& device) {
+  if (device.shared_memory_per_block == 0) return tile.blocks;
+  const int64_t fit = (device.shared_memory_per_block + 1024) / (tile.shared_bytes + 1024);
+  return static_cast<int>(std::max<int64_t>(1, std::min<int64_t>(tile.blocks, fit)));
+}
+
 absl::StatusOr<Grid> GridFor(const AttentionProblem& p, const DeviceInfo& device, bool packed,
-                             int tile_rows) {
-  Grid grid;
-  grid.pack = packed ? static_cast<int32_t>(p.GroupSize()) : 1;
-  const int64_t units = p.b * (p.hq / grid.pack);
-  const int64_t tiles = TilesOf(p.sq * grid.pack, tile_rows);
+                             int tile_rows, int64_t blocks_at_a_time) {
+  const int32_t pack = packed ? static_cast<int32_t>(p.GroupSize()) : 1;
+  const int64_t heads = p.hq / pack, units = p.b * heads;
+  const int64_t tiles = TilesOf(p.sq * pack, tile_rows);
   constexpr int64_t kMost = std::numeric_limits<int32_t>::max();
   if (tiles > 0 && units > kMost / tiles) {
     return absl::UnimplementedError(absl::StrCat("b: ", units, " heads of ", tiles,
                                                  " query tiles each are more than ", kMost,
                                                  " blocks, the most of a launch"));
   }
-  grid.units = static_cast<uint32_t>(units);
-  grid.tiles = static_cast<uint32_t>(tiles);
-  // Half of the L2 cache: the rest is for Q, O and what comes next.
-  const double kv_bytes =
-      static_cast<double>(p.skv) * static_cast<double>((p.d + p.dv) * SizeOf(p.dtype));
-  const double heads =
-      static_cast<double>(device.last_level_cache_bytes) / 2 / std::max(kv_bytes, 1.0);
-  const int64_t sharing = packed ? 1 : p.GroupSize();
-  const int64_t at_a_time = std::max<int64_t>(1, static_cast<int64_t>(std::min(heads, 1e9)));
-  grid.units_at_a_time =
-      static_cast<uint32_t>(std::max<int64_t>(1, std::min(units, at_a_time * sharing)));
-  return grid;
+  return MakeGrid(
+      static_cast<uint32_t>(units), static_cast<uint32_t>(heads), static_cast<uint32_t>(tiles),
+      static_cast<uint32_t>(GroupsOf(p, device, units, tiles, pack, blocks_at_a_time)), pack);
 }
 
 }  // namespace
@@ -193,19 +210,6 @@ int Options::Rows() const {
       break;
   }
   return cuda_core_tile.rows;
-}
-
-int Options::BlocksAtATime() const {
-  switch (engine) {
-    case Engine::kMma:
-      return mma_tile.blocks;
-    case Engine::kTf32x3:
-      return tf32_tile.blocks;
-    case Engine::kWmma:
-    case Engine::kCudaCores:
-      break;
-  }
-  return 1;
 }
 
 std::vector<std::string> ConfigKeys() {
@@ -235,6 +239,7 @@ absl::StatusOr<Options> OptionsFor(const AttentionProblem& p, const DeviceInfo& 
       const absl::StatusOr<TensorCoreTileRow> tile = ChooseTensorCoreTile(p, device, config);
       if (!tile.ok()) return tile.status();
       options.mma_tile = *tile;
+      options.blocks = BlocksAMultiprocessor(*tile, device);
       break;
     }
     case Engine::kWmma: {
@@ -249,6 +254,7 @@ absl::StatusOr<Options> OptionsFor(const AttentionProblem& p, const DeviceInfo& 
           ChooseOnlyTile(kTf32Tiles, "tf32x3", p, device, config);
       if (!tile.ok()) return tile.status();
       options.tf32_tile = *tile;
+      options.blocks = BlocksAMultiprocessor(*tile, device);
       break;
     }
     case Engine::kCudaCores: {
@@ -261,7 +267,8 @@ absl::StatusOr<Options> OptionsFor(const AttentionProblem& p, const DeviceInfo& 
   }
   const absl::StatusOr<bool> packs = Packs(p, config, options.Rows());
   if (!packs.ok()) return packs.status();
-  const absl::StatusOr<Grid> grid = GridFor(p, device, *packs, options.Rows());
+  const absl::StatusOr<Grid> grid =
+      GridFor(p, device, *packs, options.Rows(), int64_t{device.multiprocessors} * options.blocks);
   if (!grid.ok()) return grid.status();
   options.grid = *grid;
   return options;

@@ -28,11 +28,10 @@ struct Options {
   WmmaTileRow wmma_tile;
   Tf32TileRow tf32_tile;
   device::CudaCoreTile cuda_core_tile;
+  int blocks = 1;  // that a multiprocessor has room for
   Grid grid;
 
-  // Query rows of a tile, and blocks that a multiprocessor has room for.
-  int Rows() const;
-  int BlocksAtATime() const;
+  int Rows() const;  // of Q in a tile
 };
 
 // The keys with what they mean, for KernelTraits.

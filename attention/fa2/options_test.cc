@@ -1,6 +1,8 @@
 #include "attention/fa2/options.h"
 
+#include <cstdint>
 #include <string>
+#include <utility>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -58,7 +60,7 @@ TEST(OptionsTest, Tf32IsForFp32AndCodeFrom80On) {
   EXPECT_EQ(options->engine, Engine::kTf32x3);
   EXPECT_EQ(options->tf32_tile.head_dim, 96);
   EXPECT_EQ(options->Rows(), 64);
-  EXPECT_EQ(options->BlocksAtATime(), 2);
+  EXPECT_EQ(options->blocks, 2);
   const std::string line = "hq=2,sq=9,d=64,dtype=";
   ExpectError(OptionsOf(line + "bf16", kHopper, "mma=tf32x3"), absl::StatusCode::kUnimplemented,
               "mma=tf32x3 is for fp32, and dtype is bf16");
@@ -99,12 +101,27 @@ TEST(OptionsTest, HeadsArePackedWhereOneDoesNotFillATile) {
   EXPECT_EQ(packed.tiles, (999u * 4 + 127) / 128);
 }
 
-TEST(OptionsTest, KAndVOfTheHeadsUnderWayFitHalfOfL2) {
-  // 16384 keys of 128 and 128 elements: 8 MiB a KV head, of which 30 MiB hold three.
-  EXPECT_EQ(OptionsOf("hq=16,sq=16384,d=128")->grid.units_at_a_time, 3u);
-  EXPECT_EQ(OptionsOf("hq=16,hkv=4,sq=16384,d=128")->grid.units_at_a_time, 12u);
-  EXPECT_EQ(OptionsOf("hq=2,sq=128,d=128")->grid.units_at_a_time, 2u);
-  EXPECT_EQ(OptionsOf("hq=2,sq=4000000,d=128")->grid.units_at_a_time, 1u);
+// Units of the last group, and of the first.
+std::pair<uint32_t, uint32_t> GroupsOf(const std::string& line) {
+  const Grid grid = OptionsOf(line)->grid;
+  return {grid.group_units[1].Value(),
+          grid.larger_units > 0 ? grid.group_units[0].Value() : grid.group_units[1].Value()};
+}
+
+TEST(OptionsTest, AGroupHasAsManyBlocksAsThereAreAtATime) {
+  // 132 multiprocessors of two blocks: 264. A head of 4096 queries has 32 tiles.
+  EXPECT_EQ(GroupsOf("b=4,hq=16,sq=4096,d=128"), std::make_pair(8u, 8u));
+  EXPECT_EQ(GroupsOf("b=3,hq=9,sq=4096,d=128"), std::make_pair(9u, 9u));
+  EXPECT_EQ(GroupsOf("b=1,hq=29,sq=4096,d=128"), std::make_pair(7u, 8u));
+  EXPECT_EQ(GroupsOf("hq=2,sq=128,d=128"), std::make_pair(2u, 2u));
+  EXPECT_EQ(GroupsOf("hq=2,sq=100000,d=128"), std::make_pair(1u, 1u));
+}
+
+TEST(OptionsTest, KAndVOfAGroupFitHalfOfL2) {
+  // 128 queries and 65536 keys of 128 and 128 elements: 32 MiB a KV head, of which L2's half holds
+  // none.
+  EXPECT_EQ(GroupsOf("b=8,hq=2,sq=128,skv=65536,d=128"), std::make_pair(1u, 1u));
+  EXPECT_EQ(GroupsOf("b=8,hq=8,hkv=2,sq=128,skv=65536,d=128"), std::make_pair(4u, 4u));
 }
 
 TEST(OptionsTest, ErrorsNameFieldValueAndLimit) {

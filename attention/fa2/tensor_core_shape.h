@@ -7,7 +7,8 @@ namespace attnlab::fa2 {
 
 // What a kernel is compiled for. `HeadDim` is that of Q, K and V, padded with zeros; elements have
 // 16 bits.
-template <int HeadDim, int Warps, int WarpRows, int Keys, int Blocks, int Stages = 2>
+template <int HeadDim, int Warps, int WarpRows, int Keys, int Blocks, int Stages = 2,
+          bool KeepQ = false>
 struct TensorCoreShape {
   static constexpr int kHeadDim = HeadDim;
   static constexpr int kWarps = Warps;
@@ -19,6 +20,8 @@ struct TensorCoreShape {
   // Tiles of K, and of V, in shared memory. With 2, the next are copied while one is worked on.
   // With 1, V is copied while K is multiplied and the other way round, at two barriers a tile.
   static constexpr int kStages = Stages;
+  // Whether Q's fragments stay in registers, or are read anew for each tile of keys.
+  static constexpr bool kKeepQ = KeepQ;
 
   // Shared memory: Q and later O; K; V; what each row sees. Bytes from its beginning.
   static constexpr int kRowBytes = 2 * HeadDim;

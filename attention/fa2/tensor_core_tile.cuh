@@ -16,8 +16,12 @@
 #include "attention/device/mma.cuh"
 #include "attention/device/query_tile.h"
 #include "attention/device/swizzle.h"
+#include "attention/device/thread_index.cuh"
 #include "attention/device/tile_copy.cuh"
 #include "attention/fa2/fragments.cuh"
+#include "attention/fa2/kept.cuh"
+#include "attention/fa2/kv_stream.cuh"
+#include "attention/fa2/output_rows.cuh"
 
 namespace attnlab::fa2 {
 
@@ -33,6 +37,7 @@ class TensorCoreTile {
   // Loads from shared memory before the products that wait for them: more take registers that the
   // larger tile does not have.
   static constexpr int kAhead = kM == 1 ? 2 : 1;
+  static constexpr bool kKeepQ = Shape::kKeepQ;
 
   // Exponentials are relative to a base that moves when a score exceeds it by 2^kMostGrowth.
   static constexpr float kMostGrowth = 8;
@@ -40,8 +45,9 @@ class TensorCoreTile {
   static constexpr float kNoKey = 3e38f;
 
   using QCopy = device::TileCopy<T, Shape::kRows, kDim, Shape::kThreads>;
-  using KvCopy = device::TileCopy<T, kKeys, kDim, Shape::kThreads>;
-  static_assert(QCopy::kBytes == Shape::kK && KvCopy::kBytes == Shape::kKvBytes);
+  using Stream = KvStream<T, kKeys, kDim, Shape::kThreads>;
+  using Output = OutputRows<T, kDim, Shape::kWarpRows>;
+  static_assert(QCopy::kBytes == Shape::kK && Stream::kBytes == Shape::kKvBytes);
 
   struct Scores {
     device::AccumulatorFragment x[kM][kN];
@@ -51,17 +57,15 @@ class TensorCoreTile {
   };
 
  public:
-  // `shared`: Shape::kSharedBytes, aligned to 128. `kept` is where `tile` stays for the end, too,
-  // out of the registers.
-  __device__ TensorCoreTile(const device::Arguments& a, const device::QueryTile& tile,
-                            device::QueryTile& kept, char* shared)
-      : a_(a), tile_(kept), shared_(shared) {
-    if (threadIdx.x == 0) kept = tile;
+  // `shared`: Shape::kSharedBytes, aligned to 128. `tile` goes to `kept`, or, of a careful one, is
+  // there from the first walk.
+  __device__ TensorCoreTile(const device::Arguments& a, const device::QueryTile& tile, Kept& kept,
+                            char* shared)
+      : a_(a), kept_(kept), shared_(shared) {
     const int lane = Lane(), row = WarpRow() + lane % 16;
     // Lanes point at the rows of four 8 x 8 matrices.
     q_address_ = AddressOf(0, row, lane / 16);
     k_address_ = AddressOf(Shape::kK, lane % 8 + lane / 16 * 8, lane / 8 % 2);
-    v_address_ = AddressOf(Shape::kV, lane % 16, lane / 16);
     // Scores are in base 2. With a softcap scale comes before it; otherwise it is part of the
     // exponential. A scale of 0 would make NaN of minus infinity.
     constexpr float kLog2E = 1.44269504088896341f;
@@ -69,21 +73,16 @@ class TensorCoreTile {
 
     const device::KvTiles tiles = tile.Tiles(a.mask, kKeys);
     count_ = Uniform(static_cast<int>(tiles.Count(kKeys)));
-    full_begin_ = Uniform(static_cast<int>((tiles.full_begin - tiles.begin) / kKeys));
-    full_end_ = Uniform(static_cast<int>((tiles.full_end - tiles.begin) / kKeys));
-    first_key_ = Uniform(static_cast<int>(tiles.begin));
-    keys_ = Uniform(static_cast<int>(tile.kv.length - tiles.begin));
-    k_ = static_cast<const T*>(a.k.data) + tile.KvOffset(a.k) + tiles.begin * a.k.token_stride;
-    v_ = static_cast<const T*>(a.v.data) + tile.KvOffset(a.v) + tiles.begin * a.v.token_stride;
-
+    const bool streams = a.k.whole_chunks && a.v.whole_chunks && a.d == kDim && a.dv == kDim;
+    const Keys keys = Keys::Of(tiles, tile.kv.length, kKeys, streams);
+    if (!kCareful && device::ThreadIndex() == 0) kept = {tile, keys};
     CopyQ(tile);
-    BeginWalk();
-    // While the copies are under way.
-    for (int row = static_cast<int>(threadIdx.x); row < Shape::kRows; row += Shape::kThreads) {
-      const KvRange seen = tile.Visible(a.mask, tile.begin + row);
-      reinterpret_cast<int2*>(shared_ + Shape::kVisible)[row] =
-          make_int2(static_cast<int>(seen.begin), static_cast<int>(seen.end));
-    }
+    k_.Begin(FirstKey(a.k, tile, keys), a.k);
+    v_.Begin(FirstKey(a.v, tile, keys), a.v);
+    CopyTile(k_, a.k, a.d, Shape::kK, 0, keys);
+    if (kStages > 1) CopyTile(v_, a.v, a.dv, Shape::kV, 0, keys);
+    device::CopyAsyncCommit();
+    if (kCareful || keys.full_begin > 0 || keys.full_end < count_) FindVisible(tile);
   }
 
   // 0 times NaN is NaN, so a V that is not finite reaches rows that do not see it. Where that may
@@ -91,17 +90,18 @@ class TensorCoreTile {
   // rows that do not see such a V have the same bits either way.
   __device__ bool Run() {
     Walk();
-    if (!kCareful && __syncthreads_or(LostToNan())) return false;
+    const bool lost = Finish();
+    if (!kCareful && __syncthreads_or(lost)) return false;
     Store();
     return true;
   }
 
  private:
   // Found anew where they are needed, since registers are dear.
-  static __device__ int Lane() { return static_cast<int>(threadIdx.x) % 32; }
+  static __device__ int Lane() { return device::ThreadIndex() % 32; }
   static __device__ int Quad() { return Lane() / 4; }
   static __device__ int Pair() { return Lane() % 4; }
-  static __device__ int WarpRow() { return static_cast<int>(threadIdx.x) / 32 * Shape::kWarpRows; }
+  static __device__ int WarpRow() { return device::ThreadIndex() / 32 * Shape::kWarpRows; }
   __device__ bool Capped() const { return kCareful ? a_.softcap != 0 : kCapped; }
 
   // Of the tile, the r-th row of which this lane has elements.
@@ -118,7 +118,7 @@ class TensorCoreTile {
     if (tile.pack == 1) {
       const T* const first = q + tile.Offset(a_.q, tile.begin);
       if (a_.q.whole_chunks && rows == Shape::kRows && a_.d == kDim) {
-        QCopy::CopyWhole(shared_, first, a_.q.token_stride);
+        QCopy::CopyWhole(shared_, first + QCopy::Offset(a_.q.token_stride), a_.q.token_stride);
       } else {
         QCopy::Copy(shared_, rows, a_.d, a_.q.whole_chunks,
                     [&](int row) { return first + row * a_.q.token_stride; });
@@ -128,31 +128,34 @@ class TensorCoreTile {
                   [&](int row) { return q + tile.Offset(a_.q, tile.begin + row); });
     }
   }
-  __device__ void BeginWalk() {
-    CopyK(0);
-    if (kStages > 1) CopyV(0);
-    device::CopyAsyncCommit();
+
+  // Of K or V, the row of the first key that the tile walks.
+  __device__ const T* FirstKey(const device::Rows& rows, const device::QueryTile& tile,
+                               const Keys& keys) const {
+    return static_cast<const T*>(rows.data) + tile.KvOffset(rows) + keys.first * rows.token_stride;
   }
 
-  // Begins to copy tile j to its stage, where there is such a tile.
-  __device__ void CopyK(int j) {
-    if (j < count_) CopyOne(Stage(Shape::kK, j), a_.k, k_, j, a_.d);
-  }
-  __device__ void CopyV(int j) {
-    if (j < count_) CopyOne(Stage(Shape::kV, j), a_.v, v_, j, a_.dv);
-  }
-  __device__ char* Stage(int first, int j) const {
-    return shared_ + first + j % kStages * Shape::kKvBytes;
-  }
-  __device__ void CopyOne(char* to, const device::Rows& rows, const T* first, int j,
-                          int dim) const {
-    const T* const from = first + int64_t{j} * kKeys * rows.token_stride;
-    const int left = keys_ - j * kKeys;
-    if (rows.whole_chunks && left >= kKeys && dim == kDim) {
-      KvCopy::CopyWhole(to, from, rows.token_stride);
+  // Begins to copy tile j, which the stream is at, to its stage, where there is such a tile.
+  __device__ void CopyK(int j) { CopyTile(k_, a_.k, a_.d, Shape::kK, j, kept_.keys); }
+  __device__ void CopyV(int j) { CopyTile(v_, a_.v, a_.dv, Shape::kV, j, kept_.keys); }
+  __device__ void CopyTile(Stream& stream, const device::Rows& rows, int dim, int first, int j,
+                           const Keys& keys) {
+    if (j >= count_) return;
+    char* const to = shared_ + first + j % kStages * Shape::kKvBytes;
+    if (j < keys.whole) {
+      stream.CopyWhole(to, rows);
     } else {
-      KvCopy::Copy(to, left < kKeys ? left : kKeys, dim, rows.whole_chunks,
-                   [&](int row) { return from + row * rows.token_stride; });
+      stream.CopyRows(to, rows, keys.count - j * kKeys, dim);
+    }
+    stream.Advance(rows);
+  }
+
+  // What MaskOut() and AddNonfinite() look at.
+  __device__ void FindVisible(const device::QueryTile& tile) const {
+    for (int row = device::ThreadIndex(); row < Shape::kRows; row += Shape::kThreads) {
+      const KvRange seen = tile.Visible(a_.mask, tile.begin + row);
+      reinterpret_cast<int2*>(shared_ + Shape::kVisible)[row] =
+          make_int2(static_cast<int>(seen.begin), static_cast<int>(seen.end));
     }
   }
 
@@ -168,6 +171,11 @@ class TensorCoreTile {
       offset_[r] = kNoKey;
       sum_[r] = 0;
     }
+    if (kKeepQ || count_ == 0) {  // O goes to Q's place, which must not be copied to any more
+      device::CopyAsyncWait<0>();
+      __syncthreads();
+    }
+    if constexpr (kKeepQ) KeepQ();
 #pragma unroll 1
     for (int j = 0; j < count_; ++j) {
       device::CopyAsyncWait<0>();
@@ -178,7 +186,7 @@ class TensorCoreTile {
       Scores s;
       MultiplyQk(k_address_ + j % kStages * Shape::kKvBytes, s);
       if (Capped()) Cap(s);
-      if (j < full_begin_ || j >= full_end_) MaskOut(j, s);
+      if (j < kept_.keys.full_begin || j >= kept_.keys.full_end) MaskOut(j, s);
       Rebase(s);
       Probabilities p;
       Exponentials(s, p);
@@ -189,10 +197,20 @@ class TensorCoreTile {
         device::CopyAsyncCommit();
       }
       if (kCareful) ZeroNonfinite(j);
-      AddPv(v_address_ + j % kStages * Shape::kKvBytes, p);
+      AddPv(AddressOf(Shape::kV, Lane() % 16, Lane() / 16) + j % kStages * Shape::kKvBytes, p);
     }
-    device::CopyAsyncWait<0>();
-    __syncthreads();
+  }
+
+  // Q's fragments to registers, for all tiles of keys.
+  __device__ void KeepQ() {
+#pragma unroll
+    for (int k = 0; k < kDim / 16; ++k) LoadQ(k, q_[k]);
+  }
+  __device__ void LoadQ(int k, device::AFragment (&q)[kM]) const {
+#pragma unroll
+    for (int m = 0; m < kM; ++m) {
+      device::LoadMatrices(q[m].x, PairOfChunks<kDim>(q_address_, k) + m * 16 * Shape::kRowBytes);
+    }
   }
 
   // S = Q Kᵀ.
@@ -200,31 +218,27 @@ class TensorCoreTile {
     constexpr int kBlocks = kN / 2, kCount = kDim / 16 * kBlocks;
     device::AFragment q[2][kM];
     uint32_t keys[kAhead + 1][4];
-    const auto load_q = [&](int k) {
-#pragma unroll
-      for (int m = 0; m < kM; ++m) {
-        device::LoadMatrices(q[k % 2][m].x,
-                             PairOfChunks<kDim>(q_address_, k) + m * 16 * Shape::kRowBytes);
-      }
+    const auto q_at = [&](int k, int m) -> const device::AFragment& {
+      return kKeepQ ? q_[kKeepQ ? k : 0][m] : q[k % 2][m];
     };
     const auto load_keys = [&](int i) {
       device::LoadMatrices(keys[i % (kAhead + 1)], PairOfChunks<kDim>(k_address, i / kBlocks) +
                                                        i % kBlocks * 16 * Shape::kRowBytes);
     };
-    load_q(0);
+    if (!kKeepQ) LoadQ(0, q[0]);
 #pragma unroll
     for (int i = 0; i < kAhead; ++i) load_keys(i);
 #pragma unroll
     for (int i = 0; i < kCount; ++i) {
       const int k = i / kBlocks, n = i % kBlocks * 2;
       if (i + kAhead < kCount) load_keys(i + kAhead);
-      if (n == 0 && k + 1 < kDim / 16) load_q(k + 1);
+      if (!kKeepQ && n == 0 && k + 1 < kDim / 16) LoadQ(k + 1, q[(k + 1) % 2]);
       const uint32_t(&b)[4] = keys[i % (kAhead + 1)];
 #pragma unroll
       for (int m = 0; m < kM; ++m) {
         if (k == 0) s.x[m][n] = s.x[m][n + 1] = {};
-        device::Mma<T>(s.x[m][n], q[k % 2][m], {b[0], b[1]});
-        device::Mma<T>(s.x[m][n + 1], q[k % 2][m], {b[2], b[3]});
+        device::Mma<T>(s.x[m][n], q_at(k, m), {b[0], b[1]});
+        device::Mma<T>(s.x[m][n + 1], q_at(k, m), {b[2], b[3]});
       }
     }
   }
@@ -243,7 +257,7 @@ class TensorCoreTile {
 
   // Minus infinity for keys that a row does not see. Most tiles are cut at one side alone.
   __device__ void MaskOut(int j, Scores& s) const {
-    const int first = first_key_ + j * kKeys + 2 * Pair();
+    const int first = kept_.keys.first + j * kKeys + 2 * Pair();
 #pragma unroll
     for (int r = 0; r < kLaneRows; ++r) {
       const int2 seen = Visible(r);
@@ -350,144 +364,89 @@ class TensorCoreTile {
     }
   }
 
-  // Whether O has NaN or infinity in a row whose P is a number.
-  __device__ bool LostToNan() const {
-    bool lost = false;
-#pragma unroll
-    for (int r = 0; r < kLaneRows; ++r) {
-      float zero = 0;
-#pragma unroll
-      for (int n = 0; n < kNv; ++n) {
-        zero = fmaf(o_[r / 2][n].x[r % 2 * 2], 0.0f, zero);
-        zero = fmaf(o_[r / 2][n].x[r % 2 * 2 + 1], 0.0f, zero);
-      }
-      lost |= zero != 0 && sum_[r] * 0 == 0;
-    }
-    return lost;
-  }
-
-  // Puts 0 for what is not finite in tile j of V. AddNonfinite() makes up for it.
+  // Puts 0 for what is not finite in tile j of V. OutputRows makes up for it.
   __device__ void ZeroNonfinite(int j) const {
-    T* const v = reinterpret_cast<T*>(Stage(Shape::kV, j));
+    T* const v = reinterpret_cast<T*>(shared_ + Shape::kV + j % kStages * Shape::kKvBytes);
 #pragma unroll 1
-    for (int i = static_cast<int>(threadIdx.x); i < kKeys * kDim; i += Shape::kThreads) {
+    for (int i = device::ThreadIndex(); i < kKeys * kDim; i += Shape::kThreads) {
       if (!isfinite(device::ToFloat(v[i]))) v[i] = T(0.0f);
     }
     __syncthreads();
   }
 
-  // Adds what is not finite in V to those of the warp's rows of O, in shared memory, that see it:
-  // however small their P, infinity stays infinity.
-  __device__ void AddNonfinite(char* rows) const {
-    const int2* const seen = reinterpret_cast<const int2*>(shared_ + Shape::kVisible) + WarpRow();
-#pragma unroll 1
-    for (int key = 0; key < keys_; ++key) {
-      const T* const v = v_ + int64_t{key} * a_.v.token_stride;
-#pragma unroll 1
-      for (int column = Lane(); column < a_.dv; column += 32) {
-        const float x = device::ToFloat(v[column]);
-        if (isfinite(x)) continue;
-#pragma unroll 1
-        for (int row = 0; row < Shape::kWarpRows; ++row) {
-          if (first_key_ + key < seen[row].x || first_key_ + key >= seen[row].y) continue;
-          T& o = reinterpret_cast<T*>(rows + device::Swizzle<kDim / 8>::At(row, column / 8) *
-                                                 device::kChunkBytes)[column % 8];
-          o = device::FromFloat<T>(device::ToFloat(o) + x);
-        }
-      }
-    }
-    __syncwarp();
-  }
-
-  // O and LSE, by way of the memory that this warp's Q had.
-  __device__ void Store() {
-    float inverse[kLaneRows];
+  // O, divided by the sums of P and rounded, to where this warp's Q was. True if O has NaN or
+  // infinity in a row whose P is a number.
+  __device__ bool Finish() {
+    using Check = device::FiniteCheck<T>;
+    typename Check::Sum check[kLaneRows];
 #pragma unroll
     for (int r = 0; r < kLaneRows; ++r) {
-      float sum = sum_[r];
-      sum += __shfl_xor_sync(0xFFFFFFFF, sum, 1);
-      sum += __shfl_xor_sync(0xFFFFFFFF, sum, 2);
-      inverse[r] = sum == 0 ? 0 : 1 / sum;
-      const int64_t row = tile_.begin + RowOf(r);
-      if (a_.lse.data != nullptr && Pair() == 0 && row < tile_.end) {
-        constexpr float kLn2 = 0.693147180559945309f;
-        static_cast<float*>(a_.lse.data)[tile_.Offset(a_.lse, row)] =
-            sum == 0 ? -INFINITY : (log2f(sum) - offset_[r]) * kLn2;
-      }
+      sum_[r] += __shfl_xor_sync(0xFFFFFFFF, sum_[r], 1);
+      sum_[r] += __shfl_xor_sync(0xFFFFFFFF, sum_[r], 2);
+      check[r] = Check::Zero();
     }
     __syncwarp();
-    using Place = device::Swizzle<kDim / 8>;
-    char* const rows = shared_ + WarpRow() * Shape::kRowBytes;
 #pragma unroll
     for (int m = 0; m < kM; ++m) {
+      const float inverse[2] = {Inverse(sum_[2 * m]), Inverse(sum_[2 * m + 1])};
 #pragma unroll
-      for (int n = 0; n < kNv; ++n) {
+      for (int n = 0; n < kNv; n += 2) {
+        uint32_t pairs[4];
 #pragma unroll
-        for (int half = 0; half < 2; ++half) {
-          const float f = inverse[2 * m + half];
-          const int row = m * 16 + half * 8 + Quad();
-          *reinterpret_cast<uint32_t*>(rows + Place::At(row, n) * device::kChunkBytes +
-                                       Pair() * 4) =
-              device::PackPair<T>(o_[m][n].x[2 * half] * f, o_[m][n].x[2 * half + 1] * f);
+        for (int i = 0; i < 4; ++i) {
+          const float(&o)[4] = o_[m][n + i / 2].x;
+          const int half = i % 2;
+          pairs[i] =
+              device::PackPair<T>(o[2 * half] * inverse[half], o[2 * half + 1] * inverse[half]);
+          check[2 * m + half] = Check::Add(check[2 * m + half], pairs[i]);
         }
+        device::StoreMatrices(PairOfChunks<kDim>(q_address_, n / 2) + m * 16 * Shape::kRowBytes,
+                              pairs);
       }
     }
     __syncwarp();
-    if (kCareful) AddNonfinite(rows);
-    StoreRows(rows);
+    bool lost = false;
+#pragma unroll
+    for (int r = 0; r < kLaneRows; ++r) {
+      lost |= !Check::IsFinite(check[r]) && sum_[r] * 0 == 0;
+    }
+    return lost;
   }
+  // A row that sees no key is 0; NaN stays NaN.
+  static __device__ float Inverse(float sum) { return sum == 0 ? 0 : 1 / sum; }
 
-  // The warp's rows of O, from shared memory.
-  __device__ void StoreRows(const char* rows) const {
-    using Place = device::Swizzle<kDim / 8>;
-    constexpr int kRowLanes = Place::kGroup, kStep = 32 / kRowLanes;
-    const int lane = static_cast<int>(threadIdx.x) % 32;
-    const int first = lane / kRowLanes, chunk = lane % kRowLanes;
-    T* const o = static_cast<T*>(a_.o.data);
-    const int64_t left = tile_.end - tile_.begin - WarpRow();
-    if (tile_.pack == 1 && left >= Shape::kWarpRows && a_.o.whole_chunks && a_.dv == kDim) {
-      T* to = o + tile_.Offset(a_.o, tile_.begin + WarpRow() + first) + chunk * 8;
+  // O and LSE.
+  __device__ void Store() const {
 #pragma unroll
-      for (int i = 0; i < Shape::kWarpRows / kStep; ++i) {
-#pragma unroll
-        for (int j = 0; j < kDim / 8 / kRowLanes; ++j) {
-          *reinterpret_cast<uint4*>(to + j * kRowLanes * 8) = *reinterpret_cast<const uint4*>(
-              rows + Place::At(first + i * kStep, chunk + j * kRowLanes) * device::kChunkBytes);
-        }
-        to += kStep * a_.o.token_stride;
-      }
-      return;
-    }
-#pragma unroll 1
-    for (int row = first; row < Shape::kWarpRows && row < left; row += kStep) {
-      T* const to = o + tile_.Offset(a_.o, tile_.begin + WarpRow() + row);
-#pragma unroll 1
-      for (int c = chunk; c * 8 < a_.dv; c += kRowLanes) {
-        const char* const from = rows + Place::At(row, c) * device::kChunkBytes;
-        if (a_.o.whole_chunks) {
-          *reinterpret_cast<uint4*>(to + c * 8) = *reinterpret_cast<const uint4*>(from);
-        } else {
-          for (int e = c * 8; e < c * 8 + 8 && e < a_.dv; ++e) {
-            to[e] = reinterpret_cast<const T*>(from)[e - c * 8];
-          }
-        }
+    for (int r = 0; r < kLaneRows; ++r) {
+      const int64_t row = kept_.tile.begin + RowOf(r);
+      if (a_.lse.data != nullptr && Pair() == 0 && row < kept_.tile.end) {
+        constexpr float kLn2 = 0.693147180559945309f;
+        static_cast<float*>(a_.lse.data)[kept_.tile.Offset(a_.lse, row)] =
+            sum_[r] == 0 ? -INFINITY : (log2f(sum_[r]) - offset_[r]) * kLn2;
       }
     }
+    char* const rows = shared_ + WarpRow() * Shape::kRowBytes;
+    if (kCareful) {
+      const int2* const seen = reinterpret_cast<const int2*>(shared_ + Shape::kVisible) + WarpRow();
+      Output::AddNonfinite(rows, seen, a_, FirstKey(a_.v, kept_.tile, kept_.keys), kept_.keys.first,
+                           kept_.keys.count);
+    }
+    Output::Store(rows, a_, kept_.tile, WarpRow());
   }
 
   const device::Arguments& a_;
-  const device::QueryTile& tile_;
+  const Kept& kept_;
   char* const shared_;
-  uint32_t q_address_, k_address_, v_address_;
+  uint32_t q_address_, k_address_;
   float scale_log2_;
-  // Tiles of keys: how many, those that every row sees all of, the first one's first key, and keys
-  // of the sequence from it on.
-  int count_, full_begin_, full_end_, first_key_, keys_;
-  const T *k_, *v_;  // that first key's rows
+  int count_;  // tiles of keys
+  Stream k_, v_;
   // Of the lane's rows: what is added to scores in base 2 before the exponential, and the sum of
   // this lane's P.
   float offset_[kLaneRows], sum_[kLaneRows];
   device::AccumulatorFragment o_[kM][kNv];
+  device::AFragment q_[kKeepQ ? kDim / 16 : 1][kM];
 };
 
 }  // namespace attnlab::fa2

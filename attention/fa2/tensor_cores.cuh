@@ -15,10 +15,8 @@ namespace attnlab::fa2 {
 
 // Apart, so that its registers are none of the kernel's. It is called where V has NaN or infinity.
 template <class Shape, typename T>
-__device__ __noinline__ void AttendWithCare(const device::Arguments& a,
-                                            const device::QueryTile& tile, device::QueryTile& kept,
-                                            char* shared) {
-  TensorCoreTile<Shape, T, true, true>(a, tile, kept, shared).Run();
+__device__ __noinline__ void AttendWithCare(const device::Arguments& a, Kept& kept, char* shared) {
+  TensorCoreTile<Shape, T, true, true>(a, kept.tile, kept, shared).Run();
 }
 
 template <class Shape, typename T, bool kCapped>
@@ -26,11 +24,11 @@ __global__ void __launch_bounds__(Shape::kThreads, Shape::kBlocks)
     TensorCoreKernel(const __grid_constant__ device::Arguments a,
                      const __grid_constant__ Grid grid) {
   extern __shared__ __align__(128) char shared[];
-  __shared__ device::QueryTile kept;
+  __shared__ Kept kept;
   const device::QueryTile tile = TileOfBlock(a, grid, Shape::kRows);
   if (tile.begin >= tile.end) return;
   if (TensorCoreTile<Shape, T, kCapped, false>(a, tile, kept, shared).Run()) return;
-  AttendWithCare<Shape, T>(a, kept, kept, shared);
+  AttendWithCare<Shape, T>(a, kept, shared);
 }
 
 template <class Shape, typename T, bool kCapped>

@@ -20,17 +20,18 @@ namespace attnlab::fa2 {
 // 32 rows a warp, where O (head dim / 32 registers a row and lane) and S leave room for them: each
 // fragment of K and V that is read from shared memory then serves two products. Where they do not,
 // 16 rows, and two blocks a multiprocessor with one stage of K and V rather than one block with
-// two, for while one waits the other works.
+// two, for while one waits the other works. So does a third block,
+// where registers are enough for it.
 template <int kHeadDim>
 struct TensorCoreShapes;
 template <>
 struct TensorCoreShapes<32> {
-  using Large = TensorCoreShape<32, 4, 32, 64, 3>;  // 168 registers are enough: a third block
+  using Large = TensorCoreShape<32, 4, 32, 64, 3>;  // 168 registers are enough
   using Small = Large;
 };
 template <>
 struct TensorCoreShapes<64> {
-  using Large = TensorCoreShape<64, 4, 32, 64, 2>;  // 128 keys: S spills
+  using Large = TensorCoreShape<64, 4, 32, 32, 3>;  // 168 registers are enough
   using Small = Large;
 };
 template <>
@@ -45,7 +46,7 @@ struct TensorCoreShapes<128> {
 };
 template <>
 struct TensorCoreShapes<192> {
-  using Large = TensorCoreShape<192, 4, 16, 64, 2, 1>;
+  using Large = TensorCoreShape<192, 4, 16, 64, 2, 1, true>;  // Q: 48 registers, an eighth of reads
   using Small = TensorCoreShape<192, 4, 16, 32, 2, 1>;
 };
 template <>

@@ -16,12 +16,12 @@
 
 #include "attention/device/arguments.h"
 #include "attention/device/cp_async.cuh"
-#include "attention/device/cuda_core_threads.cuh"
 #include "attention/device/kv_tiles.h"
 #include "attention/device/mma.cuh"
 #include "attention/device/mma_tf32.cuh"
 #include "attention/device/query_tile.h"
 #include "attention/device/swizzle.h"
+#include "attention/device/thread_index.cuh"
 #include "attention/device/tile_copy.cuh"
 #include "attention/fa2/fragments.cuh"
 #include "attention/fa2/output_rows.cuh"
@@ -147,7 +147,7 @@ class Tf32Tile {
                                  int j, int dim) {
     const float* const from = first + int64_t{j} * kKeys * rows.token_stride;
     if (rows.whole_chunks && left >= kKeys && dim == kDim) {
-      KvCopy::CopyWhole(to, from, rows.token_stride);
+      KvCopy::CopyWhole(to, from + KvCopy::Offset(rows.token_stride), rows.token_stride);
     } else {
       KvCopy::Copy(to, left < kKeys ? left : kKeys, dim, rows.whole_chunks,
                    [&](int row) { return from + row * rows.token_stride; });

@@ -16,8 +16,7 @@ Traffic ExpectedTraffic(const AttentionProblem& p, const DeviceInfo& device,
     return traffic;
   }
   // Rounds of the tiles of one head, the last ones first, and the keys that each walks.
-  const int blocks = options.BlocksAtATime();
-  const int64_t together = std::max<int64_t>(1, int64_t{device.multiprocessors} * blocks);
+  const int64_t together = std::max<int64_t>(1, int64_t{device.multiprocessors} * options.blocks);
   const int64_t rows_together = together * options.Rows() / options.grid.pack;
   double keys = 0;
   for (int64_t end = p.sq; end > 0; end -= rows_together) {

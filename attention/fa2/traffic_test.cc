@@ -37,8 +37,8 @@ TEST(TrafficTest, InL2EverythingIsReadOnce) {
 
 TEST(TrafficTest, BeyondL2EachRoundOfTilesReadsKAndV) {
   // 4 multiprocessors with 2 blocks of 128 rows: 1024 rows a round, four rounds.
-  const int64_t q = 2 * 4 * 4096 * 64 * 2, kv = 2 * q;
-  const Traffic traffic = TrafficOf("b=2,hq=4,sq=4096,d=64", 1 << 10);
+  const int64_t q = 2 * 4 * 4096 * 128 * 2, kv = 2 * q;
+  const Traffic traffic = TrafficOf("b=2,hq=4,sq=4096,d=128", 1 << 10);
   EXPECT_EQ(traffic.bytes_read, q + 4 * kv);
   EXPECT_EQ(traffic.bytes_written, q);
 }
@@ -52,9 +52,9 @@ TEST(TrafficTest, RoundsAreThoseOfTheEngine) {
 }
 
 TEST(TrafficTest, UnderACausalMaskRoundsReadWhatTheirRowsSee) {
-  const int64_t q = 2 * 4 * 4096 * 64 * 2, kv = 2 * q;
+  const int64_t q = 2 * 4 * 4096 * 128 * 2, kv = 2 * q;
   // Rounds that end at 4096, 3072, 2048 and 1024.
-  EXPECT_EQ(TrafficOf("b=2,hq=4,sq=4096,d=64,mask=causal", 1 << 10).bytes_read,
+  EXPECT_EQ(TrafficOf("b=2,hq=4,sq=4096,d=128,mask=causal", 1 << 10).bytes_read,
             q + kv * (4 + 3 + 2 + 1) / 4);
 }
 
