@@ -7,8 +7,9 @@ namespace {
 
 std::atomic<LaunchObserver*> observer{nullptr};
 
-// What every kernel may have without asking.
-constexpr size_t kSharedBytesOfAll = 48 << 10;
+// Every kernel may have 48 KiB without asking, and what it declares itself is part of that: up to 16
+// here.
+constexpr size_t kSharedBytesOfAll = 32 << 10;
 
 }  // namespace
 

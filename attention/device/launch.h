@@ -33,8 +33,8 @@ class LaunchObserver {
 LaunchObserver* SetLaunchObserver(LaunchObserver* observer);
 
 // cudaLaunchKernel() that the observer sees. Asynchronous; the error is that of the launch alone.
-// Of more dynamic shared memory than every kernel may have (48 KiB) the runtime is told; what the
-// device does not have is cudaErrorInvalidValue.
+// Of more shared memory than every kernel may have (48 KiB, with up to 16 that the kernel declares
+// itself) the runtime is told; what the device does not have is cudaErrorInvalidValue.
 cudaError_t LaunchFunction(const LaunchRecord& record, void** arguments);
 
 // Keeps a parameter out of the deduction of its type: the kernel alone says what it is.

@@ -20,6 +20,19 @@ __global__ void SumShared(float* sum, int count, float value) {
   *sum = total;
 }
 
+// The same with shared memory of its own, in which it counts.
+__global__ void SumBoth(float* sum, int count, float value) {
+  extern __shared__ float dynamic[];
+  __shared__ float own[4096];
+  for (int i = threadIdx.x; i < count; i += blockDim.x) dynamic[i] = value;
+  for (int i = threadIdx.x; i < 4096; i += blockDim.x) own[i] = 1;
+  __syncthreads();
+  if (threadIdx.x != 0) return;
+  float total = 0;
+  for (int i = 0; i < count; ++i) total += dynamic[i] * own[i % 4096];
+  *sum = total;
+}
+
 __global__ void Nothing() {}
 
 class Recorder : public LaunchObserver {
@@ -47,6 +60,20 @@ TEST(LaunchTest, GivesAsMuchSharedMemoryAsTheDeviceHas) {
   }
   EXPECT_NE(Launch(SumShared, 1, 128, most + 4, nullptr, sum, 1, 0.5f), cudaSuccess);
   cudaGetLastError();
+  EXPECT_EQ(cudaFree(sum), cudaSuccess);
+}
+
+TEST(LaunchTest, WhatAKernelDeclaresIsPartOfItsSharedMemory) {
+  float* sum = nullptr;
+  ASSERT_EQ(cudaMalloc(&sum, sizeof(float)), cudaSuccess);
+  // With its own 16 KiB: 48 KiB, a little more, and 64.
+  for (const int bytes : {32 << 10, (32 << 10) + 4, 48 << 10}) {
+    const int count = bytes / 4;
+    ASSERT_EQ(Launch(SumBoth, 1, 128, bytes, nullptr, sum, count, 0.5f), cudaSuccess) << bytes;
+    float got = 0;
+    ASSERT_EQ(cudaMemcpy(&got, sum, sizeof(got), cudaMemcpyDeviceToHost), cudaSuccess) << bytes;
+    EXPECT_EQ(got, 0.5f * count);
+  }
   EXPECT_EQ(cudaFree(sum), cudaSuccess);
 }
 
