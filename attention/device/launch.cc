@@ -7,8 +7,8 @@ namespace {
 
 std::atomic<LaunchObserver*> observer{nullptr};
 
-// Every kernel may have 48 KiB without asking, and what it declares itself is part of that: up to 16
-// here.
+// Every kernel may have 48 KiB without asking, and what it declares itself is part of that: up to
+// 16 here.
 constexpr size_t kSharedBytesOfAll = 32 << 10;
 
 }  // namespace
