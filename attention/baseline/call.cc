@@ -12,26 +12,16 @@
 #include "attention/baseline/softmax.h"
 #include "attention/cuda_call.h"
 #include "attention/device/element.h"
+#include "attention/device/element_of.h"
 #include "attention/device/sequences.h"
 #include "cuda_runtime_api.h"
 
 namespace attnlab::baseline {
 namespace {
 
-device::Element ElementOf(DType dtype) {
-  switch (dtype) {
-    case DType::kFloat16:
-      return device::Element::kFloat16;
-    case DType::kBFloat16:
-      return device::Element::kBFloat16;
-    default:
-      return device::Element::kFloat32;
-  }
-}
-
 Rows RowsOf(const ConstTensorView& view) {
-  return {const_cast<void*>(view.data), ElementOf(view.dtype), view.strides[0], view.strides[1],
-          view.strides[2]};
+  return {const_cast<void*>(view.data), device::ElementOf(view.dtype), view.strides[0],
+          view.strides[1], view.strides[2]};
 }
 
 Matrices At(const Matrices& m, int64_t matrix, int64_t size) {
@@ -108,7 +98,7 @@ class Call {
   // The tensor as it lies, where matrix products can take it so.
   absl::optional<Matrices> InPlace(const ConstTensorView& view, int64_t group) const {
     if (options_.always_permute || p_.lens != Lengths::kFixed) return absl::nullopt;
-    if (ElementOf(view.dtype) != layout_.element) return absl::nullopt;
+    if (device::ElementOf(view.dtype) != layout_.element) return absl::nullopt;
     return AsMatrices(view, group);
   }
 

@@ -6,6 +6,7 @@
 #include "absl/strings/str_format.h"
 #include "attention/baseline/softmax.h"
 #include "attention/compute_capability.h"
+#include "attention/device/element_of.h"
 #include "attention/dtype.h"
 #include "attention/memory.h"
 
@@ -61,11 +62,10 @@ std::vector<std::string> ConfigKeys() {
 }
 
 device::Element ComputeElement(const AttentionProblem& p, const DeviceInfo& device) {
-  if (p.dtype == DType::kFloat16) return device::Element::kFloat16;
-  if (p.dtype == DType::kBFloat16 && device.compute_capability >= 80) {
-    return device::Element::kBFloat16;
+  if (p.dtype == DType::kBFloat16 && device.compute_capability < 80) {
+    return device::Element::kFloat32;
   }
-  return device::Element::kFloat32;
+  return device::ElementOf(p.dtype);
 }
 
 absl::StatusOr<Options> OptionsFor(const AttentionProblem& p, const DeviceInfo& device,

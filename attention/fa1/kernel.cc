@@ -15,7 +15,7 @@
 #include "absl/strings/str_cat.h"
 #include "attention/cuda_call.h"
 #include "attention/device/arguments_of.h"
-#include "attention/device/element.h"
+#include "attention/device/element_of.h"
 #include "attention/fa1/forward.h"
 #include "attention/fa1/options.h"
 #include "attention/fa1/traffic.h"
@@ -23,17 +23,6 @@
 
 namespace attnlab::fa1 {
 namespace {
-
-device::Element ElementOf(DType dtype) {
-  switch (dtype) {
-    case DType::kFloat16:
-      return device::Element::kFloat16;
-    case DType::kBFloat16:
-      return device::Element::kBFloat16;
-    default:
-      return device::Element::kFloat32;
-  }
-}
 
 class Fa1Kernel : public Kernel {
  public:
@@ -79,9 +68,10 @@ class Fa1Kernel : public Kernel {
     if (p.sq == 0) return absl::OkStatus();
     const cuda_backend::ScopedDevice current(launch.device.device.ordinal);
     if (!current.status().ok()) return current.status();
-    return cuda_backend::ToStatus(fa1::Forward(device::ArgumentsOf(p, t), *tile, ElementOf(p.dtype),
-                                               static_cast<cudaStream_t>(launch.stream)),
-                                  "fa1");
+    return cuda_backend::ToStatus(
+        fa1::Forward(device::ArgumentsOf(p, t), *tile, device::ElementOf(p.dtype),
+                     static_cast<cudaStream_t>(launch.stream)),
+        "fa1");
   }
 
   absl::StatusOr<Traffic> ExpectedTraffic(const AttentionProblem& p, const DeviceInfo& device,

@@ -17,7 +17,7 @@
 #include "attention/cuda_call.h"
 #include "attention/device/arguments_of.h"
 #include "attention/device/code_capability.h"
-#include "attention/device/element.h"
+#include "attention/device/element_of.h"
 #include "attention/fa2/call.h"
 #include "attention/fa2/options.h"
 #include "attention/fa2/traffic.h"
@@ -25,17 +25,6 @@
 
 namespace attnlab::fa2 {
 namespace {
-
-device::Element ElementOf(DType dtype) {
-  switch (dtype) {
-    case DType::kFloat16:
-      return device::Element::kFloat16;
-    case DType::kBFloat16:
-      return device::Element::kBFloat16;
-    default:
-      return device::Element::kFloat32;
-  }
-}
 
 // Of the code that runs on the device; the device's own where there is none to ask.
 int CodeCapabilityOf(const DeviceInfo& device) {
@@ -99,8 +88,8 @@ class Fa2Kernel : public Kernel {
     if (!options.ok()) return options.status();
     const cuda_backend::ScopedDevice current(launch.device.device.ordinal);
     if (!current.status().ok()) return current.status();
-    return cuda_backend::ToStatus(Run(device::ArgumentsOf(p, t), ElementOf(p.dtype), *options,
-                                      static_cast<cudaStream_t>(launch.stream)),
+    return cuda_backend::ToStatus(Run(device::ArgumentsOf(p, t), device::ElementOf(p.dtype),
+                                      *options, static_cast<cudaStream_t>(launch.stream)),
                                   "fa2");
   }
 

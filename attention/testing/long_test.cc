@@ -15,6 +15,7 @@
 #include "attention/cuda_backend.h"
 #include "attention/cuda_call.h"
 #include "attention/device/element.h"
+#include "attention/device/element_of.h"
 #include "attention/dtype.h"
 #include "attention/launch_config.h"
 #include "attention/machine.h"
@@ -108,12 +109,6 @@ void PrintTo(const LargeCase& c, std::ostream* out) {
   *out << c.problem << (c.order == Order::kBshd ? ", bshd" : ", bhsd");
 }
 
-device::Element ElementOf(DType dtype) {
-  return dtype == DType::kFloat32   ? device::Element::kFloat32
-         : dtype == DType::kFloat16 ? device::Element::kFloat16
-                                    : device::Element::kBFloat16;
-}
-
 // A tensor on the GPU, between fences.
 struct LargeTensor {
   Buffer buffer;
@@ -198,7 +193,7 @@ absl::StatusOr<LargeCall> LargeCall::Run(const Plan& plan, Order order) {
     if (!t.input) continue;
     t.tensor->seed = static_cast<uint64_t>(&t - kTensors) + 1;
     const absl::Status filled =
-        cuda_backend::ToStatus(FillWithNumbers(t.tensor->view.data, ElementOf(t.dtype),
+        cuda_backend::ToStatus(FillWithNumbers(t.tensor->view.data, device::ElementOf(t.dtype),
                                                t.tensor->view.NumElements(), t.tensor->seed),
                                "numbers");
     if (!filled.ok()) return filled;
@@ -221,7 +216,7 @@ absl::StatusOr<std::string> LargeCall::WriteFaults() const {
   std::string faults;
   for (const LargeTensor* t : {&o_, &lse_}) {
     const char* const name = t == &o_ ? "o" : "lse";
-    const device::Element element = ElementOf(t->view.dtype);
+    const device::Element element = device::ElementOf(t->view.dtype);
     const char* const data = static_cast<const char*>(t->view.data);
     const int64_t fence = kFence / SizeOf(t->view.dtype), count = t->view.NumElements();
     int64_t before = 0, within = 0, behind = 0;

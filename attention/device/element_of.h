@@ -1,0 +1,24 @@
+// Element (element.h) of a dtype, for the host.
+#ifndef ATTENTION_DEVICE_ELEMENT_OF_H_
+#define ATTENTION_DEVICE_ELEMENT_OF_H_
+
+#include "attention/device/element.h"
+#include "attention/dtype.h"
+
+namespace attnlab::device {
+
+// The dtype is fp32, fp16 or bf16: CheckDtypeAndPage() (supports.h) declines others.
+constexpr Element ElementOf(DType dtype) {
+  switch (dtype) {
+    case DType::kFloat16:
+      return Element::kFloat16;
+    case DType::kBFloat16:
+      return Element::kBFloat16;
+    default:
+      return Element::kFloat32;
+  }
+}
+
+}  // namespace attnlab::device
+
+#endif  // ATTENTION_DEVICE_ELEMENT_OF_H_
