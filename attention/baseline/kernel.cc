@@ -17,10 +17,10 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "absl/strings/str_cat.h"
 #include "attention/baseline/call.h"
 #include "attention/baseline/options.h"
 #include "attention/baseline/traffic.h"
+#include "attention/device/supports.h"
 #include "attention/registry.h"
 
 namespace attnlab::baseline {
@@ -51,13 +51,7 @@ class BaselineKernel : public Kernel {
 
   absl::Status Supports(const AttentionProblem& p, const DeviceInfo& device,
                         const LaunchConfig& config) const override {
-    if (p.dtype == DType::kFloat8E4M3) {
-      return absl::UnimplementedError("dtype: fp8_e4m3 is not one of fp32, fp16, bf16");
-    }
-    if (p.page != 0) {
-      return absl::UnimplementedError(
-          absl::StrCat("page: ", p.page, "; paged K and V are not supported, only page = 0"));
-    }
+    if (absl::Status s = device::CheckDtypeAndPage(p); !s.ok()) return s;
     const absl::StatusOr<Options> options = OptionsFor(p, device, config);
     if (!options.ok()) return options.status();
     return CheckMemory(p, device, *options);

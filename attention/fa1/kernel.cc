@@ -12,10 +12,10 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "absl/strings/str_cat.h"
 #include "attention/cuda_call.h"
 #include "attention/device/arguments_of.h"
 #include "attention/device/element_of.h"
+#include "attention/device/supports.h"
 #include "attention/fa1/forward.h"
 #include "attention/fa1/options.h"
 #include "attention/fa1/traffic.h"
@@ -45,13 +45,7 @@ class Fa1Kernel : public Kernel {
 
   absl::Status Supports(const AttentionProblem& p, const DeviceInfo& device,
                         const LaunchConfig& config) const override {
-    if (p.dtype == DType::kFloat8E4M3) {
-      return absl::UnimplementedError("dtype: fp8_e4m3 is not one of fp32, fp16, bf16");
-    }
-    if (p.page != 0) {
-      return absl::UnimplementedError(
-          absl::StrCat("page: ", p.page, "; paged K and V are not supported, only page = 0"));
-    }
+    if (absl::Status s = device::CheckDtypeAndPage(p); !s.ok()) return s;
     return TileFor(p, device, config).status();
   }
 

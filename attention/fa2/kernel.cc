@@ -13,11 +13,11 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "absl/strings/str_cat.h"
 #include "attention/cuda_call.h"
 #include "attention/device/arguments_of.h"
 #include "attention/device/code_capability.h"
 #include "attention/device/element_of.h"
+#include "attention/device/supports.h"
 #include "attention/fa2/call.h"
 #include "attention/fa2/options.h"
 #include "attention/fa2/traffic.h"
@@ -66,13 +66,7 @@ class Fa2Kernel : public Kernel {
 
   absl::Status Supports(const AttentionProblem& p, const DeviceInfo& device,
                         const LaunchConfig& config) const override {
-    if (p.dtype == DType::kFloat8E4M3) {
-      return absl::UnimplementedError("dtype: fp8_e4m3 is not one of fp32, fp16, bf16");
-    }
-    if (p.page != 0) {
-      return absl::UnimplementedError(
-          absl::StrCat("page: ", p.page, "; paged K and V are not supported, only page = 0"));
-    }
+    if (absl::Status s = device::CheckDtypeAndPage(p); !s.ok()) return s;
     return Choose(p, device, config).status();
   }
 
