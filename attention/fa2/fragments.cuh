@@ -26,12 +26,6 @@ __device__ uint32_t PairOfChunks(uint32_t first, int k) {
 // Tells the compiler that all lanes have the same value, which then takes no register of each.
 __device__ inline int Uniform(int x) { return __shfl_sync(0xFFFFFFFF, x, 0); }
 
-__device__ inline float Exp2(float x) {
-  float y;
-  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-  return y;
-}
-
 }  // namespace attnlab::fa2
 
 #endif  // ATTENTION_FA2_FRAGMENTS_CUH_

@@ -12,6 +12,7 @@
 #include "attention/device/arguments.h"
 #include "attention/device/convert.cuh"
 #include "attention/device/cp_async.cuh"
+#include "attention/device/exp2.cuh"
 #include "attention/device/kv_tiles.h"
 #include "attention/device/mma.cuh"
 #include "attention/device/query_tile.h"
@@ -312,7 +313,7 @@ class TensorCoreTile {
       max[r] = fmaxf(max[r], __shfl_xor_sync(0xFFFFFFFF, max[r], 1));
       max[r] = fmaxf(max[r], __shfl_xor_sync(0xFFFFFFFF, max[r], 2));
       const float growth = fmaf(max[r], scale_log2_, offset_[r]);
-      const float factor = growth > kMostGrowth ? Exp2(-growth) : 1;
+      const float factor = growth > kMostGrowth ? device::Exp2(-growth) : 1;
       if (growth > kMostGrowth) offset_[r] = -max[r] * scale_log2_;
       sum_[r] *= factor;
 #pragma unroll
@@ -331,7 +332,7 @@ class TensorCoreTile {
       float e[4];
 #pragma unroll
       for (int x = 0; x < 4; ++x) {
-        e[x] = Exp2(fmaf(s.x[m][n].x[x], scale_log2_, offset_[2 * m + x / 2]));
+        e[x] = device::Exp2(fmaf(s.x[m][n].x[x], scale_log2_, offset_[2 * m + x / 2]));
       }
       sum_[2 * m] += e[0] + e[1];
       sum_[2 * m + 1] += e[2] + e[3];

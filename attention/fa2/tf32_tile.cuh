@@ -16,6 +16,7 @@
 
 #include "attention/device/arguments.h"
 #include "attention/device/cp_async.cuh"
+#include "attention/device/exp2.cuh"
 #include "attention/device/kv_tiles.h"
 #include "attention/device/mma.cuh"
 #include "attention/device/mma_tf32.cuh"
@@ -342,7 +343,7 @@ class Tf32Tile {
       max[r] = fmaxf(max[r], __shfl_xor_sync(0xFFFFFFFF, max[r], 1));
       max[r] = fmaxf(max[r], __shfl_xor_sync(0xFFFFFFFF, max[r], 2));
       const float growth = fmaf(max[r], ScaleLog2(), offset_[r]);
-      const float factor = growth > kMostGrowth ? Exp2(-growth) : 1;
+      const float factor = growth > kMostGrowth ? device::Exp2(-growth) : 1;
       if (growth > kMostGrowth) offset_[r] = -max[r] * ScaleLog2();
       sum_[r] *= factor;
 #pragma unroll
@@ -361,8 +362,8 @@ class Tf32Tile {
 #pragma unroll
       for (int n = 0; n < kN; ++n) {
         float* const x = &s.x[r / 2][n].x[r % 2 * 2];
-        x[0] = Exp2(fmaf(x[0], ScaleLog2(), offset_[r]));
-        x[1] = Exp2(fmaf(x[1], ScaleLog2(), offset_[r]));
+        x[0] = device::Exp2(fmaf(x[0], ScaleLog2(), offset_[r]));
+        x[1] = device::Exp2(fmaf(x[1], ScaleLog2(), offset_[r]));
         sum += x[0] + x[1];
       }
       sum_[r] += sum;
