@@ -430,8 +430,9 @@ class TensorCoreTile {
     char* const rows = shared_ + WarpRow() * Shape::kRowBytes;
     if (kCareful) {
       const int2* const seen = reinterpret_cast<const int2*>(shared_ + Shape::kVisible) + WarpRow();
-      Output::AddNonfinite(rows, seen, a_, FirstKey(a_.v, kept_.tile, kept_.keys), kept_.keys.first,
-                           kept_.keys.count);
+      const Keys& keys = kept_.keys;
+      const int walked = count_ <= keys.count / kKeys ? count_ * kKeys : keys.count;
+      Output::AddNonfinite(rows, seen, a_, FirstKey(a_.v, kept_.tile, keys), keys.first, walked);
     }
     Output::Store(rows, a_, kept_.tile, WarpRow());
   }

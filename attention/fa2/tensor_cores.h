@@ -20,8 +20,7 @@ namespace attnlab::fa2 {
 // 32 rows a warp, where O (head dim / 32 registers a row and lane) and S leave room for them: each
 // fragment of K and V that is read from shared memory then serves two products. Where they do not,
 // 16 rows, and two blocks a multiprocessor with one stage of K and V rather than one block with
-// two, for while one waits the other works. So does a third block,
-// where registers are enough for it.
+// two, for while one waits the other works. So does a third block, where registers are enough.
 template <int kHeadDim>
 struct TensorCoreShapes;
 template <>

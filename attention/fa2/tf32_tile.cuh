@@ -78,7 +78,7 @@ class Tf32Tile {
   __device__ Tf32Tile(const device::Arguments& a, const device::QueryTile& tile,
                       device::QueryTile& kept, char* shared)
       : a_(a), tile_(kept), shared_(shared) {
-    if (threadIdx.x == 0) kept = tile;
+    if (!kCareful && device::ThreadIndex() == 0) kept = tile;  // else it is there
     const device::KvTiles tiles = tile.Tiles(a.mask, kKeys);
     count_ = Uniform(static_cast<int>(tiles.Count(kKeys)));
     Keys keys;
@@ -482,8 +482,9 @@ class Tf32Tile {
     __syncwarp();
     using Output = OutputRows<float, kDim, Shape::kWarpRows>;
     if (kCareful) {
-      Output::AddNonfinite(rows, VisibleRows() + WarpRow(), a_, SharedKeys()->v,
-                           SharedKeys()->first, SharedKeys()->count);
+      const Keys& keys = *SharedKeys();
+      const int walked = count_ <= keys.count / kKeys ? count_ * kKeys : keys.count;
+      Output::AddNonfinite(rows, VisibleRows() + WarpRow(), a_, keys.v, keys.first, walked);
     }
     Output::Store(rows, a_, tile_, WarpRow());
   }

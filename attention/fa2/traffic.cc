@@ -17,7 +17,7 @@ Traffic ExpectedTraffic(const AttentionProblem& p, const DeviceInfo& device,
   }
   // Rounds of the tiles of one head, the last ones first, and the keys that each walks.
   const int64_t together = std::max<int64_t>(1, int64_t{device.multiprocessors} * options.blocks);
-  const int64_t rows_together = together * options.Rows() / options.grid.pack;
+  const int64_t rows_together = std::max<int64_t>(1, together * options.Rows() / options.grid.pack);
   double keys = 0;
   for (int64_t end = p.sq; end > 0; end -= rows_together) {
     const int64_t begin = std::max<int64_t>(0, end - rows_together);

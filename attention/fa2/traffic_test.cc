@@ -43,6 +43,15 @@ TEST(TrafficTest, BeyondL2EachRoundOfTilesReadsKAndV) {
   EXPECT_EQ(traffic.bytes_written, q);
 }
 
+TEST(TrafficTest, AGroupOfMoreHeadsThanARoundHasRows) {
+  const int64_t q = 65536 * 128 * 2, kv = 2 * 4096 * 128 * 2;
+  // One query of 65536 heads that share K and V: 1024 rows a round.
+  const Traffic traffic =
+      TrafficOf("b=1,hq=65536,hkv=1,sq=1,skv=4096,d=128", 1 << 10, "pack=always");
+  EXPECT_GE(traffic.bytes_read, q + kv);
+  EXPECT_EQ(traffic.bytes_written, q);
+}
+
 TEST(TrafficTest, RoundsAreThoseOfTheEngine) {
   const std::string line = "b=1,hq=1,sq=4096,d=128,dtype=fp32";
   const int64_t q = 4096 * 128 * 4, kv = 2 * q;
