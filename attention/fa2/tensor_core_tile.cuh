@@ -12,7 +12,6 @@
 #include "attention/device/arguments.h"
 #include "attention/device/convert.cuh"
 #include "attention/device/cp_async.cuh"
-#include "attention/device/exp2.cuh"
 #include "attention/device/kv_tiles.h"
 #include "attention/device/mma.cuh"
 #include "attention/device/query_tile.h"
@@ -23,6 +22,7 @@
 #include "attention/fa2/kept.cuh"
 #include "attention/fa2/kv_stream.cuh"
 #include "attention/fa2/output_rows.cuh"
+#include "attention/fa2/warp_rows.cuh"
 
 namespace attnlab::fa2 {
 
@@ -34,25 +34,18 @@ class TensorCoreTile {
   static constexpr int kM = Shape::kWarpRows / 16;  // blocks of 16 rows a warp
   static constexpr int kN = kKeys / 8;              // blocks of 8 keys
   static constexpr int kNv = kDim / 8;              // blocks of 8 columns of V and O
-  static constexpr int kLaneRows = 2 * kM;          // rows of which a lane has elements
   // Loads from shared memory before the products that wait for them: more take registers that the
   // larger tile does not have.
   static constexpr int kAhead = kM == 1 ? 2 : 1;
   static constexpr bool kKeepQ = Shape::kKeepQ;
 
-  // Exponentials are relative to a base that moves when a score exceeds it by 2^kMostGrowth.
-  static constexpr float kMostGrowth = 8;
-  // The offset of a row that has seen no key: any that comes moves the base, and until then P is 0.
-  static constexpr float kNoKey = 3e38f;
-
   using QCopy = device::TileCopy<T, Shape::kRows, kDim, Shape::kThreads>;
   using Stream = KvStream<T, kKeys, kDim, Shape::kThreads>;
+  using Warp = WarpRows<Shape::kWarpRows, kKeys, kDim>;
   using Output = OutputRows<T, kDim, Shape::kWarpRows>;
   static_assert(QCopy::kBytes == Shape::kK && Stream::kBytes == Shape::kKvBytes);
 
-  struct Scores {
-    device::AccumulatorFragment x[kM][kN];
-  };
+  using Scores = typename Warp::Scores;
   struct Probabilities {
     device::AFragment x[kM][kKeys / 16];
   };
@@ -63,15 +56,10 @@ class TensorCoreTile {
   __device__ TensorCoreTile(const device::Arguments& a, const device::QueryTile& tile, Kept& kept,
                             char* shared)
       : a_(a), kept_(kept), shared_(shared) {
-    const int lane = Lane(), row = WarpRow() + lane % 16;
+    const int lane = Warp::Lane(), row = Warp::First() + lane % 16;
     // Lanes point at the rows of four 8 x 8 matrices.
     q_address_ = AddressOf(0, row, lane / 16);
     k_address_ = AddressOf(Shape::kK, lane % 8 + lane / 16 * 8, lane / 8 % 2);
-    // Scores are in base 2. With a softcap scale comes before it; otherwise it is part of the
-    // exponential. A scale of 0 would make NaN of minus infinity.
-    constexpr float kLog2E = 1.44269504088896341f;
-    scale_log2_ = (Capped() ? 1.0f : fmaxf(a.scale, 1e-30f)) * kLog2E;
-
     const device::KvTiles tiles = tile.Tiles(a.mask, kKeys);
     count_ = Uniform(static_cast<int>(tiles.Count(kKeys)));
     const bool streams = a.k.whole_chunks && a.v.whole_chunks && a.d == kDim && a.dv == kDim;
@@ -98,15 +86,7 @@ class TensorCoreTile {
   }
 
  private:
-  // Found anew where they are needed, since registers are dear.
-  static __device__ int Lane() { return device::ThreadIndex() % 32; }
-  static __device__ int Quad() { return Lane() / 4; }
-  static __device__ int Pair() { return Lane() % 4; }
-  static __device__ int WarpRow() { return device::ThreadIndex() / 32 * Shape::kWarpRows; }
   __device__ bool Capped() const { return kCareful ? a_.softcap != 0 : kCapped; }
-
-  // Of the tile, the r-th row of which this lane has elements.
-  static __device__ int RowOf(int r) { return WarpRow() + r / 2 * 16 + r % 2 * 8 + Quad(); }
 
   __device__ uint32_t AddressOf(int tile, int row, int chunk) const {
     return SharedAddress(shared_) + tile +
@@ -151,27 +131,19 @@ class TensorCoreTile {
     stream.Advance(rows);
   }
 
-  // What MaskOut() and AddNonfinite() look at.
+  // The keys that each row of the tile sees, in shared memory.
+  __device__ int2* Visible() const { return reinterpret_cast<int2*>(shared_ + Shape::kVisible); }
   __device__ void FindVisible(const device::QueryTile& tile) const {
     for (int row = device::ThreadIndex(); row < Shape::kRows; row += Shape::kThreads) {
       const KvRange seen = tile.Visible(a_.mask, tile.begin + row);
-      reinterpret_cast<int2*>(shared_ + Shape::kVisible)[row] =
-          make_int2(static_cast<int>(seen.begin), static_cast<int>(seen.end));
+      Visible()[row] = make_int2(static_cast<int>(seen.begin), static_cast<int>(seen.end));
     }
   }
 
   // O, and the sums of P, from all tiles of keys.
   __device__ void Walk() {
-#pragma unroll
-    for (int m = 0; m < kM; ++m) {
-#pragma unroll
-      for (int n = 0; n < kNv; ++n) o_[m][n] = {};
-    }
-#pragma unroll
-    for (int r = 0; r < kLaneRows; ++r) {
-      offset_[r] = kNoKey;
-      sum_[r] = 0;
-    }
+    o_.Clear();
+    warp_.Begin();
     if (kKeepQ || count_ == 0) {  // O goes to Q's place, which must not be copied to any more
       device::CopyAsyncWait<0>();
       __syncthreads();
@@ -186,9 +158,11 @@ class TensorCoreTile {
       device::CopyAsyncCommit();
       Scores s;
       MultiplyQk(k_address_ + j % kStages * Shape::kKvBytes, s);
-      if (Capped()) Cap(s);
-      if (j < kept_.keys.full_begin || j >= kept_.keys.full_end) MaskOut(j, s);
-      Rebase(s);
+      if (Capped()) Warp::Cap(s, a_.scale, a_.softcap);
+      if (j < kept_.keys.full_begin || j >= kept_.keys.full_end) {
+        Warp::MaskOut(s, Visible(), kept_.keys.first + j * kKeys);
+      }
+      warp_.Rebase(s, ScaleLog2(a_, Capped()), o_);
       Probabilities p;
       Exponentials(s, p);
       if (kStages == 1) {
@@ -198,7 +172,8 @@ class TensorCoreTile {
         device::CopyAsyncCommit();
       }
       if (kCareful) ZeroNonfinite(j);
-      AddPv(AddressOf(Shape::kV, Lane() % 16, Lane() / 16) + j % kStages * Shape::kKvBytes, p);
+      const int lane = Warp::Lane();
+      AddPv(AddressOf(Shape::kV, lane % 16, lane / 16) + j % kStages * Shape::kKvBytes, p);
     }
   }
 
@@ -244,98 +219,19 @@ class TensorCoreTile {
     }
   }
 
-  __device__ void Cap(Scores& s) const {
-    const float before = a_.scale / a_.softcap;
-#pragma unroll
-    for (int m = 0; m < kM; ++m) {
-#pragma unroll
-      for (int n = 0; n < kN; ++n) {
-#pragma unroll
-        for (int i = 0; i < 4; ++i) s.x[m][n].x[i] = a_.softcap * tanhf(s.x[m][n].x[i] * before);
-      }
-    }
-  }
-
-  // Minus infinity for keys that a row does not see. Most tiles are cut at one side alone.
-  __device__ void MaskOut(int j, Scores& s) const {
-    const int first = kept_.keys.first + j * kKeys + 2 * Pair();
-#pragma unroll
-    for (int r = 0; r < kLaneRows; ++r) {
-      const int2 seen = Visible(r);
-      const int begin = seen.x - first, end = seen.y - first;
-      if (__any_sync(0xFFFFFFFF, end < kKeys)) {
-#pragma unroll
-        for (int n = 0; n < kN; ++n) {
-#pragma unroll
-          for (int i = 0; i < 2; ++i) {
-            float& x = s.x[r / 2][n].x[r % 2 * 2 + i];
-            x = n * 8 + i < end ? x : -INFINITY;
-          }
-        }
-      }
-      if (__any_sync(0xFFFFFFFF, begin > 0)) {
-#pragma unroll
-        for (int n = 0; n < kN; ++n) {
-#pragma unroll
-          for (int i = 0; i < 2; ++i) {
-            float& x = s.x[r / 2][n].x[r % 2 * 2 + i];
-            x = n * 8 + i >= begin ? x : -INFINITY;
-          }
-        }
-      }
-    }
-  }
-  // The keys that the lane's r-th row sees.
-  __device__ int2 Visible(int r) const {
-    return reinterpret_cast<const int2*>(shared_ + Shape::kVisible)[RowOf(r)];
-  }
-
-  // Exponentials are relative to a base, of which offset_ is the negative. It follows the maximum
-  // only where that has grown by more than 2^8: P stays far within its type, O is hardly ever
-  // rescaled, and lanes need not tell each other their maxima. Whether a row's base moves depends
-  // on that row alone.
-  __device__ void Rebase(const Scores& s) {
-    float max[kLaneRows];
-    bool large = false;
-#pragma unroll
-    for (int r = 0; r < kLaneRows; ++r) {
-      max[r] = s.x[r / 2][0].x[r % 2 * 2];
-#pragma unroll
-      for (int n = 0; n < kN; ++n) {
-        max[r] = fmaxf(max[r], s.x[r / 2][n].x[r % 2 * 2]);
-        max[r] = fmaxf(max[r], s.x[r / 2][n].x[r % 2 * 2 + 1]);
-      }
-      large |= fmaf(max[r], scale_log2_, offset_[r]) > kMostGrowth;
-    }
-    if (!__any_sync(0xFFFFFFFF, large)) return;
-#pragma unroll
-    for (int r = 0; r < kLaneRows; ++r) {
-      max[r] = fmaxf(max[r], __shfl_xor_sync(0xFFFFFFFF, max[r], 1));
-      max[r] = fmaxf(max[r], __shfl_xor_sync(0xFFFFFFFF, max[r], 2));
-      const float growth = fmaf(max[r], scale_log2_, offset_[r]);
-      const float factor = growth > kMostGrowth ? device::Exp2(-growth) : 1;
-      if (growth > kMostGrowth) offset_[r] = -max[r] * scale_log2_;
-      sum_[r] *= factor;
-#pragma unroll
-      for (int n = 0; n < kNv; ++n) {
-        o_[r / 2][n].x[r % 2 * 2] *= factor;
-        o_[r / 2][n].x[r % 2 * 2 + 1] *= factor;
-      }
-    }
-  }
-
   // P, rounded, and its sums, which are not.
   __device__ void Exponentials(const Scores& s, Probabilities& p) {
+    const float scale_log2 = ScaleLog2(a_, Capped());
 #pragma unroll
     for (int i = 0; i < kM * kN; ++i) {
       const int m = i / kN, n = i % kN;
       float e[4];
 #pragma unroll
       for (int x = 0; x < 4; ++x) {
-        e[x] = device::Exp2(fmaf(s.x[m][n].x[x], scale_log2_, offset_[2 * m + x / 2]));
+        e[x] = warp_.Weight(2 * m + x / 2, s.x[m][n].x[x], scale_log2);
       }
-      sum_[2 * m] += e[0] + e[1];
-      sum_[2 * m + 1] += e[2] + e[3];
+      warp_.Add(2 * m, e[0] + e[1]);
+      warp_.Add(2 * m + 1, e[2] + e[3]);
       p.x[m][n / 2].x[n % 2 * 2] = device::PackPair<T>(e[0], e[1]);
       p.x[m][n / 2].x[n % 2 * 2 + 1] = device::PackPair<T>(e[2], e[3]);
     }
@@ -359,8 +255,8 @@ class TensorCoreTile {
       const uint32_t(&b)[4] = values[i % (kAhead + 1)];
 #pragma unroll
       for (int m = 0; m < kM; ++m) {
-        device::Mma<T>(o_[m][n], p.x[m][k], {b[0], b[1]});
-        device::Mma<T>(o_[m][n + 1], p.x[m][k], {b[2], b[3]});
+        device::Mma<T>(o_.x[m][n], p.x[m][k], {b[0], b[1]});
+        device::Mma<T>(o_.x[m][n + 1], p.x[m][k], {b[2], b[3]});
       }
     }
   }
@@ -379,23 +275,19 @@ class TensorCoreTile {
   // infinity in a row whose P is a number.
   __device__ bool Finish() {
     using Check = device::FiniteCheck<T>;
-    typename Check::Sum check[kLaneRows];
-#pragma unroll
-    for (int r = 0; r < kLaneRows; ++r) {
-      sum_[r] += __shfl_xor_sync(0xFFFFFFFF, sum_[r], 1);
-      sum_[r] += __shfl_xor_sync(0xFFFFFFFF, sum_[r], 2);
-      check[r] = Check::Zero();
-    }
+    typename Check::Sum check[Warp::kLaneRows];
+    warp_.Finish(a_, kept_.tile);
     __syncwarp();
 #pragma unroll
     for (int m = 0; m < kM; ++m) {
-      const float inverse[2] = {Inverse(sum_[2 * m]), Inverse(sum_[2 * m + 1])};
+      check[2 * m] = check[2 * m + 1] = Check::Zero();
+      const float inverse[2] = {warp_.Inverse(2 * m), warp_.Inverse(2 * m + 1)};
 #pragma unroll
       for (int n = 0; n < kNv; n += 2) {
         uint32_t pairs[4];
 #pragma unroll
         for (int i = 0; i < 4; ++i) {
-          const float(&o)[4] = o_[m][n + i / 2].x;
+          const float(&o)[4] = o_.x[m][n + i / 2].x;
           const int half = i % 2;
           pairs[i] =
               device::PackPair<T>(o[2 * half] * inverse[half], o[2 * half + 1] * inverse[half]);
@@ -408,46 +300,33 @@ class TensorCoreTile {
     __syncwarp();
     bool lost = false;
 #pragma unroll
-    for (int r = 0; r < kLaneRows; ++r) {
-      lost |= !Check::IsFinite(check[r]) && sum_[r] * 0 == 0;
+    for (int r = 0; r < Warp::kLaneRows; ++r) {
+      lost |= !Check::IsFinite(check[r]) && warp_.IsNumber(r);
     }
     return lost;
   }
-  // A row that sees no key is 0; NaN stays NaN.
-  static __device__ float Inverse(float sum) { return sum == 0 ? 0 : 1 / sum; }
 
   // O and LSE.
   __device__ void Store() const {
-#pragma unroll
-    for (int r = 0; r < kLaneRows; ++r) {
-      const int64_t row = kept_.tile.begin + RowOf(r);
-      if (a_.lse.data != nullptr && Pair() == 0 && row < kept_.tile.end) {
-        constexpr float kLn2 = 0.693147180559945309f;
-        static_cast<float*>(a_.lse.data)[kept_.tile.Offset(a_.lse, row)] =
-            sum_[r] == 0 ? -INFINITY : (log2f(sum_[r]) - offset_[r]) * kLn2;
-      }
-    }
-    char* const rows = shared_ + WarpRow() * Shape::kRowBytes;
+    warp_.StoreLse(a_, kept_.tile);
+    char* const rows = shared_ + Warp::First() * Shape::kRowBytes;
     if (kCareful) {
-      const int2* const seen = reinterpret_cast<const int2*>(shared_ + Shape::kVisible) + WarpRow();
       const Keys& keys = kept_.keys;
       const int walked = count_ <= keys.count / kKeys ? count_ * kKeys : keys.count;
-      Output::AddNonfinite(rows, seen, a_, FirstKey(a_.v, kept_.tile, keys), keys.first, walked);
+      Output::AddNonfinite(rows, Visible() + Warp::First(), a_, FirstKey(a_.v, kept_.tile, keys),
+                           keys.first, walked);
     }
-    Output::Store(rows, a_, kept_.tile, WarpRow());
+    Output::Store(rows, a_, kept_.tile, Warp::First());
   }
 
   const device::Arguments& a_;
   const Kept& kept_;
   char* const shared_;
   uint32_t q_address_, k_address_;
-  float scale_log2_;
   int count_;  // tiles of keys
   Stream k_, v_;
-  // Of the lane's rows: what is added to scores in base 2 before the exponential, and the sum of
-  // this lane's P.
-  float offset_[kLaneRows], sum_[kLaneRows];
-  device::AccumulatorFragment o_[kM][kNv];
+  Warp warp_;
+  typename Warp::Output o_;
   device::AFragment q_[kKeepQ ? kDim / 16 : 1][kM];
 };
 

@@ -17,16 +17,13 @@ struct Tf32Shape {
   static constexpr int kBlocks = Blocks;  // a multiprocessor, which bounds the registers
   static constexpr int kStages = Stages;  // tiles of K, and of V, in shared memory
 
-  // Shared memory: Q and later O; K; V; what each row sees; what is to be walked.
-  // Bytes from its beginning.
+  // Shared memory: Q and later O; K; V; what each row sees. Bytes from its beginning.
   static constexpr int kRowBytes = 4 * HeadDim;
   static constexpr int kKvBytes = Keys * kRowBytes;
   static constexpr int kK = kRows * kRowBytes;
   static constexpr int kV = kK + kStages * kKvBytes;
   static constexpr int kVisible = kV + kStages * kKvBytes;
-  static constexpr int kWalk = kVisible + kRows * 8;
-  static constexpr int kWalkBytes = 32;
-  static constexpr int kSharedBytes = kWalk + kWalkBytes;
+  static constexpr int kSharedBytes = kVisible + kRows * 8;
 };
 
 }  // namespace attnlab::fa2

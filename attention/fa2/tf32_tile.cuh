@@ -16,7 +16,6 @@
 
 #include "attention/device/arguments.h"
 #include "attention/device/cp_async.cuh"
-#include "attention/device/exp2.cuh"
 #include "attention/device/kv_tiles.h"
 #include "attention/device/mma.cuh"
 #include "attention/device/mma_tf32.cuh"
@@ -25,7 +24,10 @@
 #include "attention/device/thread_index.cuh"
 #include "attention/device/tile_copy.cuh"
 #include "attention/fa2/fragments.cuh"
+#include "attention/fa2/kept.cuh"
+#include "attention/fa2/kv_stream.cuh"
 #include "attention/fa2/output_rows.cuh"
+#include "attention/fa2/warp_rows.cuh"
 
 namespace attnlab::fa2 {
 
@@ -37,7 +39,6 @@ class Tf32Tile {
   static constexpr int kM = Shape::kWarpRows / 16;  // blocks of 16 rows a warp
   static constexpr int kN = kKeys / 8;              // blocks of 8 keys
   static constexpr int kNv = kDim / 8;              // blocks of 8 columns of O
-  static constexpr int kLaneRows = 2 * kM;          // rows of which a lane has elements
   // Whether the small terms of S have sums of their own. Over many dims those of all terms would be
   // cut, see above, three times as often.
   static constexpr bool kOwnCross = kDim > 96;
@@ -48,60 +49,38 @@ class Tf32Tile {
   // Columns of O whose sums over a tile are in registers at a time.
   static constexpr int kColumns = kM == 1 && kDim % 64 == 0 ? 64 : 32;
 
-  // Exponentials are relative to a base that moves when a score exceeds it by 2^kMostGrowth.
-  static constexpr float kMostGrowth = 8;
-  // The offset of a row that has seen no key: any that comes moves the base, and until then P is 0.
-  static constexpr float kNoKey = 3e38f;
-
   using QCopy = device::TileCopy<float, Shape::kRows, kDim, Shape::kThreads>;
-  using KvCopy = device::TileCopy<float, kKeys, kDim, Shape::kThreads>;
+  using Stream = KvStream<float, kKeys, kDim, Shape::kThreads>;
+  using Warp = WarpRows<Shape::kWarpRows, kKeys, kDim>;
+  using Output = OutputRows<float, kDim, Shape::kWarpRows>;
   using Place = device::Swizzle<kDim / 4>;
-  static_assert(QCopy::kBytes == Shape::kK && KvCopy::kBytes == Shape::kKvBytes);
+  static_assert(QCopy::kBytes == Shape::kK && Stream::kBytes == Shape::kKvBytes);
   static_assert(Place::kGroup == 8, "V's rows are shifted by their number in eight");
 
-  // The keys that the walk goes through. In shared memory: registers are dear.
-  struct Keys {
-    const float *k, *v;        // the first one's rows
-    int first, count;          // of the sequence, from the first tile's first to the sequence's end
-    int full_begin, full_end;  // tiles that every row sees all of
-  };
-  static_assert(sizeof(Keys) == Shape::kWalkBytes);
-
-  // S, and then P in its place.
-  struct Scores {
-    device::AccumulatorFragment x[kM][kN];
-  };
+  using Scores = typename Warp::Scores;  // S, and then P in its place
 
  public:
-  // `shared`: Shape::kSharedBytes, aligned to 128. `kept` is where `tile` stays for the end, too,
-  // out of the registers.
-  __device__ Tf32Tile(const device::Arguments& a, const device::QueryTile& tile,
-                      device::QueryTile& kept, char* shared)
-      : a_(a), tile_(kept), shared_(shared) {
-    if (!kCareful && device::ThreadIndex() == 0) kept = tile;  // else it is there
+  // `shared`: Shape::kSharedBytes, aligned to 128. `tile` goes to `kept`, or, of a careful one, is
+  // there from the first walk.
+  __device__ Tf32Tile(const device::Arguments& a, const device::QueryTile& tile, Kept& kept,
+                      char* shared)
+      : a_(a), kept_(kept), shared_(shared) {
     const device::KvTiles tiles = tile.Tiles(a.mask, kKeys);
     count_ = Uniform(static_cast<int>(tiles.Count(kKeys)));
-    Keys keys;
-    keys.full_begin = static_cast<int>((tiles.full_begin - tiles.begin) / kKeys);
-    keys.full_end = static_cast<int>((tiles.full_end - tiles.begin) / kKeys);
-    keys.first = static_cast<int>(tiles.begin);
-    keys.count = static_cast<int>(tile.kv.length - tiles.begin);
-    keys.k =
-        static_cast<const float*>(a.k.data) + tile.KvOffset(a.k) + tiles.begin * a.k.token_stride;
-    keys.v =
-        static_cast<const float*>(a.v.data) + tile.KvOffset(a.v) + tiles.begin * a.v.token_stride;
-    if (threadIdx.x == 0) *SharedKeys() = keys;
+    const bool streams = a.k.whole_chunks && a.v.whole_chunks && a.d == kDim && a.dv == kDim;
+    const Keys keys = Keys::Of(tiles, tile.kv.length, kKeys, streams);
+    if (!kCareful && device::ThreadIndex() == 0) kept = {tile, keys};
 
     const float* const q = static_cast<const float*>(a.q.data);
     QCopy::Copy(shared, static_cast<int>(tile.end - tile.begin), a.d, a.q.whole_chunks,
                 [&](int row) { return q + tile.Offset(a.q, tile.begin + row); });
-    CopyK(0, keys);
-    if (kStages > 1) CopyV(0, keys);
+    CopyTile(a.k, a.d, Shape::kK, 0, tile, keys);
+    if (kStages > 1) CopyTile(a.v, a.dv, Shape::kV, 0, tile, keys);
     device::CopyAsyncCommit();
     // While the copies are under way.
     for (int row = device::ThreadIndex(); row < Shape::kRows; row += Shape::kThreads) {
       const KvRange seen = tile.Visible(a.mask, tile.begin + row);
-      VisibleRows()[row] = make_int2(static_cast<int>(seen.begin), static_cast<int>(seen.end));
+      Visible()[row] = make_int2(static_cast<int>(seen.begin), static_cast<int>(seen.end));
     }
   }
 
@@ -116,76 +95,64 @@ class Tf32Tile {
   }
 
  private:
-  // Found anew where they are needed, since registers are dear.
-  static __device__ int Lane() { return device::ThreadIndex() % 32; }
-  static __device__ int Quad() { return Lane() / 4; }
-  static __device__ int Pair() { return Lane() % 4; }
-  static __device__ int WarpRow() { return device::ThreadIndex() / 32 * Shape::kWarpRows; }
   __device__ bool Capped() const { return kCareful ? a_.softcap != 0 : kCapped; }
-  // Of the tile, the r-th row of which this lane has elements.
-  static __device__ int RowOf(int r) { return WarpRow() + r / 2 * 16 + r % 2 * 8 + Quad(); }
   // The keys that each row of the tile sees.
-  __device__ int2* VisibleRows() const {
-    return reinterpret_cast<int2*>(shared_ + Shape::kVisible);
-  }
+  __device__ int2* Visible() const { return reinterpret_cast<int2*>(shared_ + Shape::kVisible); }
 
   __device__ uint32_t AddressOf(int tile, int row, int chunk) const {
     return SharedAddress(shared_) + tile + Place::At(row, chunk) * device::kChunkBytes;
   }
-  __device__ Keys* SharedKeys() const { return reinterpret_cast<Keys*>(shared_ + Shape::kWalk); }
-  __device__ char* Stage(int first, int j) const {
-    return shared_ + first + j % kStages * Shape::kKvBytes;
+
+  // Of K or V, the row of the first key that the tile walks.
+  __device__ const float* FirstKey(const device::Rows& rows, const device::QueryTile& tile,
+                                   const Keys& keys) const {
+    return static_cast<const float*>(rows.data) + tile.KvOffset(rows) +
+           keys.first * rows.token_stride;
   }
 
-  // Begins to copy tile j to its stage, where there is such a tile.
-  __device__ void CopyK(int j, const Keys& keys) const {
-    if (j < count_) CopyOne(Stage(Shape::kK, j), a_.k, keys.k, keys.count - j * kKeys, j, a_.d);
+  // Begins to copy tile j to its stage, where there is such a tile. Where it comes from is found
+  // anew, for it would take registers through the walk.
+  __device__ void CopyK(int j) const { CopyTile(a_.k, a_.d, Shape::kK, j, kept_.tile, kept_.keys); }
+  __device__ void CopyV(int j) const {
+    CopyTile(a_.v, a_.dv, Shape::kV, j, kept_.tile, kept_.keys);
   }
-  __device__ void CopyV(int j, const Keys& keys) const {
-    if (j < count_) CopyOne(Stage(Shape::kV, j), a_.v, keys.v, keys.count - j * kKeys, j, a_.dv);
-  }
-  static __device__ void CopyOne(char* to, const device::Rows& rows, const float* first, int left,
-                                 int j, int dim) {
-    const float* const from = first + int64_t{j} * kKeys * rows.token_stride;
-    if (rows.whole_chunks && left >= kKeys && dim == kDim) {
-      KvCopy::CopyWhole(to, from + KvCopy::Offset(rows.token_stride), rows.token_stride);
+  __device__ void CopyTile(const device::Rows& rows, int dim, int first, int j,
+                           const device::QueryTile& tile, const Keys& keys) const {
+    if (j >= count_) return;
+    char* const to = shared_ + first + j % kStages * Shape::kKvBytes;
+    Stream stream;
+    stream.Begin(FirstKey(rows, tile, keys) + int64_t{j} * kKeys * rows.token_stride, rows);
+    if (j < keys.whole) {
+      stream.CopyWhole(to, rows);
     } else {
-      KvCopy::Copy(to, left < kKeys ? left : kKeys, dim, rows.whole_chunks,
-                   [&](int row) { return from + row * rows.token_stride; });
+      stream.CopyRows(to, rows, keys.count - j * kKeys, dim);
     }
   }
 
   // O, and the sums of P, from all tiles of keys.
   __device__ void Walk() {
-#pragma unroll
-    for (int m = 0; m < kM; ++m) {
-#pragma unroll
-      for (int n = 0; n < kNv; ++n) o_[m][n] = {};
-    }
-#pragma unroll
-    for (int r = 0; r < kLaneRows; ++r) {
-      offset_[r] = kNoKey;
-      sum_[r] = 0;
-    }
+    o_.Clear();
+    warp_.Begin();
 #pragma unroll 1
     for (int j = 0; j < count_; ++j) {
       device::CopyAsyncWait<0>();
       __syncthreads();  // all have tile j, or its K, and are done with what is copied over next
-      if (kStages > 1) CopyK(j + 1, *SharedKeys());
-      CopyV(kStages > 1 ? j + 1 : j, *SharedKeys());
+      if (kStages > 1) CopyK(j + 1);
+      CopyV(kStages > 1 ? j + 1 : j);
       device::CopyAsyncCommit();
-      const bool masked = j < SharedKeys()->full_begin || j >= SharedKeys()->full_end;
-      if (!kCareful && kStages > 1 && masked && !SeesSome(j)) continue;
+      const int first_key = kept_.keys.first + j * kKeys;
+      const bool masked = j < kept_.keys.full_begin || j >= kept_.keys.full_end;
+      if (!kCareful && kStages > 1 && masked && !Warp::SeesSome(Visible(), first_key)) continue;
       Scores s;
       MultiplyQk(j % kStages * Shape::kKvBytes, s);
-      if (Capped()) Cap(s);
-      if (masked) MaskOut(j, s);
-      Rebase(s);
+      if (Capped()) Warp::Cap(s, a_.scale, a_.softcap);
+      if (masked) Warp::MaskOut(s, Visible(), first_key);
+      warp_.Rebase(s, ScaleLog2(a_, Capped()), o_);
       Exponentials(s);
       if (kStages == 1) {
         device::CopyAsyncWait<0>();
         __syncthreads();  // all have V, and are done with K
-        CopyK(j + 1, *SharedKeys());
+        CopyK(j + 1);
         device::CopyAsyncCommit();
       }
       if (kCareful) ZeroNonfinite(j);
@@ -193,13 +160,6 @@ class Tf32Tile {
     }
     device::CopyAsyncWait<0>();
     __syncthreads();
-  }
-
-  // Scores are in base 2. With a softcap scale comes before it; otherwise it is part of the
-  // exponential. A scale of 0 would make NaN of minus infinity.
-  __device__ float ScaleLog2() const {
-    constexpr float kLog2E = 1.44269504088896341f;
-    return (Capped() ? 1.0f : fmaxf(a_.scale, 1e-30f)) * kLog2E;
   }
 
   // S = Q Kᵀ.
@@ -216,8 +176,8 @@ class Tf32Tile {
       }
     }
     // Lanes point at the rows of four matrices of 8 rows and 4 columns.
-    const int lane = Lane();
-    uint32_t q_address = AddressOf(0, WarpRow() + lane % 16, lane / 16);
+    const int lane = Warp::Lane();
+    uint32_t q_address = AddressOf(0, Warp::First() + lane % 16, lane / 16);
     uint32_t k_address = AddressOf(Shape::kK + stage, lane % 8 + lane / 16 * 8, lane / 8 % 2);
 #pragma unroll 1
     for (int line = 0; line < kDim / 32; ++line) {
@@ -272,101 +232,19 @@ class Tf32Tile {
     }
   }
 
-  __device__ void Cap(Scores& s) const {
-    const float before = a_.scale / a_.softcap;
-#pragma unroll
-    for (int m = 0; m < kM; ++m) {
-#pragma unroll
-      for (int n = 0; n < kN; ++n) {
-#pragma unroll
-        for (int i = 0; i < 4; ++i) s.x[m][n].x[i] = a_.softcap * tanhf(s.x[m][n].x[i] * before);
-      }
-    }
-  }
-
-  // Whether a row of the warp sees a key of tile j.
-  __device__ bool SeesSome(int j) const {
-    const int first = SharedKeys()->first + j * kKeys;
-    bool some = false;
-#pragma unroll
-    for (int r = 0; r < kLaneRows; ++r) {
-      const int2 seen = VisibleRows()[RowOf(r)];
-      some |= seen.x < first + kKeys && seen.y > first;
-    }
-    return __any_sync(0xFFFFFFFF, some);
-  }
-
-  // Minus infinity for keys that a row does not see. Most tiles are cut at one side alone.
-  __device__ void MaskOut(int j, Scores& s) const {
-    const int first = SharedKeys()->first + j * kKeys + 2 * Pair();
-#pragma unroll
-    for (int r = 0; r < kLaneRows; ++r) {
-      const int2 seen = VisibleRows()[RowOf(r)];
-      const int begin = seen.x - first, end = seen.y - first;
-      if (__any_sync(0xFFFFFFFF, end < kKeys)) {
-#pragma unroll
-        for (int i = 0; i < 2 * kN; ++i) {
-          float& x = s.x[r / 2][i / 2].x[r % 2 * 2 + i % 2];
-          x = i / 2 * 8 + i % 2 < end ? x : -INFINITY;
-        }
-      }
-      if (__any_sync(0xFFFFFFFF, begin > 0)) {
-#pragma unroll
-        for (int i = 0; i < 2 * kN; ++i) {
-          float& x = s.x[r / 2][i / 2].x[r % 2 * 2 + i % 2];
-          x = i / 2 * 8 + i % 2 >= begin ? x : -INFINITY;
-        }
-      }
-    }
-  }
-
-  // Exponentials are relative to a base, of which offset_ is the negative. It follows the maximum
-  // only where that has grown by more than 2^8: P and O stay far within fp32, O is hardly ever
-  // rescaled, and lanes need not tell each other their maxima. Whether a row's base moves depends
-  // on that row alone.
-  __device__ void Rebase(const Scores& s) {
-    float max[kLaneRows];
-    bool large = false;
-#pragma unroll
-    for (int r = 0; r < kLaneRows; ++r) {
-      max[r] = s.x[r / 2][0].x[r % 2 * 2];
-#pragma unroll
-      for (int n = 0; n < kN; ++n) {
-        max[r] = fmaxf(max[r], s.x[r / 2][n].x[r % 2 * 2]);
-        max[r] = fmaxf(max[r], s.x[r / 2][n].x[r % 2 * 2 + 1]);
-      }
-      large |= fmaf(max[r], ScaleLog2(), offset_[r]) > kMostGrowth;
-    }
-    if (!__any_sync(0xFFFFFFFF, large)) return;
-#pragma unroll
-    for (int r = 0; r < kLaneRows; ++r) {
-      max[r] = fmaxf(max[r], __shfl_xor_sync(0xFFFFFFFF, max[r], 1));
-      max[r] = fmaxf(max[r], __shfl_xor_sync(0xFFFFFFFF, max[r], 2));
-      const float growth = fmaf(max[r], ScaleLog2(), offset_[r]);
-      const float factor = growth > kMostGrowth ? device::Exp2(-growth) : 1;
-      if (growth > kMostGrowth) offset_[r] = -max[r] * ScaleLog2();
-      sum_[r] *= factor;
-#pragma unroll
-      for (int n = 0; n < kNv; ++n) {
-        o_[r / 2][n].x[r % 2 * 2] *= factor;
-        o_[r / 2][n].x[r % 2 * 2 + 1] *= factor;
-      }
-    }
-  }
-
   // P, and its sums: those of the tile begin at zero, as those of P V do.
   __device__ void Exponentials(Scores& s) {
+    const float scale_log2 = ScaleLog2(a_, Capped());
 #pragma unroll
-    for (int r = 0; r < kLaneRows; ++r) {
+    for (int r = 0; r < Warp::kLaneRows; ++r) {
       float sum = 0;
 #pragma unroll
-      for (int n = 0; n < kN; ++n) {
-        float* const x = &s.x[r / 2][n].x[r % 2 * 2];
-        x[0] = device::Exp2(fmaf(x[0], ScaleLog2(), offset_[r]));
-        x[1] = device::Exp2(fmaf(x[1], ScaleLog2(), offset_[r]));
-        sum += x[0] + x[1];
+      for (int i = 0; i < 2 * kN; i += 2) {
+        s.At(r, i) = warp_.Weight(r, s.At(r, i), scale_log2);
+        s.At(r, i + 1) = warp_.Weight(r, s.At(r, i + 1), scale_log2);
+        sum += s.At(r, i) + s.At(r, i + 1);
       }
-      sum_[r] += sum;
+      warp_.Add(r, sum);
     }
   }
 
@@ -375,7 +253,7 @@ class Tf32Tile {
     constexpr int kParts = kColumns / 32, kCount = kDim / kColumns * kN * kParts;
     // Of eight keys, 2 t and 2 t + 1 are k t and t + 4 of a product; and of 32 columns, 4 g to
     // 4 g + 3 are column g of four products.
-    const uint32_t v_address = AddressOf(Shape::kV + stage, 2 * Pair(), Quad());
+    const uint32_t v_address = AddressOf(Shape::kV + stage, 2 * Warp::Pair(), Warp::Quad());
     // Of eight keys those of an odd number: their rows are shifted by 1 against the ones before.
     const uint32_t odd_address = (v_address ^ device::kChunkBytes) + Shape::kRowBytes;
     uint32_t values[2][2][4];
@@ -417,7 +295,7 @@ class Tf32Tile {
 #pragma unroll
       for (int n = 0; n < kM * kColumns / 8 * 4; ++n) {
         const int m = n / 4 / (kColumns / 8), block = n / 4 % (kColumns / 8);
-        o_[m][column + block].x[n % 4] += sums[m][block].x[n % 4];
+        o_.x[m][column + block].x[n % 4] += sums[m][block].x[n % 4];
       }
     }
   }
@@ -426,21 +304,18 @@ class Tf32Tile {
   __device__ bool LostToNan() const {
     bool lost = false;
 #pragma unroll
-    for (int r = 0; r < kLaneRows; ++r) {
+    for (int r = 0; r < Warp::kLaneRows; ++r) {
       float zero = 0;
 #pragma unroll
-      for (int n = 0; n < kNv; ++n) {
-        zero = fmaf(o_[r / 2][n].x[r % 2 * 2], 0.0f, zero);
-        zero = fmaf(o_[r / 2][n].x[r % 2 * 2 + 1], 0.0f, zero);
-      }
-      lost |= zero != 0 && sum_[r] * 0 == 0;
+      for (int i = 0; i < kDim / 4; ++i) zero = fmaf(o_.At(r, i), 0.0f, zero);
+      lost |= zero != 0 && warp_.IsNumber(r);
     }
     return lost;
   }
 
   // Puts 0 for what is not finite in tile j of V. OutputRows makes up for it.
   __device__ void ZeroNonfinite(int j) const {
-    float* const v = reinterpret_cast<float*>(Stage(Shape::kV, j));
+    float* const v = reinterpret_cast<float*>(shared_ + Shape::kV + j % kStages * Shape::kKvBytes);
 #pragma unroll 1
     for (int i = device::ThreadIndex(); i < kKeys * kDim; i += Shape::kThreads) {
       if (!isfinite(v[i])) v[i] = 0;
@@ -450,53 +325,39 @@ class Tf32Tile {
 
   // O and LSE, by way of the memory that this warp's Q had.
   __device__ void Store() {
-    float inverse[kLaneRows];
-#pragma unroll
-    for (int r = 0; r < kLaneRows; ++r) {
-      float sum = sum_[r];
-      sum += __shfl_xor_sync(0xFFFFFFFF, sum, 1);
-      sum += __shfl_xor_sync(0xFFFFFFFF, sum, 2);
-      inverse[r] = sum == 0 ? 0 : 1 / sum;
-      const int64_t row = tile_.begin + RowOf(r);
-      if (a_.lse.data != nullptr && Pair() == 0 && row < tile_.end) {
-        constexpr float kLn2 = 0.693147180559945309f;
-        static_cast<float*>(a_.lse.data)[tile_.Offset(a_.lse, row)] =
-            sum == 0 ? -INFINITY : (log2f(sum) - offset_[r]) * kLn2;
-      }
-    }
+    warp_.Finish(a_, kept_.tile);
+    warp_.StoreLse(a_, kept_.tile);
     __syncwarp();
     // Of 32 columns a lane has eight: in each of four blocks two that are four apart.
-    char* const rows = shared_ + WarpRow() * Shape::kRowBytes;
+    char* const rows = shared_ + Warp::First() * Shape::kRowBytes;
 #pragma unroll
-    for (int r = 0; r < kLaneRows; ++r) {
+    for (int r = 0; r < Warp::kLaneRows; ++r) {
+      const float inverse = warp_.Inverse(r);
 #pragma unroll
-      for (int i = 0; i < kNv / 2; ++i) {
-        const int chunk = i / 2 * 8 + 2 * Pair() + i % 2, x = r % 2 * 2 + i % 2;
-        const device::AccumulatorFragment* const o = &o_[r / 2][i / 2 * 4];
-        *reinterpret_cast<float4*>(rows +
-                                   Place::At(RowOf(r) - WarpRow(), chunk) * device::kChunkBytes) =
-            make_float4(o[0].x[x] * inverse[r], o[1].x[x] * inverse[r], o[2].x[x] * inverse[r],
-                        o[3].x[x] * inverse[r]);
+      for (int i = 0; i < kDim / 16; ++i) {
+        const int chunk = i / 2 * 8 + 2 * Warp::Pair() + i % 2, x = i / 2 * 8 + i % 2;
+        *reinterpret_cast<float4*>(rows + Place::At(Warp::Row(r) - Warp::First(), chunk) *
+                                              device::kChunkBytes) =
+            make_float4(o_.At(r, x) * inverse, o_.At(r, x + 2) * inverse, o_.At(r, x + 4) * inverse,
+                        o_.At(r, x + 6) * inverse);
       }
     }
     __syncwarp();
-    using Output = OutputRows<float, kDim, Shape::kWarpRows>;
     if (kCareful) {
-      const Keys& keys = *SharedKeys();
+      const Keys& keys = kept_.keys;
       const int walked = count_ <= keys.count / kKeys ? count_ * kKeys : keys.count;
-      Output::AddNonfinite(rows, VisibleRows() + WarpRow(), a_, keys.v, keys.first, walked);
+      Output::AddNonfinite(rows, Visible() + Warp::First(), a_, FirstKey(a_.v, kept_.tile, keys),
+                           keys.first, walked);
     }
-    Output::Store(rows, a_, tile_, WarpRow());
+    Output::Store(rows, a_, kept_.tile, Warp::First());
   }
 
   const device::Arguments& a_;
-  const device::QueryTile& tile_;
+  const Kept& kept_;
   char* const shared_;
   int count_;  // tiles of keys
-  // Of the lane's rows: what is added to scores in base 2 before the exponential, and the sum of
-  // this lane's P.
-  float offset_[kLaneRows], sum_[kLaneRows];
-  device::AccumulatorFragment o_[kM][kNv];
+  Warp warp_;
+  typename Warp::Output o_;
 };
 
 }  // namespace attnlab::fa2
