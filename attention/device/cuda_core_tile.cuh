@@ -87,7 +87,7 @@ class CudaCoreWalk {
       const bool skip_hidden = special && masked;
       if (active) {
         Weigh(s, max);
-        if (skip_hidden) MarkHidden(s);
+        if (skip_hidden) MarkHidden(tile);
       }
       if constexpr (Shape::kColumnWarps > 1) {
         __syncthreads();
@@ -193,16 +193,19 @@ class CudaCoreWalk {
     }
   }
 
-  // Makes hidden keys of P what AddOutputs() skips.
-  __device__ void MarkHidden(const float (&s)[kRows][kKeys]) {
+  // Makes hidden keys of P what AddOutputs() skips. Scores do not say which they are: that of a key
+  // which the row sees may be minus infinity, too.
+  __device__ void MarkHidden(int32_t tile) {
     const Place at;
+    const uint32_t first = static_cast<uint32_t>(tile) * Shape::kKeys + at.key;
 #pragma unroll
     for (int i = 0; i < kRows; ++i) {
-      float* const p =
-          shared_ + Shape::kP + (at.row + i * Shape::kLaneRows) * Shape::kPStride + at.key;
+      const int row = at.row + i * Shape::kLaneRows;
+      const VisibleKeys visible = Visible<Shape>(shared_)[row];
+      float* const p = shared_ + Shape::kP + row * Shape::kPStride + at.key;
 #pragma unroll
       for (int j = 0; j < kKeys; ++j) {
-        if (s[i][j] == -INFINITY) p[j * Shape::kKeyStep] = HiddenWeight();
+        if (!visible.Has(first + j * Shape::kKeyStep)) p[j * Shape::kKeyStep] = HiddenWeight();
       }
     }
   }
