@@ -107,6 +107,23 @@ TEST(BaselineTest, SpecialValuesOfVReachTheRowsThatSeeThem) {
   }
 }
 
+// A row whose scores are all minus infinity is NaN, and a key of such a score has a weight of 0,
+// not none.
+TEST(BaselineTest, ScoresOfMinusInfinity) {
+  for (const char* dtype : {"fp32", "fp16", "bf16"}) {
+    for (const char* rest : {"none", "causal", "window:40:9", "causal,softcap=20"}) {
+      for (const int64_t keys : {75, 150}) {
+        const absl::StatusOr<Plan> plan =
+            MakePlan(*AttentionProblem::Parse(absl::StrCat(
+                         "hq=2,hkv=1,sq=200,skv=150,d=64,dtype=", dtype, ",mask=", rest)),
+                     Device::Cuda(0), "baseline");
+        ASSERT_TRUE(plan.ok()) << plan.status();
+        EXPECT_EQ(testing::SpecialValuesOfK(*plan, kBshd, keys), absl::OkStatus());
+      }
+    }
+  }
+}
+
 // More heads of sequences than two of the three axes of a grid have room for, and than are given to
 // cuBLAS at a time.
 TEST(BaselineTest, ManyHeads) {
