@@ -17,18 +17,23 @@
 namespace attnlab::device {
 namespace {
 
-constexpr int kRows = 64, kThreads = 128;
 constexpr int kFence = 256;  // bytes of shared memory on both sides of the tile
 constexpr uint8_t kUntouched = 0xA5;
 
-template <typename T, int kDim>
-using CopyOf = TileCopy<T, kRows, kDim, kThreads>;
+// A tile as kernels copy it.
+template <typename Element, int Dim, int Rows = 64, int Threads = 128>
+struct Tile {
+  using T = Element;
+  static constexpr int kDim = Dim, kRows = Rows, kThreads = Threads;
+  using Copy = TileCopy<T, Rows, Dim, Threads>;
+};
 
 // One tile in fenced shared memory, all of which goes to `out`.
-template <typename T, int kDim>
-__global__ void CopyTile(const T* from, int64_t stride, int rows, int dim, bool whole_chunks,
-                         bool whole_tile, uint8_t* out) {
-  using TheCopy = CopyOf<T, kDim>;
+template <class Tile>
+__global__ void CopyTile(const typename Tile::T* from, int64_t stride, int rows, int dim,
+                         bool whole_chunks, bool whole_tile, uint8_t* out) {
+  using TheCopy = typename Tile::Copy;
+  constexpr int kThreads = Tile::kThreads;
   extern __shared__ __align__(128) uint8_t shared[];
   constexpr int kBytes = TheCopy::kBytes + 2 * kFence;
   for (int i = static_cast<int>(threadIdx.x); i < kBytes; i += kThreads) shared[i] = kUntouched;
@@ -45,17 +50,11 @@ __global__ void CopyTile(const T* from, int64_t stride, int rows, int dim, bool 
   for (int i = static_cast<int>(threadIdx.x); i < kBytes; i += kThreads) out[i] = shared[i];
 }
 
-template <typename T, int Dim>
-struct Tile {
-  using Type = T;
-  static constexpr int kDim = Dim;
-};
-
-template <typename Tile>
+template <class Tile>
 class TileCopyTest : public ::testing::Test {
  protected:
-  using T = typename Tile::Type;
-  static constexpr int kDim = Tile::kDim;
+  using T = typename Tile::T;
+  static constexpr int kDim = Tile::kDim, kRows = Tile::kRows;
   static constexpr int kElement = static_cast<int>(sizeof(T));
   using Word = std::conditional_t<kElement == 2, uint16_t, uint32_t>;
 
@@ -69,9 +68,9 @@ class TileCopyTest : public ::testing::Test {
     ManagedArray<Word> source(offset + std::max(0, rows - 1) * stride + dim);
     // No zeros, not even in the gaps between rows: what should be zero shows.
     for (size_t i = 0; i < source.size(); ++i) source[i] = static_cast<Word>(i % 65521 + 1);
-    constexpr int kBytes = CopyOf<T, kDim>::kBytes + 2 * kFence;
+    constexpr int kBytes = Tile::Copy::kBytes + 2 * kFence;
     ManagedArray<uint8_t> out(kBytes);
-    ASSERT_EQ(Launch(CopyTile<T, kDim>, 1, kThreads, kBytes, nullptr,
+    ASSERT_EQ(Launch(CopyTile<Tile>, 1, Tile::kThreads, kBytes, nullptr,
                      reinterpret_cast<const T*>(source.data() + offset), stride, rows, dim,
                      whole_chunks, whole_tile, out.data()),
               cudaSuccess);
@@ -93,21 +92,28 @@ class TileCopyTest : public ::testing::Test {
   }
 };
 
-using Tiles = ::testing::Types<Tile<__half, 32>, Tile<__half, 64>, Tile<__half, 96>,
-                               Tile<__half, 128>, Tile<__half, 192>, Tile<__half, 256>,
-                               Tile<float, 32>, Tile<float, 64>, Tile<float, 96>>;
+using Tiles = ::testing::Types<
+    Tile<__half, 32>, Tile<__half, 64>, Tile<__half, 96>, Tile<__half, 128>, Tile<__half, 192>,
+    Tile<__half, 256>, Tile<float, 32>, Tile<float, 64>, Tile<float, 96>,
+    // 32 rows, and blocks of two warps.
+    Tile<__half, 32, 32, 64>, Tile<__half, 64, 32, 128>, Tile<__half, 96, 32, 64>,
+    Tile<__half, 192, 32, 128>, Tile<__half, 256, 32, 64>, Tile<float, 32, 32, 64>,
+    Tile<float, 96, 32, 128>, Tile<float, 128, 32, 128>, Tile<float, 192, 32, 64>,
+    Tile<float, 256, 32, 64>,
+    // As few and as many rows as there are.
+    Tile<float, 192, 16>, Tile<float, 256, 16>, Tile<__half, 32, 128>, Tile<__half, 128, 128>>;
 TYPED_TEST_SUITE(TileCopyTest, Tiles);
 
 TYPED_TEST(TileCopyTest, WholeTilesLieAsTheSwizzleSays) {
-  constexpr int kDim = TestFixture::kDim;
+  constexpr int kDim = TestFixture::kDim, kRows = TestFixture::kRows;
   this->Check(kRows, kDim, kDim, 0, true, true);
   this->Check(kRows, kDim, kDim + 8, 8, true, true);
   this->Check(kRows, kDim, 0, 0, true, true);  // all rows the same one
 }
 
 TYPED_TEST(TileCopyTest, WhatIsNotThereIsZero) {
-  constexpr int kDim = TestFixture::kDim;
-  for (const int rows : {0, 1, 31, kRows - 1, kRows}) {
+  constexpr int kDim = TestFixture::kDim, kRows = TestFixture::kRows;
+  for (const int rows : {0, 1, kRows / 2 - 1, kRows - 1, kRows}) {
     for (const int dim : {8, kDim - 8, kDim}) {
       this->Check(rows, dim, dim, 0, true, false);
       this->Check(rows, dim, dim + 24, 8, true, false);
@@ -116,8 +122,8 @@ TYPED_TEST(TileCopyTest, WhatIsNotThereIsZero) {
 }
 
 TYPED_TEST(TileCopyTest, RowsMayBeginAnywhere) {
-  constexpr int kDim = TestFixture::kDim;
-  for (const int rows : {0, 1, 31, kRows}) {
+  constexpr int kDim = TestFixture::kDim, kRows = TestFixture::kRows;
+  for (const int rows : {0, 1, kRows / 2 - 1, kRows}) {
     for (const int dim : {1, 7, 8, kDim - 3, kDim}) {
       for (const int offset : {0, 1, 5}) {
         this->Check(rows, dim, dim, offset, false, false);

@@ -56,18 +56,75 @@ TEST(GridTest, NoTilesAreNoBlocks) {
   EXPECT_EQ(BlocksOf(MakeGrid(3, 1, 0, 1, 1)), 0u);
 }
 
+// By plain division, of 64 bits.
+std::pair<uint32_t, uint32_t> Expected(uint64_t units, uint64_t tiles, uint64_t groups,
+                                       uint64_t index) {
+  const uint64_t smaller = units / groups, larger_groups = units % groups;
+  const uint64_t larger_blocks = larger_groups * (smaller + 1) * tiles;
+  const bool larger = index < larger_blocks;
+  const uint64_t size = larger ? smaller + 1 : smaller;
+  if (!larger) index -= larger_blocks;
+  const uint64_t group = index / (size * tiles), rest = index % (size * tiles);
+  const uint64_t first = (larger ? 0 : larger_groups * (smaller + 1)) + group * size;
+  return {static_cast<uint32_t>(first + rest % size),
+          static_cast<uint32_t>(tiles - 1 - rest / size)};
+}
+
+// Around the first block, the last, the borders of the first groups and of the last, of the two
+// sizes of groups, of rows of units in groups; and many in between.
+std::set<uint64_t> SomeBlocks(uint64_t units, uint64_t tiles, uint64_t groups) {
+  const uint64_t blocks = units * tiles, smaller = units / groups;
+  const uint64_t larger_groups = units % groups;
+  const uint64_t larger_blocks = larger_groups * (smaller + 1) * tiles;
+  std::set<uint64_t> some;
+  const auto add = [&](uint64_t border) {
+    for (uint64_t i = border < 2 ? 0 : border - 2; i < border + 3 && i < blocks; ++i) {
+      some.insert(i);
+    }
+  };
+  add(0);
+  add(blocks);
+  for (uint64_t i = 0; i < 200; ++i) {
+    add(i * (smaller + 1) * tiles);
+    add(larger_blocks + i * smaller * tiles);
+    if (i <= larger_groups) add(larger_blocks - i * (smaller + 1) * tiles);
+    if (i <= groups - larger_groups) add(blocks - i * smaller * tiles);
+    add(i * (smaller + 1));
+    add(larger_blocks + i * smaller);
+  }
+  uint64_t random = 1;
+  for (int i = 0; i < 3000; ++i) {
+    random = random * 6364136223846793005u + 1442695040888963407u;
+    some.insert((random >> 32) % blocks);
+  }
+  return some;
+}
+
 // The largest grids: nothing overflows.
 TEST(GridTest, TwoThousandMillionBlocks) {
-  for (const uint32_t groups : {1u, 3u, 1u << 20}) {
-    const Grid grid = MakeGrid(1u << 20, 1, (1u << 11) - 1, groups, 1);
-    const GridPlace last = PlaceOf(grid, BlocksOf(grid) - 1);
-    EXPECT_EQ(last.unit, grid.units - 1);
-    EXPECT_EQ(last.tile, 0u);
+  constexpr uint32_t kMost = (1u << 31) - 1;
+  constexpr struct {
+    uint32_t units, tiles;
+  } kGrids[] = {{1u << 20, (1u << 11) - 1},
+                {kMost, 1},
+                {1, kMost},
+                {kMost / 2, 2},
+                {3, kMost / 3},
+                {65537, 32767},
+                {46341, 46340}};
+  for (const auto& [units, tiles] : kGrids) {
+    for (const uint32_t groups : {1u, 2u, 3u, 7u, 1000u, 65536u, units / 2, units - 1, units}) {
+      if (groups < 1 || groups > units) continue;
+      SCOPED_TRACE(testing::Message() << units << " units, " << tiles << " tiles, " << groups);
+      const Grid grid = MakeGrid(units, 1, tiles, groups, 1);
+      ASSERT_EQ(BlocksOf(grid), uint64_t{units} * tiles);
+      for (const uint64_t index : SomeBlocks(units, tiles, groups)) {
+        const GridPlace place = PlaceOf(grid, static_cast<uint32_t>(index));
+        ASSERT_EQ(std::make_pair(place.unit, place.tile), Expected(units, tiles, groups, index))
+            << "block " << index;
+      }
+    }
   }
-  const Grid one = MakeGrid(1, 1, (1u << 31) - 1, 1, 1);
-  EXPECT_EQ(PlaceOf(one, (1u << 31) - 2).tile, 0u);
-  const Grid wide = MakeGrid((1u << 31) - 1, 1, 1, 1, 1);
-  EXPECT_EQ(PlaceOf(wide, (1u << 31) - 2).unit, (1u << 31) - 2);
 }
 
 }  // namespace
