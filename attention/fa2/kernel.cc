@@ -8,7 +8,6 @@
 // cores in the same structure. docs/fa2.md says more.
 #include "attention/kernel.h"
 
-#include <algorithm>
 #include <cstdint>
 
 #include "absl/status/status.h"
@@ -39,6 +38,7 @@ int CodeCapabilityOf(const DeviceInfo& device) {
 
 absl::StatusOr<Options> Choose(const AttentionProblem& p, const DeviceInfo& device,
                                const LaunchConfig& config) {
+  if (absl::Status s = device::CheckDtypeAndPage(p); !s.ok()) return s;
   // Only what tensor cores multiply from 8.0 on depends on it: bf16, and TF32.
   const bool depends = device.compute_capability >= 80 &&
                        (p.dtype == DType::kBFloat16 || config.Get("mma", "auto") == "tf32x3");
@@ -66,7 +66,6 @@ class Fa2Kernel : public Kernel {
 
   absl::Status Supports(const AttentionProblem& p, const DeviceInfo& device,
                         const LaunchConfig& config) const override {
-    if (absl::Status s = device::CheckDtypeAndPage(p); !s.ok()) return s;
     return Choose(p, device, config).status();
   }
 
@@ -89,7 +88,6 @@ class Fa2Kernel : public Kernel {
 
   absl::StatusOr<Traffic> ExpectedTraffic(const AttentionProblem& p, const DeviceInfo& device,
                                           const LaunchConfig& config) const override {
-    if (absl::Status s = Supports(p, device, config); !s.ok()) return s;
     const absl::StatusOr<Options> options = Choose(p, device, config);
     if (!options.ok()) return options.status();
     return fa2::ExpectedTraffic(p, device, *options);
