@@ -1,40 +1,12 @@
 #include "attention/fa2/call.h"
 
+#include "attention/device/head_dim.h"
 #include "attention/fa2/cuda_cores.h"
 #include "attention/fa2/tensor_cores.h"
 #include "attention/fa2/tf32.h"
 #include "attention/fa2/wmma.h"
 
 namespace attnlab::fa2 {
-namespace {
-
-template <int kHeadDim>
-struct HeadDim {
-  static constexpr int kValue = kHeadDim;
-};
-
-// launch(HeadDim<…>()) for one of the head dims that tiles are padded to.
-template <typename Launch>
-cudaError_t ForHeadDim(int head_dim, const Launch& launch) {
-  switch (head_dim) {
-    case 32:
-      return launch(HeadDim<32>());
-    case 64:
-      return launch(HeadDim<64>());
-    case 96:
-      return launch(HeadDim<96>());
-    case 128:
-      return launch(HeadDim<128>());
-    case 192:
-      return launch(HeadDim<192>());
-    case 256:
-      return launch(HeadDim<256>());
-    default:
-      return cudaErrorInvalidValue;
-  }
-}
-
-}  // namespace
 
 cudaError_t Run(const device::Arguments& arguments, device::Element element, const Options& options,
                 cudaStream_t stream) {
@@ -47,8 +19,9 @@ cudaError_t Run(const device::Arguments& arguments, device::Element element, con
       call.element = element;
       call.size = options.mma_tile.size;
       call.stream = stream;
-      return ForHeadDim(options.mma_tile.head_dim,
-                        [&](auto dim) { return LaunchTensorCores<decltype(dim)::kValue>(call); });
+      return device::ForHeadDim(options.mma_tile.head_dim, [&](auto dim) {
+        return LaunchTensorCores<decltype(dim)::kValue>(call);
+      });
     }
     case Engine::kWmma: {
       WmmaCall call;
@@ -56,16 +29,16 @@ cudaError_t Run(const device::Arguments& arguments, device::Element element, con
       call.grid = options.grid;
       call.element = element;
       call.stream = stream;
-      return ForHeadDim(options.wmma_tile.head_dim,
-                        [&](auto dim) { return LaunchWmma<decltype(dim)::kValue>(call); });
+      return device::ForHeadDim(options.wmma_tile.head_dim,
+                                [&](auto dim) { return LaunchWmma<decltype(dim)::kValue>(call); });
     }
     case Engine::kTf32x3: {
       Tf32Call call;
       call.arguments = arguments;
       call.grid = options.grid;
       call.stream = stream;
-      return ForHeadDim(options.tf32_tile.head_dim,
-                        [&](auto dim) { return LaunchTf32<decltype(dim)::kValue>(call); });
+      return device::ForHeadDim(options.tf32_tile.head_dim,
+                                [&](auto dim) { return LaunchTf32<decltype(dim)::kValue>(call); });
     }
     case Engine::kCudaCores: {
       CudaCoreCall call;
@@ -74,8 +47,9 @@ cudaError_t Run(const device::Arguments& arguments, device::Element element, con
       call.tile = options.cuda_core_tile;
       call.element = element;
       call.stream = stream;
-      return ForHeadDim(options.cuda_core_tile.dim,
-                        [&](auto dim) { return LaunchCudaCores<decltype(dim)::kValue>(call); });
+      return device::ForHeadDim(options.cuda_core_tile.dim, [&](auto dim) {
+        return LaunchCudaCores<decltype(dim)::kValue>(call);
+      });
     }
   }
   return cudaErrorInvalidValue;
