@@ -7,9 +7,9 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "absl/strings/string_view.h"
 #include "attention/device/cuda_core_choice.h"
+#include "attention/device/tile_choice.h"
 #include "attention/dtype.h"
 
 namespace attnlab::fa2 {
@@ -52,47 +52,6 @@ absl::Status Tf32Multiplies(DType dtype, int capability) {
   return absl::OkStatus();
 }
 
-std::string NameOf(const TensorCoreTileRow& tile) {
-  return absl::StrCat("tile_q=", tile.rows, ",tile_kv=", tile.keys);
-}
-
-absl::StatusOr<TensorCoreTileRow> ChooseTensorCoreTile(const AttentionProblem& p,
-                                                       const DeviceInfo& device,
-                                                       const LaunchConfig& config) {
-  constexpr int64_t kMost = 1 << 20;
-  const absl::StatusOr<int64_t> tile_q = config.GetInteger("tile_q", 0, 1, kMost);
-  if (!tile_q.ok()) return tile_q.status();
-  const absl::StatusOr<int64_t> tile_kv = config.GetInteger("tile_kv", 0, 1, kMost);
-  if (!tile_kv.ok()) return tile_kv.status();
-
-  std::vector<std::string> there_are;
-  const TensorCoreTileRow* least = nullptr;
-  int head_dim = 0;
-  for (const TensorCoreTileRow& tile : kTensorCoreTiles) {
-    if (tile.head_dim < std::max(p.d, p.dv)) continue;
-    if (head_dim == 0) head_dim = tile.head_dim;
-    if (tile.head_dim != head_dim) break;
-    if (there_are.empty() || there_are.back() != NameOf(tile)) there_are.push_back(NameOf(tile));
-    if (*tile_q != 0 && tile.rows != *tile_q) continue;
-    if (*tile_kv != 0 && tile.keys != *tile_kv) continue;
-    // Of a device that nobody has described, everything fits.
-    if (device.shared_memory_per_block == 0 ||
-        tile.shared_bytes <= device.shared_memory_per_block) {
-      return tile;
-    }
-    least = &tile;
-  }
-  if (least == nullptr) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("config: ", config.ToString(), " is no tile for head dims up to ", head_dim,
-                     "; there are ", absl::StrJoin(there_are, " and ")));
-  }
-  return absl::ResourceExhaustedError(
-      absl::StrCat("config: ", NameOf(*least), " needs ", least->shared_bytes,
-                   " bytes of shared memory a block, and ", ToString(device.device), " has ",
-                   device.shared_memory_per_block));
-}
-
 absl::StatusOr<Engine> EngineFor(const AttentionProblem& p, int capability,
                                  const LaunchConfig& config) {
   const std::string mma = config.Get("mma", "auto");
@@ -114,44 +73,37 @@ absl::StatusOr<Engine> EngineFor(const AttentionProblem& p, int capability,
       absl::StrCat("config: mma=", mma, " is not one of auto, wmma, tf32x3, none"));
 }
 
-// Of a table with one tile of each head dim, that of `mma`.
+// Of a table, the tile for the problem (device/tile_choice.h, whose errors these are).
 template <typename Row, size_t kCount>
-absl::StatusOr<Row> ChooseOnlyTile(const Row (&tiles)[kCount], absl::string_view mma,
-                                   const AttentionProblem& p, const DeviceInfo& device,
-                                   const LaunchConfig& config) {
-  constexpr int64_t kMost = 1 << 20;
-  for (const Row& tile : tiles) {
-    if (tile.head_dim < std::max(p.d, p.dv)) continue;
-    const absl::StatusOr<int64_t> tile_q = config.GetInteger("tile_q", tile.rows, 1, kMost);
-    if (!tile_q.ok()) return tile_q.status();
-    const absl::StatusOr<int64_t> tile_kv = config.GetInteger("tile_kv", tile.keys, 1, kMost);
-    if (!tile_kv.ok()) return tile_kv.status();
-    const std::string name = absl::StrCat("tile_q=", tile.rows, ",tile_kv=", tile.keys);
-    if (*tile_q != tile.rows || *tile_kv != tile.keys) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("config: ", config.ToString(), " is no tile of mma=", mma,
-                       " for head dims up to ", tile.head_dim, "; there is ", name));
-    }
-    if (device.shared_memory_per_block == 0 ||
-        tile.shared_bytes <= device.shared_memory_per_block) {
-      return tile;
-    }
-    return absl::ResourceExhaustedError(
-        absl::StrCat("config: mma=", mma, ",", name, " needs ", tile.shared_bytes,
-                     " bytes of shared memory a block, and ", ToString(device.device), " has ",
-                     device.shared_memory_per_block));
+absl::StatusOr<Row> ChooseRow(const Row (&rows)[kCount], const AttentionProblem& p,
+                              const DeviceInfo& device, const LaunchConfig& config,
+                              absl::string_view engine = "") {
+  std::vector<device::TileNeeds> tiles;
+  for (const Row& row : rows) {
+    tiles.push_back({row.head_dim, row.rows, row.keys, row.shared_bytes});
   }
-  return absl::UnimplementedError(absl::StrCat("d: is above the largest head dim of mma=", mma));
+  const absl::StatusOr<size_t> chosen =
+      device::ChooseTile(tiles, p, device, config, device::kManyRows, engine);
+  if (!chosen.ok()) return chosen.status();
+  return rows[*chosen];
 }
 
-// Heads are packed where a query of one alone would not fill a tile.
-absl::StatusOr<bool> Packs(const AttentionProblem& p, const LaunchConfig& config, int tile_rows) {
+// Whether query heads of a KV head share tiles.
+enum class Packing { kAuto, kAlways, kNever };
+
+absl::StatusOr<Packing> PackingOf(const LaunchConfig& config) {
   const std::string pack = config.Get("pack", "auto");
-  if (pack == "auto") return p.GroupSize() > 1 && p.sq < tile_rows;
-  if (pack == "always") return true;
-  if (pack == "never") return false;
+  if (pack == "auto") return Packing::kAuto;
+  if (pack == "always") return Packing::kAlways;
+  if (pack == "never") return Packing::kNever;
   return absl::InvalidArgumentError(
       absl::StrCat("config: pack=", pack, " is not one of auto, always, never"));
+}
+
+// Left alone, where a query of one head would not fill a tile.
+bool Packs(const AttentionProblem& p, Packing packing, int tile_rows) {
+  if (packing == Packing::kAuto) return p.GroupSize() > 1 && p.sq < tile_rows;
+  return packing == Packing::kAlways;
 }
 
 // Groups of units (grid.h): with as many blocks as there are at a time, and K and V in half of the
@@ -171,13 +123,19 @@ int64_t GroupsOf(const AttentionProblem& p, const DeviceInfo& device, int64_t un
   return std::max<int64_t>(1, std::min(units, static_cast<int64_t>(groups)));
 }
 
-// Blocks that a multiprocessor has registers and shared memory for. It has 1 KiB more of that than
-// a block can have, and each block takes 1 KiB more than it asks for.
-template <class Row>
-int BlocksAMultiprocessor(const Row& tile, const DeviceInfo& device) {
-  if (device.shared_memory_per_block == 0) return tile.blocks;
-  const int64_t fit = (device.shared_memory_per_block + 1024) / (tile.shared_bytes + 1024);
-  return static_cast<int>(std::max<int64_t>(1, std::min<int64_t>(tile.blocks, fit)));
+// Blocks that a multiprocessor has shared memory for, but at most `most`. It has 1 KiB more of that
+// than a block can have, and each block takes 1 KiB more than it asks for.
+int BlocksAMultiprocessor(const DeviceInfo& device, int64_t shared_bytes, int64_t most) {
+  if (device.shared_memory_per_block != 0) {
+    most = std::min(most, (device.shared_memory_per_block + 1024) / (shared_bytes + 1024));
+  }
+  return static_cast<int>(std::max<int64_t>(1, most));
+}
+
+// Blocks for which there are registers however many a thread has: 255 at most, which take the room
+// of 256. For kernels that are not compiled for a number of blocks.
+int64_t BlocksOfRegisters(const DeviceInfo& device, int threads) {
+  return device.registers_per_multiprocessor / (256 * threads);
 }
 
 absl::StatusOr<Grid> GridFor(const AttentionProblem& p, const DeviceInfo& device, bool packed,
@@ -234,41 +192,46 @@ absl::StatusOr<Options> OptionsFor(const AttentionProblem& p, const DeviceInfo& 
       EngineFor(p, std::min(device.compute_capability, code_capability), config);
   if (!engine.ok()) return engine.status();
   options.engine = *engine;
+  const absl::StatusOr<Packing> packing = PackingOf(config);
+  if (!packing.ok()) return packing.status();
   switch (*engine) {
     case Engine::kMma: {
-      const absl::StatusOr<TensorCoreTileRow> tile = ChooseTensorCoreTile(p, device, config);
+      const auto tile = ChooseRow(kTensorCoreTiles, p, device, config);
       if (!tile.ok()) return tile.status();
       options.mma_tile = *tile;
-      options.blocks = BlocksAMultiprocessor(*tile, device);
+      options.blocks = BlocksAMultiprocessor(device, tile->shared_bytes, tile->blocks);
       break;
     }
     case Engine::kWmma: {
-      const absl::StatusOr<WmmaTileRow> tile =
-          ChooseOnlyTile(kWmmaTiles, "wmma", p, device, config);
+      const auto tile = ChooseRow(kWmmaTiles, p, device, config, "mma=wmma");
       if (!tile.ok()) return tile.status();
       options.wmma_tile = *tile;
+      options.blocks = BlocksAMultiprocessor(device, tile->shared_bytes,
+                                             BlocksOfRegisters(device, tile->threads));
       break;
     }
     case Engine::kTf32x3: {
-      const absl::StatusOr<Tf32TileRow> tile =
-          ChooseOnlyTile(kTf32Tiles, "tf32x3", p, device, config);
+      const auto tile = ChooseRow(kTf32Tiles, p, device, config, "mma=tf32x3");
       if (!tile.ok()) return tile.status();
       options.tf32_tile = *tile;
-      options.blocks = BlocksAMultiprocessor(*tile, device);
+      options.blocks = BlocksAMultiprocessor(device, tile->shared_bytes, tile->blocks);
       break;
     }
     case Engine::kCudaCores: {
-      const absl::StatusOr<device::CudaCoreTile> tile =
-          device::ChooseCudaCoreTile(p, device, config, p.sq * p.GroupSize());
+      // Packed heads fill a tile together. By default a query that is too long for that fills the
+      // large one by itself.
+      const int64_t rows = *packing == Packing::kNever ? p.sq : p.sq * p.GroupSize();
+      const auto tile = device::ChooseCudaCoreTile(p, device, config, rows);
       if (!tile.ok()) return tile.status();
       options.cuda_core_tile = *tile;
+      options.blocks = BlocksAMultiprocessor(device, tile->shared_bytes,
+                                             BlocksOfRegisters(device, tile->threads));
       break;
     }
   }
-  const absl::StatusOr<bool> packs = Packs(p, config, options.Rows());
-  if (!packs.ok()) return packs.status();
   const absl::StatusOr<Grid> grid =
-      GridFor(p, device, *packs, options.Rows(), int64_t{device.multiprocessors} * options.blocks);
+      GridFor(p, device, Packs(p, *packing, options.Rows()), options.Rows(),
+              int64_t{device.multiprocessors} * options.blocks);
   if (!grid.ok()) return grid.status();
   options.grid = *grid;
   return options;

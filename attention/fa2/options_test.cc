@@ -23,6 +23,7 @@ DeviceInfo Gpu(int capability, int64_t shared_memory) {
   gpu.compute_capability = capability;
   gpu.shared_memory_per_block = shared_memory;
   gpu.multiprocessors = 132;
+  gpu.registers_per_multiprocessor = 65536;
   gpu.last_level_cache_bytes = 60 << 20;
   return gpu;
 }
@@ -99,6 +100,22 @@ TEST(OptionsTest, HeadsArePackedWhereOneDoesNotFillATile) {
   const Grid packed = OptionsOf("b=3,hq=8,hkv=2,sq=999,d=64", kHopper, "pack=always")->grid;
   EXPECT_EQ(packed.units, 6u);
   EXPECT_EQ(packed.tiles, (999u * 4 + 127) / 128);
+}
+
+// On CUDA cores a short query gets the small tile: of one head, where heads are not packed.
+TEST(OptionsTest, RowsOfATileAreThoseThatItWillHave) {
+  const std::string line = "hq=64,hkv=1,sq=1,skv=999,d=64,dtype=fp32";
+  EXPECT_EQ(OptionsOf(line, kHopper, "pack=never")->Rows(), 64);
+  EXPECT_EQ(OptionsOf(line)->Rows(), 64);
+  EXPECT_EQ(OptionsOf("hq=64,hkv=1,sq=2,skv=999,d=64,dtype=fp32")->Rows(), 256);
+}
+
+TEST(OptionsTest, BlocksThatAMultiprocessorHasRoomFor) {
+  EXPECT_EQ(OptionsOf("hq=2,sq=999,d=64,dtype=fp32")->blocks, 1);
+  EXPECT_EQ(OptionsOf("hq=2,sq=64,d=64,dtype=fp32")->blocks, 2);
+  EXPECT_EQ(OptionsOf("hq=2,sq=64,d=64,dtype=fp32", kTuring)->blocks, 1);
+  EXPECT_EQ(OptionsOf("hq=2,sq=16,d=256,dtype=fp32")->blocks, 4);
+  EXPECT_EQ(OptionsOf("hq=2,sq=999,d=64,dtype=fp16", kHopper, "mma=wmma")->blocks, 2);
 }
 
 // Units of the last group, and of the first.
