@@ -24,14 +24,19 @@
 namespace attnlab::fa1 {
 namespace {
 
+absl::StatusOr<device::CudaCoreTile> Choose(const AttentionProblem& p, const DeviceInfo& device,
+                                            const LaunchConfig& config) {
+  if (absl::Status s = device::CheckDtypeAndPage(p); !s.ok()) return s;
+  return TileFor(p, device, config);
+}
+
 class Fa1Kernel : public Kernel {
  public:
   Fa1Kernel() {
     traits_.name = "fa1";
     traits_.summary =
         "a block a (sequence, head) walks the query tiles; online softmax, fp32 on CUDA cores, "
-        "head "
-        "dims to 256";
+        "head dims to 256";
     traits_.device = DeviceKind::kCuda;
     traits_.compute_capabilities = {75, 80, 86, 89, 90, 100, 120};
     traits_.config_keys = ConfigKeys();
@@ -45,8 +50,7 @@ class Fa1Kernel : public Kernel {
 
   absl::Status Supports(const AttentionProblem& p, const DeviceInfo& device,
                         const LaunchConfig& config) const override {
-    if (absl::Status s = device::CheckDtypeAndPage(p); !s.ok()) return s;
-    return TileFor(p, device, config).status();
+    return Choose(p, device, config).status();
   }
 
   absl::StatusOr<int64_t> WorkspaceBytes(const AttentionProblem& p, const DeviceInfo& device,
@@ -57,7 +61,7 @@ class Fa1Kernel : public Kernel {
 
   absl::Status Forward(const AttentionProblem& p, const AttentionTensors& t,
                        const Launch& launch) const override {
-    const absl::StatusOr<device::CudaCoreTile> tile = TileFor(p, launch.device, launch.config);
+    const absl::StatusOr<device::CudaCoreTile> tile = Choose(p, launch.device, launch.config);
     if (!tile.ok()) return tile.status();
     if (p.sq == 0) return absl::OkStatus();
     const cuda_backend::ScopedDevice current(launch.device.device.ordinal);
@@ -70,8 +74,7 @@ class Fa1Kernel : public Kernel {
 
   absl::StatusOr<Traffic> ExpectedTraffic(const AttentionProblem& p, const DeviceInfo& device,
                                           const LaunchConfig& config) const override {
-    if (absl::Status s = Supports(p, device, config); !s.ok()) return s;
-    const absl::StatusOr<device::CudaCoreTile> tile = TileFor(p, device, config);
+    const absl::StatusOr<device::CudaCoreTile> tile = Choose(p, device, config);
     if (!tile.ok()) return tile.status();
     return fa1::ExpectedTraffic(p, device, *tile);
   }
