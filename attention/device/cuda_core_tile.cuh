@@ -23,12 +23,12 @@
 #include "attention/device/cuda_core_queries.cuh"
 #include "attention/device/cuda_core_shape.h"
 #include "attention/device/cuda_core_threads.cuh"
-#include "attention/device/exp2.cuh"
 #include "attention/device/float_tile_copy.cuh"
 #include "attention/device/kv_tiles.h"
 #include "attention/device/online_softmax.h"
 #include "attention/device/query_tile.h"
 #include "attention/device/reduce.cuh"
+#include "attention/device/special_functions.cuh"
 
 namespace attnlab::device {
 

@@ -20,8 +20,10 @@ std::string NamesOf(absl::Span<const TileNeeds> tiles) {
   std::vector<std::string> names;
   for (const TileNeeds& tile : tiles) names.push_back(NameOf(tile));
   names.erase(std::unique(names.begin(), names.end()), names.end());
-  return absl::StrCat(names.size() == 1 ? "there is " : "there are ",
-                      absl::StrJoin(names, " and "));
+  if (names.size() == 1) return absl::StrCat("there is ", names[0]);
+  const std::string last = names.back();
+  names.pop_back();
+  return absl::StrCat("there are ", absl::StrJoin(names, ", "), " and ", last);
 }
 
 }  // namespace

@@ -11,6 +11,7 @@
 
 #include "attention/device/cp_async.cuh"
 #include "attention/device/swizzle.h"
+#include "attention/device/thread_index.cuh"
 
 namespace attnlab::device {
 
@@ -29,59 +30,73 @@ struct TileCopy {
   static_assert(kDim % kChunkElements == 0 && kThreads % kRowThreads == 0);
   static_assert(kRowStep % 8 == 0 && kRows % kRowStep == 0);
 
-  static __device__ int Row() { return static_cast<int>(threadIdx.x) / kRowThreads; }
-  static __device__ int Chunk() { return static_cast<int>(threadIdx.x) % kRowThreads; }
+  static __device__ int Row(int thread) { return thread / kRowThreads; }
+  static __device__ int Chunk(int thread) { return thread % kRowThreads; }
 
   // Copies row i from row_at(i), for i < rows.
   template <typename RowAt>
   static __device__ void Copy(char* tile, int rows, int dim, bool whole_chunks,
                               const RowAt& row_at) {
-    char* const to = tile + Place::At(Row(), Chunk()) * kChunkBytes;
+    if (!whole_chunks) return CopyElements(tile, rows, dim, row_at);
+    const int thread = ThreadIndex();
+    char* const to = tile + Place::At(Row(thread), Chunk(thread)) * kChunkBytes;
 #pragma unroll
     for (int i = 0; i < kRows / kRowStep; ++i) {
-      const int row = Row() + i * kRowStep;
+      const int row = Row(thread) + i * kRowStep;
       const T* const from = row_at(row < rows ? row : 0);
 #pragma unroll
       for (int j = 0; j < kRowChunks / kRowThreads; ++j) {
-        const int chunk = Chunk() + j * kRowThreads;
-        void* const there = to + (i * kRowStep * kRowChunks + j * kRowThreads) * kChunkBytes;
-        if (whole_chunks) {
-          const bool valid = row < rows && chunk * kChunkElements < dim;
-          CopyAsync16(there, valid ? from + chunk * kChunkElements : from, valid);
-        } else {
-          CopyElements(there, from, row < rows ? dim - chunk * kChunkElements : 0,
-                       chunk * kChunkElements);
-        }
+        const int column = (Chunk(thread) + j * kRowThreads) * kChunkElements;
+        const bool valid = row < rows && column < dim;
+        CopyAsync16(to + Step(i, j), valid ? from + column : from, valid);
       }
     }
   }
 
   // The same for rows `stride` elements apart, all of which there are, and of kDim columns in whole
-  // chunks: what inner loops copy. `from` is Offset() elements from the first row.
-  static __device__ void CopyWhole(char* tile, const T* from, int64_t stride) {
-    char* const to = tile + Place::At(Row(), Chunk()) * kChunkBytes;
+  // chunks: what inner loops copy. `from` is Offset() elements from the first row, `thread` the
+  // thread's index, which they may have asked for before they need it.
+  static __device__ void CopyWhole(char* tile, const T* from, int64_t stride, int thread) {
+    char* const to = tile + Place::At(Row(thread), Chunk(thread)) * kChunkBytes;
 #pragma unroll
     for (int i = 0; i < kRows / kRowStep; ++i) {
 #pragma unroll
       for (int j = 0; j < kRowChunks / kRowThreads; ++j) {
-        CopyAsync16(to + (i * kRowStep * kRowChunks + j * kRowThreads) * kChunkBytes,
-                    from + j * kRowThreads * kChunkElements);
+        CopyAsync16(to + Step(i, j),
+                    from + i * kRowStep * stride + j * kRowThreads * kChunkElements);
       }
-      from += kRowStep * stride;
     }
   }
   // From the first row to what this thread copies first.
   static __device__ int64_t Offset(int64_t stride) {
-    return Row() * stride + Chunk() * kChunkElements;
+    const int thread = ThreadIndex();
+    return Row(thread) * stride + Chunk(thread) * kChunkElements;
   }
 
  private:
-  // A chunk of which the tensor has `count` elements, or all, or none, in any alignment.
-  static __device__ void CopyElements(void* to, const T* row, int count, int column) {
-    T values[kChunkElements];
+  // Bytes from a thread's first chunk to the j-th of its i-th row.
+  static constexpr int Step(int i, int j) {
+    return (i * kRowStep * kRowChunks + j * kRowThreads) * kChunkBytes;
+  }
+
+  // In any alignment. Not unrolled more than for a few loads at a time, as it is much code and
+  // seldom what runs.
+  template <typename RowAt>
+  static __device__ void CopyElements(char* tile, int rows, int dim, const RowAt& row_at) {
+    static_assert(kRows * kRowChunks % kThreads == 0);
+    const int thread = ThreadIndex();
+#pragma unroll 4
+    for (int n = 0; n < kRows * kRowChunks / kThreads; ++n) {
+      const int i = thread + n * kThreads;
+      const int row = i / kRowChunks, chunk = i % kRowChunks, column = chunk * kChunkElements;
+      const int count = row < rows ? dim - column : 0;
+      const T* const from = row_at(row < rows ? row : 0);
+      T values[kChunkElements];
 #pragma unroll
-    for (int i = 0; i < kChunkElements; ++i) values[i] = i < count ? row[column + i] : T(0.0f);
-    *static_cast<uint4*>(to) = *reinterpret_cast<const uint4*>(values);
+      for (int x = 0; x < kChunkElements; ++x) values[x] = x < count ? from[column + x] : T(0.0f);
+      *reinterpret_cast<uint4*>(tile + Place::At(row, chunk) * kChunkBytes) =
+          *reinterpret_cast<const uint4*>(values);
+    }
   }
 };
 

@@ -9,6 +9,7 @@
 #include "attention/device/launch.h"
 #include "attention/device/managed_array.h"
 #include "attention/device/swizzle.h"
+#include "attention/device/thread_index.cuh"
 #include "attention/device/tile_copy.cuh"
 #include "cuda_fp16.h"
 #include "cuda_runtime.h"
@@ -40,7 +41,7 @@ __global__ void CopyTile(const typename Tile::T* from, int64_t stride, int rows,
   __syncthreads();
   char* const tile = reinterpret_cast<char*>(shared) + kFence;
   if (whole_tile) {
-    TheCopy::CopyWhole(tile, from + TheCopy::Offset(stride), stride);
+    TheCopy::CopyWhole(tile, from + TheCopy::Offset(stride), stride, ThreadIndex());
   } else {
     TheCopy::Copy(tile, rows, dim, whole_chunks, [&](int row) { return from + row * stride; });
   }
@@ -97,9 +98,9 @@ using Tiles = ::testing::Types<
     Tile<__half, 256>, Tile<float, 32>, Tile<float, 64>, Tile<float, 96>,
     // 32 rows, and blocks of two warps.
     Tile<__half, 32, 32, 64>, Tile<__half, 64, 32, 128>, Tile<__half, 96, 32, 64>,
-    Tile<__half, 192, 32, 128>, Tile<__half, 256, 32, 64>, Tile<float, 32, 32, 64>,
-    Tile<float, 96, 32, 128>, Tile<float, 128, 32, 128>, Tile<float, 192, 32, 64>,
-    Tile<float, 256, 32, 64>,
+    Tile<__half, 192, 32, 128>, Tile<__half, 256, 32, 64>, Tile<__half, 256, 32, 128>,
+    Tile<float, 32, 32, 64>, Tile<float, 96, 32, 128>, Tile<float, 128, 32, 128>,
+    Tile<float, 192, 32, 64>, Tile<float, 256, 32, 64>,
     // As few and as many rows as there are.
     Tile<float, 192, 16>, Tile<float, 256, 16>, Tile<__half, 32, 128>, Tile<__half, 128, 128>>;
 TYPED_TEST_SUITE(TileCopyTest, Tiles);

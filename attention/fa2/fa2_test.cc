@@ -157,6 +157,36 @@ TEST(Fa2Test, EveryTile) {
   }
 }
 
+// Each tile of tensor cores once: what the sanitizers are run on (BUILD). Large scores, for bases
+// that move, and V that wants a second walk.
+TEST(Fa2Test, EachTileOnce) {
+  for (const int d : kHeadDims) {
+    for (const std::string& config : ConfigsOf({"fp16", "auto"}, d)) {
+      const std::string line =
+          absl::StrCat("b=1,hq=2,hkv=1,sq=200,skv=150,d=", d, ",dtype=fp16,mask=causal");
+      ExpectRight(line + ",scale=3", config);
+      const absl::StatusOr<Plan> plan = PlanOf(line, config);
+      ASSERT_TRUE(plan.ok()) << line << " " << config << ": " << plan.status();
+      EXPECT_EQ(testing::SpecialValuesOfV(*plan, Layout::kBshd), absl::OkStatus());
+    }
+  }
+}
+
+// Of large scores: bases move in the midst of a sequence, in some rows, and where two warps share
+// rows by what one of them has seen.
+TEST(Fa2Test, BasesThatMove) {
+  for (const int d : kHeadDims) {
+    for (const Engine& e : Engines()) {
+      for (const std::string& config : ConfigsOf(e, d)) {
+        for (const char* rest : {"mask=none,scale=3", "mask=causal,scale=3,softcap=90"}) {
+          ExpectRight(LineOf(e, absl::StrCat("b=1,hq=2,hkv=1,sq=140,skv=400,d=", d, ",", rest)),
+                      config);
+        }
+      }
+    }
+  }
+}
+
 TEST(Fa2Test, HeadsThatShareTiles) {
   for (const int group : {2, 7, 32}) {
     for (const int sq : {1, 5, 40, 130}) {

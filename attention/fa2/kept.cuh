@@ -12,7 +12,12 @@ struct Keys {
   int first = 0;                     // of the sequence
   int count = 0;                     // from there to the sequence's end
   int full_begin = 0, full_end = 0;  // the tiles that every row sees all of
-  int whole = 0;                     // tiles that a copy may take for full, from the first on
+  // Tiles of which a copy may bring all rows, from the first on; not one that the mask cuts, whose
+  // rows behind that may or may not be there.
+  int whole = 0;
+
+  // Whether tile j wants a look at the mask.
+  __device__ bool Masked(int j) const { return j < full_begin || j >= full_end; }
 
   // `streams`: whether rows are such that there are tiles of the last kind.
   __device__ static Keys Of(const device::KvTiles& tiles, int64_t length, int tile, bool streams) {
@@ -21,7 +26,7 @@ struct Keys {
     keys.count = static_cast<int>(length - tiles.begin);
     keys.full_begin = static_cast<int>((tiles.full_begin - tiles.begin) / tile);
     keys.full_end = static_cast<int>((tiles.full_end - tiles.begin) / tile);
-    keys.whole = streams ? keys.count / tile : 0;
+    keys.whole = streams ? static_cast<int>((tiles.end - tiles.begin) / tile) : 0;
     return keys;
   }
 };

@@ -24,8 +24,8 @@ class KvStream {
   }
 
   // Begins to copy the tile whole, where there is all of it, and of kDim columns in whole chunks.
-  __device__ void CopyWhole(char* to, const device::Rows& rows) const {
-    Copy::CopyWhole(to, from_, rows.token_stride);
+  __device__ void CopyWhole(char* to, const device::Rows& rows, int thread) const {
+    Copy::CopyWhole(to, from_, rows.token_stride, thread);
   }
   // Begins to copy its first `count` rows, or kKeys, of `dim` columns, in any alignment.
   __device__ void CopyRows(char* to, const device::Rows& rows, int count, int dim) const {

@@ -174,7 +174,7 @@ std::vector<std::string> ConfigKeys() {
   return {
       "tile_q: query rows of a tile; docs/fa2.md has those that there are, by default the largest "
       "that fits the device",
-      "tile_kv: keys of a tile, which go with the rows",
+      "tile_kv: keys of a tile, of those that there are with the rows",
       "pack: auto (the default: query heads of a KV head share tiles where the query is short), "
       "always or never",
       "mma: auto (the default: tensor cores where they multiply the dtype), wmma (the same through "

@@ -28,6 +28,7 @@ DeviceInfo Gpu(int capability, int64_t shared_memory) {
   return gpu;
 }
 const DeviceInfo kHopper = Gpu(90, 227 << 10);
+const DeviceInfo kAda = Gpu(89, 99 << 10);
 const DeviceInfo kTuring = Gpu(75, 64 << 10);
 
 absl::StatusOr<Options> OptionsOf(const std::string& line, const DeviceInfo& gpu = kHopper,
@@ -110,7 +111,17 @@ TEST(OptionsTest, RowsOfATileAreThoseThatItWillHave) {
   EXPECT_EQ(OptionsOf("hq=64,hkv=1,sq=2,skv=999,d=64,dtype=fp32")->Rows(), 256);
 }
 
+TEST(OptionsTest, TheFirstTileThatFits) {
+  const std::string line = "hq=2,sq=999,d=256,dtype=fp16";
+  EXPECT_EQ(OptionsOf(line)->mma_tile.size, TileSize::kLarge);
+  EXPECT_EQ(OptionsOf(line, kAda)->mma_tile.size, TileSize::kMedium);
+  EXPECT_EQ(OptionsOf(line, kTuring)->mma_tile.size, TileSize::kSmall);
+  EXPECT_EQ(OptionsOf(line, kHopper, "tile_kv=32,tile_q=64")->mma_tile.size, TileSize::kMedium);
+}
+
 TEST(OptionsTest, BlocksThatAMultiprocessorHasRoomFor) {
+  EXPECT_EQ(OptionsOf("hq=2,sq=999,d=256,dtype=fp16")->blocks, 2);
+  EXPECT_EQ(OptionsOf("hq=2,sq=999,d=32,dtype=fp16")->blocks, 3);
   EXPECT_EQ(OptionsOf("hq=2,sq=999,d=64,dtype=fp32")->blocks, 1);
   EXPECT_EQ(OptionsOf("hq=2,sq=64,d=64,dtype=fp32")->blocks, 2);
   EXPECT_EQ(OptionsOf("hq=2,sq=64,d=64,dtype=fp32", kTuring)->blocks, 1);
@@ -155,8 +166,10 @@ TEST(OptionsTest, ErrorsNameFieldValueAndLimit) {
               "pack=2 is not one of auto, always, never");
   ExpectError(OptionsOf("hq=2,sq=9,d=128", kHopper, "tile_q=100"), Code::kInvalidArgument,
               "there are tile_q=128,tile_kv=64 and tile_q=64,tile_kv=64");
+  ExpectError(OptionsOf("hq=2,sq=9,d=256", kHopper, "tile_q=100"), Code::kInvalidArgument,
+              "there are tile_q=64,tile_kv=64, tile_q=64,tile_kv=32 and tile_q=32,tile_kv=32");
   ExpectError(OptionsOf("hq=2,sq=9,d=128,dtype=fp16", kTuring, "tile_q=128"),
-              Code::kResourceExhausted, "tile_q=128,tile_kv=64 needs 99328 bytes");
+              Code::kResourceExhausted, "tile_q=128,tile_kv=64 needs 99456 bytes");
   ExpectError(OptionsOf("hq=2,sq=9,d=64", kHopper, "block=128"), Code::kInvalidArgument, "block");
   ExpectError(OptionsOf("b=2147483647,hq=2,sq=1,d=8"), Code::kUnimplemented, "b: ");
 }

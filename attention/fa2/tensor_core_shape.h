@@ -7,29 +7,40 @@ namespace attnlab::fa2 {
 
 // What a kernel is compiled for. `HeadDim` is that of Q, K and V, padded with zeros; elements have
 // 16 bits.
-template <int HeadDim, int Warps, int WarpRows, int Keys, int Blocks, int Stages = 2,
-          bool KeepQ = false>
+template <int HeadDim, int Warps, int WarpRows, int Keys, int Blocks, int Stages, int KeptQ = 0,
+          bool Pairs = false>
 struct TensorCoreShape {
   static constexpr int kHeadDim = HeadDim;
   static constexpr int kWarps = Warps;
   static constexpr int kThreads = 32 * Warps;
   static constexpr int kWarpRows = WarpRows;  // 16 or 32
-  static constexpr int kRows = Warps * WarpRows;
+  // Whether two warps share their rows: of S each computes half of a tile's keys, of O half of the
+  // columns, and P, which both need whole, they exchange. A fragment of K or V then serves as many
+  // rows as two warps of half the rows would need it for, and O takes no more registers.
+  static constexpr bool kPairs = Pairs;
+  static_assert(!Pairs || (Warps % 2 == 0 && Warps <= 30), "a named barrier for each pair");
+  static constexpr int kRows = Warps * WarpRows / (Pairs ? 2 : 1);
   static constexpr int kKeys = Keys;
   static constexpr int kBlocks = Blocks;  // a multiprocessor, which bounds the registers
   // Tiles of K, and of V, in shared memory. With 2, the next are copied while one is worked on.
   // With 1, V is copied while K is multiplied and the other way round, at two barriers a tile.
   static constexpr int kStages = Stages;
-  // Whether Q's fragments stay in registers, or are read anew for each tile of keys.
-  static constexpr bool kKeepQ = KeepQ;
+  // Q's first fragments, of 16 columns each, that stay in registers. The others are read anew for
+  // each tile of keys.
+  static constexpr int kKeptQ = KeptQ;
 
-  // Shared memory: Q and later O; K; V; what each row sees. Bytes from its beginning.
+  // Shared memory: Q and later O; K; V; what each row sees; Kept; P of pairs. Bytes from
+  // its beginning.
   static constexpr int kRowBytes = 2 * HeadDim;
   static constexpr int kKvBytes = Keys * kRowBytes;
   static constexpr int kK = kRows * kRowBytes;
   static constexpr int kV = kK + kStages * kKvBytes;
   static constexpr int kVisible = kV + kStages * kKvBytes;
-  static constexpr int kSharedBytes = kVisible + kRows * 8;
+  static constexpr int kKept = kVisible + kRows * 8;
+  static constexpr int kKeptBytes = 128;
+  static constexpr int kExchange = kKept + kKeptBytes;
+  static constexpr int kWarpExchange = Pairs ? WarpRows * (Keys / 2) * 2 : 0;
+  static constexpr int kSharedBytes = kExchange + Warps * kWarpExchange;
 };
 
 }  // namespace attnlab::fa2

@@ -33,6 +33,7 @@ inline constexpr TensorCoreTileRow kTensorCoreTiles[] = {
     RowOf<192, TileSize::kLarge, TensorCoreShapes<192>::Large>(),
     RowOf<192, TileSize::kSmall, TensorCoreShapes<192>::Small>(),
     RowOf<256, TileSize::kLarge, TensorCoreShapes<256>::Large>(),
+    RowOf<256, TileSize::kMedium, TensorCoreShapes<256>::Medium>(),
     RowOf<256, TileSize::kSmall, TensorCoreShapes<256>::Small>(),
 };
 inline constexpr int kMaxHeadDim = 256;

@@ -3,7 +3,9 @@
 // Each warp has 16 or 32 rows of the tile, and all of a tile of keys for them, so that rows never
 // cross warps: S, P and O stay in a warp's registers, P goes from the first product to the second
 // without leaving them, and what warps share is K and V in shared memory. While one tile of keys is
-// worked on, copies bring the next.
+// worked on, copies bring the next. Where O is too large for that, two warps share rows
+// (Shape::kPairs): each has half of the keys for S, half of the columns for O, and needs both
+// halves of P.
 #ifndef ATTENTION_FA2_TENSOR_CORE_TILE_CUH_
 #define ATTENTION_FA2_TENSOR_CORE_TILE_CUH_
 
@@ -18,10 +20,12 @@
 #include "attention/device/swizzle.h"
 #include "attention/device/thread_index.cuh"
 #include "attention/device/tile_copy.cuh"
+#include "attention/fa2/fragment_products.cuh"
 #include "attention/fa2/fragments.cuh"
 #include "attention/fa2/kept.cuh"
 #include "attention/fa2/kv_stream.cuh"
 #include "attention/fa2/output_rows.cuh"
+#include "attention/fa2/warp_pair.cuh"
 #include "attention/fa2/warp_rows.cuh"
 
 namespace attnlab::fa2 {
@@ -31,47 +35,52 @@ namespace attnlab::fa2 {
 template <class Shape, typename T, bool kCapped, bool kCareful>
 class TensorCoreTile {
   static constexpr int kDim = Shape::kHeadDim, kKeys = Shape::kKeys, kStages = Shape::kStages;
-  static constexpr int kM = Shape::kWarpRows / 16;  // blocks of 16 rows a warp
-  static constexpr int kN = kKeys / 8;              // blocks of 8 keys
-  static constexpr int kNv = kDim / 8;              // blocks of 8 columns of V and O
-  // Loads from shared memory before the products that wait for them: more take registers that the
-  // larger tile does not have.
-  static constexpr int kAhead = kM == 1 ? 2 : 1;
-  static constexpr bool kKeepQ = Shape::kKeepQ;
+  static constexpr bool kPairs = Shape::kPairs;
+  static constexpr int kWarps = kPairs ? 2 : 1;  // that share rows
+  static constexpr int kWarpKeys = kKeys / kWarps, kWarpDim = kDim / kWarps;
+  static constexpr int kM = Shape::kWarpRows / 16, kN = kWarpKeys / 8, kNv = kWarpDim / 8;
 
   using QCopy = device::TileCopy<T, Shape::kRows, kDim, Shape::kThreads>;
   using Stream = KvStream<T, kKeys, kDim, Shape::kThreads>;
-  using Warp = WarpRows<Shape::kWarpRows, kKeys, kDim>;
-  using Output = OutputRows<T, kDim, Shape::kWarpRows>;
+  using Warp = WarpRows<Shape::kWarpRows, kWarpKeys, kWarpDim, kWarps>;
+  using Pair = WarpPair<Shape::kWarpExchange>;
+  using Output = OutputRows<T, kDim, Shape::kWarpRows / kWarps>;
+  static_assert(sizeof(Kept) <= Shape::kKeptBytes);
   static_assert(QCopy::kBytes == Shape::kK && Stream::kBytes == Shape::kKvBytes);
+  static_assert(!kPairs || kStages == 1);  // what pairs say is heard behind the second barrier
+  // Columns and rows that are whole groups and shifts of the swizzle lie at a constant distance.
+  static_assert(kWarpDim / 8 % device::Swizzle<kDim / 8>::kGroup == 0 && kWarpKeys % 8 == 0);
 
   using Scores = typename Warp::Scores;
-  struct Probabilities {
-    device::AFragment x[kM][kKeys / 16];
-  };
+  using Products = FragmentProducts<Shape, T>;
+  using Probabilities = typename Products::Probabilities;
 
  public:
-  // `shared`: Shape::kSharedBytes, aligned to 128. `tile` goes to `kept`, or, of a careful one, is
-  // there from the first walk.
-  __device__ TensorCoreTile(const device::Arguments& a, const device::QueryTile& tile, Kept& kept,
-                            char* shared)
-      : a_(a), kept_(kept), shared_(shared) {
-    const int lane = Warp::Lane(), row = Warp::First() + lane % 16;
-    // Lanes point at the rows of four 8 x 8 matrices.
-    q_address_ = AddressOf(0, row, lane / 16);
-    k_address_ = AddressOf(Shape::kK, lane % 8 + lane / 16 * 8, lane / 8 % 2);
+  // `shared`: Shape::kSharedBytes, aligned to 128. `tile` is kept there; of a careful one it is the
+  // one that was kept by the first walk.
+  __device__ TensorCoreTile(const device::Arguments& a, const device::QueryTile& tile, char* shared)
+      : a_(a), shared_(shared) {
+    // In the order in which it is waited for, and each as soon as it is known where it lies.
+    CopyQ(tile);
+    k_address_ = KAddress();
     const device::KvTiles tiles = tile.Tiles(a.mask, kKeys);
-    count_ = Uniform(static_cast<int>(tiles.Count(kKeys)));
     const bool streams = a.k.whole_chunks && a.v.whole_chunks && a.d == kDim && a.dv == kDim;
     const Keys keys = Keys::Of(tiles, tile.kv.length, kKeys, streams);
-    if (!kCareful && device::ThreadIndex() == 0) kept = {tile, keys};
-    CopyQ(tile);
+    count_ = Uniform(static_cast<int>(tiles.Count(kKeys)));
     k_.Begin(FirstKey(a.k, tile, keys), a.k);
+    CopyTile(/*k=*/true, /*v=*/false, 0, keys.whole > 0, device::ThreadIndex(), keys);
+    if (kStages == 1) device::CopyAsyncCommit();
     v_.Begin(FirstKey(a.v, tile, keys), a.v);
-    CopyTile(k_, a.k, a.d, Shape::kK, 0, keys);
-    if (kStages > 1) CopyTile(v_, a.v, a.dv, Shape::kV, 0, keys);
+    CopyTile(/*k=*/false, /*v=*/true, 0, keys.whole > 0, device::ThreadIndex(), keys);
     device::CopyAsyncCommit();
+    k_.Advance(a.k);
+    v_.Advance(a.v);
+    if (!kCareful && device::ThreadIndex() == 0) KeptIn(shared) = {tile, keys};
     if (kCareful || keys.full_begin > 0 || keys.full_end < count_) FindVisible(tile);
+  }
+
+  static __device__ Kept& KeptIn(char* shared) {
+    return *reinterpret_cast<Kept*>(shared + Shape::kKept);
   }
 
   // 0 times NaN is NaN, so a V that is not finite reaches rows that do not see it. Where that may
@@ -81,11 +90,18 @@ class TensorCoreTile {
     Walk();
     const bool lost = Finish();
     if (!kCareful && __syncthreads_or(lost)) return false;
+    if (kCareful && kPairs) Pair::Wait();
     Store();
     return true;
   }
 
  private:
+  __device__ const Kept& kept() const { return KeptIn(shared_); }
+  // What of a pair's work is this warp's: from which key of a tile on, and which column.
+  static __device__ int Part() { return kPairs ? Pair::Part() : 0; }
+  static __device__ int FirstWarpKey() { return Part() * kWarpKeys; }
+  static __device__ int FirstColumn() { return Part() * kWarpDim; }
+
   __device__ bool Capped() const { return kCareful ? a_.softcap != 0 : kCapped; }
 
   __device__ uint32_t AddressOf(int tile, int row, int chunk) const {
@@ -99,7 +115,8 @@ class TensorCoreTile {
     if (tile.pack == 1) {
       const T* const first = q + tile.Offset(a_.q, tile.begin);
       if (a_.q.whole_chunks && rows == Shape::kRows && a_.d == kDim) {
-        QCopy::CopyWhole(shared_, first + QCopy::Offset(a_.q.token_stride), a_.q.token_stride);
+        QCopy::CopyWhole(shared_, first + QCopy::Offset(a_.q.token_stride), a_.q.token_stride,
+                         device::ThreadIndex());
       } else {
         QCopy::Copy(shared_, rows, a_.d, a_.q.whole_chunks,
                     [&](int row) { return first + row * a_.q.token_stride; });
@@ -116,19 +133,18 @@ class TensorCoreTile {
     return static_cast<const T*>(rows.data) + tile.KvOffset(rows) + keys.first * rows.token_stride;
   }
 
-  // Begins to copy tile j, which the stream is at, to its stage, where there is such a tile.
-  __device__ void CopyK(int j) { CopyTile(k_, a_.k, a_.d, Shape::kK, j, kept_.keys); }
-  __device__ void CopyV(int j) { CopyTile(v_, a_.v, a_.dv, Shape::kV, j, kept_.keys); }
-  __device__ void CopyTile(Stream& stream, const device::Rows& rows, int dim, int first, int j,
-                           const Keys& keys) {
-    if (j >= count_) return;
-    char* const to = shared_ + first + j % kStages * Shape::kKvBytes;
-    if (j < keys.whole) {
-      stream.CopyWhole(to, rows);
-    } else {
-      stream.CopyRows(to, rows, keys.count - j * kKeys, dim);
+  // Begins to copy tile j of K, V or both, which the streams are at, to its stage. `whole`: whether
+  // there is all of it.
+  __device__ void CopyTile(bool k, bool v, int j, bool whole, int thread, const Keys& keys) {
+    char* const to = shared_ + j % kStages * Shape::kKvBytes;
+    if (whole) {
+      if (k) k_.CopyWhole(to + Shape::kK, a_.k, thread);
+      if (v) v_.CopyWhole(to + Shape::kV, a_.v, thread);
+    } else if (j < count_) {
+      const int left = keys.count - j * kKeys;
+      if (k) k_.CopyRows(to + Shape::kK, a_.k, left, a_.d);
+      if (v) v_.CopyRows(to + Shape::kV, a_.v, left, a_.dv);
     }
-    stream.Advance(rows);
   }
 
   // The keys that each row of the tile sees, in shared memory.
@@ -144,79 +160,111 @@ class TensorCoreTile {
   __device__ void Walk() {
     o_.Clear();
     warp_.Begin();
-    if (kKeepQ || count_ == 0) {  // O goes to Q's place, which must not be copied to any more
-      device::CopyAsyncWait<0>();
-      __syncthreads();
+    if (kStages == 1) {
+      device::CopyAsyncWait<1>();  // for Q and K, but not for V
+    } else if (Shape::kKeptQ > 0 || count_ == 0) {
+      device::CopyAsyncWait<0>();  // for Q, which is read, or to whose place O goes, before the
+                                   // next
     }
-    if constexpr (kKeepQ) KeepQ();
+    __syncthreads();  // and all know what is kept
+    if constexpr (Shape::kKeptQ > 0) Products::KeepQ(QAddress(), q_);
+    const Keys& keys = kept().keys;
+    bool whole = keys.whole > 0, next_whole = keys.whole > 1;
 #pragma unroll 1
     for (int j = 0; j < count_; ++j) {
-      device::CopyAsyncWait<0>();
-      __syncthreads();  // all have tile j, or its K, and are done with what is copied over next
-      if (kStages > 1) CopyK(j + 1);
-      CopyV(kStages > 1 ? j + 1 : j);
-      device::CopyAsyncCommit();
-      Scores s;
-      MultiplyQk(k_address_ + j % kStages * Shape::kKvBytes, s);
-      if (Capped()) Warp::Cap(s, a_.scale, a_.softcap);
-      if (j < kept_.keys.full_begin || j >= kept_.keys.full_end) {
-        Warp::MaskOut(s, Visible(), kept_.keys.first + j * kKeys);
-      }
-      warp_.Rebase(s, ScaleLog2(a_, Capped()), o_);
-      Probabilities p;
-      Exponentials(s, p);
-      if (kStages == 1) {
+      if (kStages > 1 || j > 0) {
+        const int thread =
+            device::ThreadIndex();  // asked for before the barrier, which takes longer
         device::CopyAsyncWait<0>();
-        __syncthreads();  // all have V, and are done with K
-        CopyK(j + 1);
+        __syncthreads();  // all have tile j, or its K, and are done with what is copied over next
+        if (kStages == 1) {
+          CopyTile(/*k=*/false, /*v=*/true, j, whole, thread, keys);
+        } else {
+          CopyTile(/*k=*/true, /*v=*/true, j + 1, next_whole, thread, keys);
+        }
         device::CopyAsyncCommit();
       }
+      Scores s;
+      Products::MultiplyQk(QAddress(), k_address_ + j % kStages * Shape::kKvBytes, q_, s);
+      if (Capped()) Warp::Cap(s, a_.scale, a_.softcap);
+      if (keys.Masked(j)) {
+        Warp::MaskOut(s, Visible(), keys.first + j * kKeys + FirstWarpKey());
+      }
+      const bool moved = warp_.Rebase(s, ScaleLog2(a_, Capped()), o_);
+      bool joins = false;
+      Probabilities p;
+      Exponentials(s, p);
+      if constexpr (kPairs) Say(p);
+      if (kStages == 1) {
+        device::CopyAsyncWait<0>();
+        // All have V, and what pairs say, and are done with K.
+        if constexpr (kPairs) {
+          // Seldom more than once, and so for the whole block: that comes with the barrier.
+          joins = __syncthreads_or(moved);
+        } else {
+          __syncthreads();
+        }
+        CopyTile(/*k=*/true, /*v=*/false, j + 1, next_whole, device::ThreadIndex(), keys);
+        device::CopyAsyncCommit();
+      }
+      // Of the next tile: found out here, where nothing waits for it. So are the streams' places,
+      // since what is copied from still holds them.
+      whole = next_whole;
+      next_whole = j + 2 < keys.whole;
+      k_.Advance(a_.k);
+      if (kStages > 1 || j > 0) v_.Advance(a_.v);
       if (kCareful) ZeroNonfinite(j);
-      const int lane = Warp::Lane();
-      AddPv(AddressOf(Shape::kV, lane % 16, lane / 16) + j % kStages * Shape::kKvBytes, p);
-    }
-  }
-
-  // Q's fragments to registers, for all tiles of keys.
-  __device__ void KeepQ() {
-#pragma unroll
-    for (int k = 0; k < kDim / 16; ++k) LoadQ(k, q_[k]);
-  }
-  __device__ void LoadQ(int k, device::AFragment (&q)[kM]) const {
-#pragma unroll
-    for (int m = 0; m < kM; ++m) {
-      device::LoadMatrices(q[m].x, PairOfChunks<kDim>(q_address_, k) + m * 16 * Shape::kRowBytes);
-    }
-  }
-
-  // S = Q Kᵀ.
-  __device__ void MultiplyQk(uint32_t k_address, Scores& s) const {
-    constexpr int kBlocks = kN / 2, kCount = kDim / 16 * kBlocks;
-    device::AFragment q[2][kM];
-    uint32_t keys[kAhead + 1][4];
-    const auto q_at = [&](int k, int m) -> const device::AFragment& {
-      return kKeepQ ? q_[kKeepQ ? k : 0][m] : q[k % 2][m];
-    };
-    const auto load_keys = [&](int i) {
-      device::LoadMatrices(keys[i % (kAhead + 1)], PairOfChunks<kDim>(k_address, i / kBlocks) +
-                                                       i % kBlocks * 16 * Shape::kRowBytes);
-    };
-    if (!kKeepQ) LoadQ(0, q[0]);
-#pragma unroll
-    for (int i = 0; i < kAhead; ++i) load_keys(i);
-#pragma unroll
-    for (int i = 0; i < kCount; ++i) {
-      const int k = i / kBlocks, n = i % kBlocks * 2;
-      if (i + kAhead < kCount) load_keys(i + kAhead);
-      if (!kKeepQ && n == 0 && k + 1 < kDim / 16) LoadQ(k + 1, q[(k + 1) % 2]);
-      const uint32_t(&b)[4] = keys[i % (kAhead + 1)];
-#pragma unroll
-      for (int m = 0; m < kM; ++m) {
-        if (k == 0) s.x[m][n] = s.x[m][n + 1] = {};
-        device::Mma<T>(s.x[m][n], q_at(k, m), {b[0], b[1]});
-        device::Mma<T>(s.x[m][n + 1], q_at(k, m), {b[2], b[3]});
+      const uint32_t v_address = VAddress() + j % kStages * Shape::kKvBytes;
+      const int first_key = FirstWarpKey();
+      Products::AddPv(v_address + first_key * Shape::kRowBytes, p, o_);
+      if constexpr (kPairs) {
+        Hear(p);
+        if (joins) Join(p);
+        Products::AddPv(v_address + (kWarpKeys - first_key) * Shape::kRowBytes, p, o_);
       }
     }
+  }
+
+  // P of the warp's keys to the other warp of the pair, and P of that one's keys from there.
+  __device__ char* Exchange() const { return shared_ + Shape::kExchange; }
+  __device__ void Say(const Probabilities& p) const {
+#pragma unroll
+    for (int i = 0; i < kM * kWarpKeys / 16; ++i) Pair::Say(Exchange(), i, p.x[i % kM][i / kM].x);
+  }
+  __device__ void Hear(Probabilities& p) const {
+#pragma unroll
+    for (int i = 0; i < kM * kWarpKeys / 16; ++i) Pair::Hear(Exchange(), i, p.x[i % kM][i / kM].x);
+  }
+
+  // Has O and the other warp's P, which is about to be added, relative to one base. P is rounded a
+  // second time where fp16 has fewer bits for it: below 2^-14.
+  __device__ void Join(Probabilities& p) {
+    typename Warp::LaneRows offsets;
+    Pair::Swap(Exchange(), warp_.Offsets(), offsets);
+#pragma unroll
+    for (int r = 0; r < Warp::kLaneRows; ++r) {
+      const float factor = warp_.Join(r, offsets[r], o_);
+#pragma unroll
+      for (int i = 0; i < kN; ++i) {
+        uint32_t& pair = p.x[r / 2][i / 2].x[i % 2 * 2 + r % 2];
+        const T* const x = reinterpret_cast<const T*>(&pair);
+        pair = device::PackPair<T>(device::ToFloat(x[0]) * factor, device::ToFloat(x[1]) * factor);
+      }
+    }
+  }
+
+  // Lanes point at the rows of four 8 x 8 matrices.
+  __device__ uint32_t QAddress() const {
+    const int lane = Warp::Lane();
+    return AddressOf(0, Warp::First() + lane % 16, lane / 16);
+  }
+  __device__ uint32_t KAddress() const {
+    const int lane = Warp::Lane();
+    return AddressOf(Shape::kK, FirstWarpKey() + lane % 8 + lane / 16 * 8, lane / 8 % 2);
+  }
+  __device__ uint32_t VAddress() const {
+    const int lane = Warp::Lane();
+    return AddressOf(Shape::kV, lane % 16, lane / 16) + FirstColumn() * sizeof(T);
   }
 
   // P, rounded, and its sums, which are not.
@@ -237,30 +285,6 @@ class TensorCoreTile {
     }
   }
 
-  // O += P V.
-  __device__ void AddPv(uint32_t v_address, const Probabilities& p) {
-    constexpr int kBlocks = kNv / 2, kCount = kKeys / 16 * kBlocks;
-    uint32_t values[kAhead + 1][4];
-    const auto load = [&](int i) {
-      device::LoadMatricesTransposed(
-          values[i % (kAhead + 1)],
-          PairOfChunks<kDim>(v_address, i % kBlocks) + i / kBlocks * 16 * Shape::kRowBytes);
-    };
-#pragma unroll
-    for (int i = 0; i < kAhead; ++i) load(i);
-#pragma unroll
-    for (int i = 0; i < kCount; ++i) {
-      const int k = i / kBlocks, n = i % kBlocks * 2;
-      if (i + kAhead < kCount) load(i + kAhead);
-      const uint32_t(&b)[4] = values[i % (kAhead + 1)];
-#pragma unroll
-      for (int m = 0; m < kM; ++m) {
-        device::Mma<T>(o_.x[m][n], p.x[m][k], {b[0], b[1]});
-        device::Mma<T>(o_.x[m][n + 1], p.x[m][k], {b[2], b[3]});
-      }
-    }
-  }
-
   // Puts 0 for what is not finite in tile j of V. OutputRows makes up for it.
   __device__ void ZeroNonfinite(int j) const {
     T* const v = reinterpret_cast<T*>(shared_ + Shape::kV + j % kStages * Shape::kKvBytes);
@@ -275,8 +299,15 @@ class TensorCoreTile {
   // infinity in a row whose P is a number.
   __device__ bool Finish() {
     using Check = device::FiniteCheck<T>;
+    const uint32_t q_address = QAddress();
     typename Check::Sum check[Warp::kLaneRows];
-    warp_.Finish(a_, kept_.tile);
+    if constexpr (kPairs) {
+      typename Warp::LaneRows sums;
+      Pair::Swap(Exchange(), warp_.Sums(), sums);
+#pragma unroll
+      for (int r = 0; r < Warp::kLaneRows; ++r) warp_.Sums()[r] += sums[r];
+    }
+    warp_.Finish(a_, kept().tile);
     __syncwarp();
 #pragma unroll
     for (int m = 0; m < kM; ++m) {
@@ -293,7 +324,8 @@ class TensorCoreTile {
               device::PackPair<T>(o[2 * half] * inverse[half], o[2 * half + 1] * inverse[half]);
           check[2 * m + half] = Check::Add(check[2 * m + half], pairs[i]);
         }
-        device::StoreMatrices(PairOfChunks<kDim>(q_address_, n / 2) + m * 16 * Shape::kRowBytes,
+        device::StoreMatrices(PairOfChunks<kDim>(q_address, n / 2) + m * 16 * Shape::kRowBytes +
+                                  FirstColumn() * sizeof(T),
                               pairs);
       }
     }
@@ -308,26 +340,26 @@ class TensorCoreTile {
 
   // O and LSE.
   __device__ void Store() const {
-    warp_.StoreLse(a_, kept_.tile);
-    char* const rows = shared_ + Warp::First() * Shape::kRowBytes;
+    if (Part() == 0) warp_.StoreLse(a_, kept().tile);
+    const int first_row = Warp::First() + Part() * (Shape::kWarpRows / kWarps);
+    char* const rows = shared_ + first_row * Shape::kRowBytes;
     if (kCareful) {
-      const Keys& keys = kept_.keys;
+      const Keys& keys = kept().keys;
       const int walked = count_ <= keys.count / kKeys ? count_ * kKeys : keys.count;
-      Output::AddNonfinite(rows, Visible() + Warp::First(), a_, FirstKey(a_.v, kept_.tile, keys),
+      Output::AddNonfinite(rows, Visible() + first_row, a_, FirstKey(a_.v, kept().tile, keys),
                            keys.first, walked);
     }
-    Output::Store(rows, a_, kept_.tile, Warp::First());
+    Output::Store(rows, a_, kept().tile, first_row);
   }
 
   const device::Arguments& a_;
-  const Kept& kept_;
   char* const shared_;
-  uint32_t q_address_, k_address_;
+  uint32_t k_address_;
   int count_;  // tiles of keys
   Stream k_, v_;
   Warp warp_;
   typename Warp::Output o_;
-  device::AFragment q_[kKeepQ ? kDim / 16 : 1][kM];
+  typename Products::KeptQ q_;
 };
 
 }  // namespace attnlab::fa2

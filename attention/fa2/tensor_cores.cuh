@@ -15,8 +15,9 @@ namespace attnlab::fa2 {
 
 // Apart, so that its registers are none of the kernel's. It is called where V has NaN or infinity.
 template <class Shape, typename T>
-__device__ __noinline__ void AttendWithCare(const device::Arguments& a, Kept& kept, char* shared) {
-  TensorCoreTile<Shape, T, true, true>(a, kept.tile, kept, shared).Run();
+__device__ __noinline__ void AttendWithCare(const device::Arguments& a, char* shared) {
+  using Tile = TensorCoreTile<Shape, T, true, true>;
+  Tile(a, Tile::KeptIn(shared).tile, shared).Run();
 }
 
 template <class Shape, typename T, bool kCapped>
@@ -24,11 +25,10 @@ __global__ void __launch_bounds__(Shape::kThreads, Shape::kBlocks)
     TensorCoreKernel(const __grid_constant__ device::Arguments a,
                      const __grid_constant__ Grid grid) {
   extern __shared__ __align__(128) char shared[];
-  __shared__ Kept kept;
   const device::QueryTile tile = TileOfBlock(a, grid, Shape::kRows);
   if (tile.begin >= tile.end) return;
-  if (TensorCoreTile<Shape, T, kCapped, false>(a, tile, kept, shared).Run()) return;
-  AttendWithCare<Shape, T>(a, kept, shared);
+  if (TensorCoreTile<Shape, T, kCapped, false>(a, tile, shared).Run()) return;
+  AttendWithCare<Shape, T>(a, shared);
 }
 
 template <class Shape, typename T, bool kCapped>
@@ -60,6 +60,8 @@ cudaError_t LaunchTensorCores(const TensorCoreCall& call) {
   switch (call.size) {
     case TileSize::kLarge:
       return LaunchElement<typename Shapes::Large>(call);
+    case TileSize::kMedium:
+      return LaunchElement<typename Shapes::Medium>(call);
     case TileSize::kSmall:
       return LaunchElement<typename Shapes::Small>(call);
   }

@@ -15,46 +15,55 @@
 namespace attnlab::fa2 {
 
 // The tiles that are compiled, by head dim: that of Q, K, V and O, padded. The large one is the
-// default; the small one fits the 64 KiB of shared memory a block that 7.5 has.
+// default. The small one fits the 64 KiB of shared memory a block that 7.5 has, and the medium one,
+// where the large one does not, the 99 KiB of 8.6, 8.9 and 12.0.
 //
-// 32 rows a warp, where O (head dim / 32 registers a row and lane) and S leave room for them: each
-// fragment of K and V that is read from shared memory then serves two products. Where they do not,
-// 16 rows, and two blocks a multiprocessor with one stage of K and V rather than one block with
-// two, for while one waits the other works. So does a third block, where registers are enough.
+// Large ones have 32 rows a warp, so that each fragment of K and V that is read from shared memory
+// serves two products. Where O (head dim / 32 registers a row and lane) leaves no room for them,
+// two warps share rows, or a warp has 16; then tiles have one stage, so that a multiprocessor
+// of 9.0 has two blocks, of which one works while the other waits. Registers that are left keep Q.
 template <int kHeadDim>
 struct TensorCoreShapes;
+// In TensorCoreShape<>: head dim, warps, rows a warp, keys, blocks, stages, fragments of Q that are
+// kept, pairs.
 template <>
 struct TensorCoreShapes<32> {
-  using Large = TensorCoreShape<32, 4, 32, 64, 3>;  // 168 registers are enough
+  using Large = TensorCoreShape<32, 4, 32, 64, 3, 2, 2>;  // 168 registers are enough
+  using Medium = Large;
   using Small = Large;
 };
 template <>
 struct TensorCoreShapes<64> {
-  using Large = TensorCoreShape<64, 4, 32, 32, 3>;  // 168 registers are enough
+  using Large = TensorCoreShape<64, 4, 32, 64, 2, 2, 4>;  // a third block would not keep Q
+  using Medium = Large;
   using Small = Large;
 };
 template <>
 struct TensorCoreShapes<96> {
-  using Large = TensorCoreShape<96, 4, 32, 64, 2>;
-  using Small = TensorCoreShape<96, 4, 16, 64, 2>;
+  using Large = TensorCoreShape<96, 4, 32, 64, 2, 2, 2>;
+  using Medium = Large;
+  using Small = TensorCoreShape<96, 4, 16, 64, 2, 2>;
 };
 template <>
 struct TensorCoreShapes<128> {
-  using Large = TensorCoreShape<128, 4, 32, 64, 2>;  // every register there is
+  using Large = TensorCoreShape<128, 4, 32, 64, 2, 2>;  // every register there is
+  using Medium = Large;
   using Small = TensorCoreShape<128, 4, 16, 64, 2, 1>;
 };
 template <>
 struct TensorCoreShapes<192> {
-  using Large = TensorCoreShape<192, 4, 16, 64, 2, 1, true>;  // Q: 48 registers, an eighth of reads
+  using Large = TensorCoreShape<192, 4, 16, 64, 2, 1, 12>;
+  using Medium = Large;
   using Small = TensorCoreShape<192, 4, 16, 32, 2, 1>;
 };
 template <>
 struct TensorCoreShapes<256> {
-  using Large = TensorCoreShape<256, 4, 16, 64, 2, 1>;
+  using Large = TensorCoreShape<256, 4, 32, 64, 2, 1, 2, true>;
+  using Medium = TensorCoreShape<256, 4, 16, 32, 2, 2>;
   using Small = TensorCoreShape<256, 2, 16, 32, 2, 1>;  // 64 rows of Q leave no room for K and V
 };
 
-enum class TileSize { kLarge, kSmall };
+enum class TileSize { kLarge, kMedium, kSmall };
 
 struct TensorCoreCall {
   device::Arguments arguments;

@@ -12,20 +12,19 @@ namespace attnlab::fa2 {
 
 // Apart, so that its registers are none of the kernel's. It is called where V has NaN or infinity.
 template <class Shape>
-__device__ __noinline__ void AttendWithCareTf32(const device::Arguments& a, Kept& kept,
-                                                char* shared) {
-  Tf32Tile<Shape, true, true>(a, kept.tile, kept, shared).Run();
+__device__ __noinline__ void AttendWithCareTf32(const device::Arguments& a, char* shared) {
+  using Tile = Tf32Tile<Shape, true, true>;
+  Tile(a, Tile::KeptIn(shared).tile, shared).Run();
 }
 
 template <class Shape, bool kCapped>
 __global__ void __launch_bounds__(Shape::kThreads, Shape::kBlocks)
     Tf32Kernel(const __grid_constant__ device::Arguments a, const __grid_constant__ Grid grid) {
   extern __shared__ __align__(128) char shared[];
-  __shared__ Kept kept;
   const device::QueryTile tile = TileOfBlock(a, grid, Shape::kRows);
   if (tile.begin >= tile.end) return;
-  if (Tf32Tile<Shape, kCapped, false>(a, tile, kept, shared).Run()) return;
-  AttendWithCareTf32<Shape>(a, kept, shared);
+  if (Tf32Tile<Shape, kCapped, false>(a, tile, shared).Run()) return;
+  AttendWithCareTf32<Shape>(a, shared);
 }
 
 template <int kHeadDim>

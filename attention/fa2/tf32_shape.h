@@ -17,13 +17,15 @@ struct Tf32Shape {
   static constexpr int kBlocks = Blocks;  // a multiprocessor, which bounds the registers
   static constexpr int kStages = Stages;  // tiles of K, and of V, in shared memory
 
-  // Shared memory: Q and later O; K; V; what each row sees. Bytes from its beginning.
+  // Shared memory: Q and later O; K; V; what each row sees; Kept. Bytes from its beginning.
   static constexpr int kRowBytes = 4 * HeadDim;
   static constexpr int kKvBytes = Keys * kRowBytes;
   static constexpr int kK = kRows * kRowBytes;
   static constexpr int kV = kK + kStages * kKvBytes;
   static constexpr int kVisible = kV + kStages * kKvBytes;
-  static constexpr int kSharedBytes = kVisible + kRows * 8;
+  static constexpr int kKept = kVisible + kRows * 8;
+  static constexpr int kKeptBytes = 128;
+  static constexpr int kSharedBytes = kKept + kKeptBytes;
 };
 
 }  // namespace attnlab::fa2

@@ -54,22 +54,22 @@ class Tf32Tile {
   using Warp = WarpRows<Shape::kWarpRows, kKeys, kDim>;
   using Output = OutputRows<float, kDim, Shape::kWarpRows>;
   using Place = device::Swizzle<kDim / 4>;
+  static_assert(sizeof(Kept) <= Shape::kKeptBytes);
   static_assert(QCopy::kBytes == Shape::kK && Stream::kBytes == Shape::kKvBytes);
   static_assert(Place::kGroup == 8, "V's rows are shifted by their number in eight");
 
   using Scores = typename Warp::Scores;  // S, and then P in its place
 
  public:
-  // `shared`: Shape::kSharedBytes, aligned to 128. `tile` goes to `kept`, or, of a careful one, is
-  // there from the first walk.
-  __device__ Tf32Tile(const device::Arguments& a, const device::QueryTile& tile, Kept& kept,
-                      char* shared)
-      : a_(a), kept_(kept), shared_(shared) {
+  // `shared`: Shape::kSharedBytes, aligned to 128. `tile` is kept there; of a careful one it is the
+  // one that was kept by the first walk.
+  __device__ Tf32Tile(const device::Arguments& a, const device::QueryTile& tile, char* shared)
+      : a_(a), shared_(shared) {
     const device::KvTiles tiles = tile.Tiles(a.mask, kKeys);
     count_ = Uniform(static_cast<int>(tiles.Count(kKeys)));
     const bool streams = a.k.whole_chunks && a.v.whole_chunks && a.d == kDim && a.dv == kDim;
     const Keys keys = Keys::Of(tiles, tile.kv.length, kKeys, streams);
-    if (!kCareful && device::ThreadIndex() == 0) kept = {tile, keys};
+    if (!kCareful && device::ThreadIndex() == 0) KeptIn(shared) = {tile, keys};
 
     const float* const q = static_cast<const float*>(a.q.data);
     QCopy::Copy(shared, static_cast<int>(tile.end - tile.begin), a.d, a.q.whole_chunks,
@@ -84,6 +84,10 @@ class Tf32Tile {
     }
   }
 
+  static __device__ Kept& KeptIn(char* shared) {
+    return *reinterpret_cast<Kept*>(shared + Shape::kKept);
+  }
+
   // 0 times NaN is NaN, so a V that is not finite reaches rows that do not see it. Where that may
   // have been, nothing is written, and the result is false: a careful one is to do it again. All
   // rows that do not see such a V have the same bits either way.
@@ -95,6 +99,7 @@ class Tf32Tile {
   }
 
  private:
+  __device__ const Kept& kept() const { return KeptIn(shared_); }
   __device__ bool Capped() const { return kCareful ? a_.softcap != 0 : kCapped; }
   // The keys that each row of the tile sees.
   __device__ int2* Visible() const { return reinterpret_cast<int2*>(shared_ + Shape::kVisible); }
@@ -112,9 +117,11 @@ class Tf32Tile {
 
   // Begins to copy tile j to its stage, where there is such a tile. Where it comes from is found
   // anew, for it would take registers through the walk.
-  __device__ void CopyK(int j) const { CopyTile(a_.k, a_.d, Shape::kK, j, kept_.tile, kept_.keys); }
+  __device__ void CopyK(int j) const {
+    CopyTile(a_.k, a_.d, Shape::kK, j, kept().tile, kept().keys);
+  }
   __device__ void CopyV(int j) const {
-    CopyTile(a_.v, a_.dv, Shape::kV, j, kept_.tile, kept_.keys);
+    CopyTile(a_.v, a_.dv, Shape::kV, j, kept().tile, kept().keys);
   }
   __device__ void CopyTile(const device::Rows& rows, int dim, int first, int j,
                            const device::QueryTile& tile, const Keys& keys) const {
@@ -123,7 +130,7 @@ class Tf32Tile {
     Stream stream;
     stream.Begin(FirstKey(rows, tile, keys) + int64_t{j} * kKeys * rows.token_stride, rows);
     if (j < keys.whole) {
-      stream.CopyWhole(to, rows);
+      stream.CopyWhole(to, rows, device::ThreadIndex());
     } else {
       stream.CopyRows(to, rows, keys.count - j * kKeys, dim);
     }
@@ -140,8 +147,8 @@ class Tf32Tile {
       if (kStages > 1) CopyK(j + 1);
       CopyV(kStages > 1 ? j + 1 : j);
       device::CopyAsyncCommit();
-      const int first_key = kept_.keys.first + j * kKeys;
-      const bool masked = j < kept_.keys.full_begin || j >= kept_.keys.full_end;
+      const int first_key = kept().keys.first + j * kKeys;
+      const bool masked = kept().keys.Masked(j);
       if (!kCareful && kStages > 1 && masked && !Warp::SeesSome(Visible(), first_key)) continue;
       Scores s;
       MultiplyQk(j % kStages * Shape::kKvBytes, s);
@@ -325,8 +332,8 @@ class Tf32Tile {
 
   // O and LSE, by way of the memory that this warp's Q had.
   __device__ void Store() {
-    warp_.Finish(a_, kept_.tile);
-    warp_.StoreLse(a_, kept_.tile);
+    warp_.Finish(a_, kept().tile);
+    warp_.StoreLse(a_, kept().tile);
     __syncwarp();
     // Of 32 columns a lane has eight: in each of four blocks two that are four apart.
     char* const rows = shared_ + Warp::First() * Shape::kRowBytes;
@@ -344,16 +351,15 @@ class Tf32Tile {
     }
     __syncwarp();
     if (kCareful) {
-      const Keys& keys = kept_.keys;
+      const Keys& keys = kept().keys;
       const int walked = count_ <= keys.count / kKeys ? count_ * kKeys : keys.count;
-      Output::AddNonfinite(rows, Visible() + Warp::First(), a_, FirstKey(a_.v, kept_.tile, keys),
+      Output::AddNonfinite(rows, Visible() + Warp::First(), a_, FirstKey(a_.v, kept().tile, keys),
                            keys.first, walked);
     }
-    Output::Store(rows, a_, kept_.tile, Warp::First());
+    Output::Store(rows, a_, kept().tile, Warp::First());
   }
 
   const device::Arguments& a_;
-  const Kept& kept_;
   char* const shared_;
   int count_;  // tiles of keys
   Warp warp_;

@@ -6,9 +6,9 @@
 #include <cstdint>
 
 #include "attention/device/arguments.h"
-#include "attention/device/exp2.cuh"
 #include "attention/device/mma.cuh"
 #include "attention/device/query_tile.h"
+#include "attention/device/special_functions.cuh"
 #include "attention/device/thread_index.cuh"
 #include "attention/mask.h"
 
@@ -34,8 +34,9 @@ struct Accumulators {
   __device__ float At(int r, int i) const { return x[r / 2][i / 2].x[r % 2 * 2 + i % 2]; }
 };
 
-// For tiles of kKeys keys and kDim columns of V.
-template <int kRows, int kKeys, int kDim>
+// For kKeys keys of a tile and kDim columns of V. kWarps: how many share these rows
+// (warp_pair.cuh).
+template <int kRows, int kKeys, int kDim, int kWarps = 1>
 class WarpRows {
  public:
   static constexpr int kLaneRows = kRows / 8;  // rows of which a lane has elements
@@ -48,7 +49,7 @@ class WarpRows {
   static __device__ int Quad() { return Lane() / 4; }
   static __device__ int Pair() { return Lane() % 4; }
   // Of the tile, the warp's first row, and the r-th row of which this lane has elements.
-  static __device__ int First() { return device::ThreadIndex() / 32 * kRows; }
+  static __device__ int First() { return device::ThreadIndex() / (32 * kWarps) * kRows; }
   static __device__ int Row(int r) { return First() + r / 2 * 16 + r % 2 * 8 + Quad(); }
 
   __device__ void Begin() {
@@ -60,7 +61,8 @@ class WarpRows {
   }
 
   static __device__ void Cap(Scores& s, float scale, float softcap) {
-    const float before = scale / softcap;
+    // A division would be a call, for which registers are spilled.
+    const float before = scale * device::Reciprocal(softcap);
 #pragma unroll
     for (int r = 0; r < kLaneRows; ++r) {
 #pragma unroll
@@ -105,8 +107,8 @@ class WarpRows {
   // Exponentials are relative to a base, of which offset_ is the negative. It follows the maximum
   // only where that has grown by more than 2^kMostGrowth: P stays far within its type, O is hardly
   // ever rescaled, and lanes need not tell each other their maxima. Whether a row's base moves
-  // depends on that row alone.
-  __device__ void Rebase(const Scores& s, float scale_log2, Output& o) {
+  // depends on that row alone. Returns whether one has moved.
+  __device__ bool Rebase(const Scores& s, float scale_log2, Output& o) {
     float max[kLaneRows];
     bool large = false;
 #pragma unroll
@@ -116,19 +118,40 @@ class WarpRows {
       for (int i = 1; i < kKeys / 4; ++i) max[r] = fmaxf(max[r], s.At(r, i));
       large |= fmaf(max[r], scale_log2, offset_[r]) > kMostGrowth;
     }
-    if (!__any_sync(0xFFFFFFFF, large)) return;
+    if (!__any_sync(0xFFFFFFFF, large)) return false;
 #pragma unroll
     for (int r = 0; r < kLaneRows; ++r) {
       max[r] = fmaxf(max[r], __shfl_xor_sync(0xFFFFFFFF, max[r], 1));
       max[r] = fmaxf(max[r], __shfl_xor_sync(0xFFFFFFFF, max[r], 2));
-      const float growth = fmaf(max[r], scale_log2, offset_[r]);
-      const float factor = growth > kMostGrowth ? device::Exp2(-growth) : 1;
-      if (growth > kMostGrowth) offset_[r] = -max[r] * scale_log2;
+      const bool moves = fmaf(max[r], scale_log2, offset_[r]) > kMostGrowth;
+      const float offset = moves ? Whole(-max[r] * scale_log2) : offset_[r];
+      const float factor = moves ? device::Exp2(offset - offset_[r]) : 1;
+      offset_[r] = offset;
       sum_[r] *= factor;
 #pragma unroll
       for (int i = 0; i < kDim / 4; ++i) o.At(r, i) *= factor;
     }
+    return true;
   }
+
+  // Bases are whole where warps share rows, so that the factor between two of them is a power of 2.
+  // Rounded down: a base above the maximum would cost fp16 the last bit of P.
+  __device__ static float Whole(float offset) { return kWarps > 1 ? ceilf(offset) : offset; }
+
+  // Where warps share rows: of the lane's r-th row takes the other warp's base, if that is larger.
+  // Returns the factor for what is relative to the other's.
+  __device__ float Join(int r, float others_offset, Output& o) {
+    const float least = fminf(offset_[r], others_offset);
+    const float factor = device::Exp2(least - offset_[r]);
+    sum_[r] *= factor;
+#pragma unroll
+    for (int i = 0; i < kDim / 4; ++i) o.At(r, i) *= factor;
+    offset_[r] = least;
+    return device::Exp2(least - others_offset);
+  }
+  using LaneRows = float[kLaneRows];
+  __device__ const LaneRows& Offsets() const { return offset_; }
+  __device__ LaneRows& Sums() { return sum_; }
 
   // P of a score of the lane's r-th row; Add() is told of all of them.
   __device__ float Weight(int r, float score, float scale_log2) const {
@@ -151,7 +174,7 @@ class WarpRows {
     }
   }
   // And then, of the lane's r-th row:
-  __device__ float Inverse(int r) const { return sum_[r] == 0 ? 0 : 1 / sum_[r]; }
+  __device__ float Inverse(int r) const { return sum_[r] == 0 ? 0 : device::Reciprocal(sum_[r]); }
   __device__ bool IsNumber(int r) const { return sum_[r] * 0 == 0; }
 
   // LSE of the warp's rows, where it is wanted.

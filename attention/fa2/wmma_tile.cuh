@@ -23,10 +23,10 @@
 
 #include "attention/device/arguments.h"
 #include "attention/device/convert.cuh"
-#include "attention/device/exp2.cuh"
 #include "attention/device/kv_tiles.h"
 #include "attention/device/online_softmax.h"
 #include "attention/device/query_tile.h"
+#include "attention/device/special_functions.cuh"
 #include "attention/mask.h"
 
 namespace attnlab::fa2 {

@@ -1,0 +1,61 @@
+// Two warps that share rows, and what they tell each other through shared memory.
+#ifndef ATTENTION_FA2_WARP_PAIR_CUH_
+#define ATTENTION_FA2_WARP_PAIR_CUH_
+
+#include <cstdint>
+
+#include "attention/device/thread_index.cuh"
+#include "attention/device/warp_pair_barrier.cuh"
+
+namespace attnlab::fa2 {
+
+// kBytes: what a warp has room to say at a time, as 16 bytes of each lane and multiples of it.
+template <int kBytes>
+class WarpPair {
+  static_assert(kBytes % 512 == 0);
+
+ public:
+  static constexpr int kWarpBytes = kBytes;
+
+  // Of this warp in its pair: 0 or 1.
+  static __device__ int Part() { return device::ThreadIndex() / 32 % 2; }
+
+  // Waits for the other warp: what either has said before, both can hear then.
+  static __device__ void Wait() { device::WaitForPairOfWarps(); }
+
+  // This lane's i-th 16 bytes, and those of the other warp's same lane. `shared`: kWarpBytes of
+  // each warp of the block.
+  static __device__ void Say(char* shared, int i, const uint32_t (&x)[4]) {
+    *Place(shared, Part(), i) = make_uint4(x[0], x[1], x[2], x[3]);
+  }
+  static __device__ void Hear(char* shared, int i, uint32_t (&x)[4]) {
+    const uint4 heard = *Place(shared, 1 - Part(), i);
+    x[0] = heard.x, x[1] = heard.y, x[2] = heard.z, x[3] = heard.w;
+  }
+
+  // Numbers of each lane for those of the other warp's. The pair waits before and within it.
+  template <int kCount>
+  static __device__ void Swap(char* shared, const float (&mine)[kCount], float (&others)[kCount]) {
+    static_assert(kCount <= 4);
+    uint32_t bits[4] = {};
+#pragma unroll
+    for (int i = 0; i < kCount; ++i) bits[i] = __float_as_uint(mine[i]);
+    Wait();
+    Say(shared, 0, bits);
+    Wait();
+    Hear(shared, 0, bits);
+#pragma unroll
+    for (int i = 0; i < kCount; ++i) others[i] = __uint_as_float(bits[i]);
+  }
+
+ private:
+  static __device__ uint4* Place(char* shared, int part, int i) {
+    const int warp = device::ThreadIndex() / 64 * 2 + part;
+    return reinterpret_cast<uint4*>(shared + warp * kWarpBytes) + i * 32 +
+           device::ThreadIndex() % 32;
+  }
+};
+
+}  // namespace attnlab::fa2
+
+#endif  // ATTENTION_FA2_WARP_PAIR_CUH_
