@@ -11,35 +11,37 @@ __device__ inline float4 LoadFour(const float* from) {
   return *reinterpret_cast<const float4*>(from);
 }
 
-// s[i][j] = Q Kᵀ over `dims` dims, rounded up to a multiple of 4. `q` and `k`: the thread's first
-// row and key.
-template <class Shape>
-__device__ void Scores(const float* q, const float* k, int dims,
-                       float (&s)[Shape::kThreadRows][Shape::kThreadKeys]) {
+// s[i][j] = Q Kᵀ over `dims` dims, rounded up to a multiple of 4. `q`: the thread's first row; `k`:
+// the first keys of each kThreadKeys of s.
+template <class Shape, int kSets>
+__device__ void Scores(const float* q, const float* const (&k)[kSets], int dims,
+                       float (&s)[Shape::kThreadRows][kSets * Shape::kThreadKeys]) {
+  constexpr int kKeys = kSets * Shape::kThreadKeys;
 #pragma unroll
   for (int i = 0; i < Shape::kThreadRows; ++i) {
 #pragma unroll
-    for (int j = 0; j < Shape::kThreadKeys; ++j) s[i][j] = 0;
+    for (int j = 0; j < kKeys; ++j) s[i][j] = 0;
   }
 #pragma unroll 1
   for (int dim = 0; dim < dims; dim += 4) {
-    float4 keys[Shape::kThreadKeys];
+    float4 keys[kKeys];
 #pragma unroll
-    for (int j = 0; j < Shape::kThreadKeys; ++j) {
-      keys[j] = LoadFour(k + dim + j * Shape::kKeyStep * Shape::kQkStride);
+    for (int j = 0; j < kKeys; ++j) {
+      keys[j] = LoadFour(k[j / Shape::kThreadKeys] + dim +
+                         j % Shape::kThreadKeys * Shape::kKeyStep * Shape::kQkStride);
     }
 #pragma unroll
     for (int i = 0; i < Shape::kThreadRows; ++i) {
       const float4 row = LoadFour(q + dim + i * Shape::kLaneRows * Shape::kQkStride);
       // Each line has its own sums: none waits for the one before it.
 #pragma unroll
-      for (int j = 0; j < Shape::kThreadKeys; ++j) s[i][j] = fmaf(row.x, keys[j].x, s[i][j]);
+      for (int j = 0; j < kKeys; ++j) s[i][j] = fmaf(row.x, keys[j].x, s[i][j]);
 #pragma unroll
-      for (int j = 0; j < Shape::kThreadKeys; ++j) s[i][j] = fmaf(row.y, keys[j].y, s[i][j]);
+      for (int j = 0; j < kKeys; ++j) s[i][j] = fmaf(row.y, keys[j].y, s[i][j]);
 #pragma unroll
-      for (int j = 0; j < Shape::kThreadKeys; ++j) s[i][j] = fmaf(row.z, keys[j].z, s[i][j]);
+      for (int j = 0; j < kKeys; ++j) s[i][j] = fmaf(row.z, keys[j].z, s[i][j]);
 #pragma unroll
-      for (int j = 0; j < Shape::kThreadKeys; ++j) s[i][j] = fmaf(row.w, keys[j].w, s[i][j]);
+      for (int j = 0; j < kKeys; ++j) s[i][j] = fmaf(row.w, keys[j].w, s[i][j]);
     }
   }
 }

@@ -29,6 +29,7 @@
 #include "attention/device/query_tile.h"
 #include "attention/device/reduce.cuh"
 #include "attention/device/special_functions.cuh"
+#include "attention/device/warp_pair_barrier.cuh"
 
 namespace attnlab::device {
 
@@ -66,9 +67,7 @@ class CudaCoreWalk {
       float s[kRows][kKeys] = {};
       float max[kRows] = {};
       if (active) {
-        const Place at;
-        Scores<Shape>(shared_ + Shape::kQ + at.row * Shape::kQkStride,
-                      k + at.key * Shape::kQkStride, a_.d, s);
+        Multiply(s);
         if (a_.softcap != 0) Cap(s);
         if (masked) Hide(s, tile);
         FindMaxima(s, max);
@@ -115,6 +114,42 @@ class CudaCoreWalk {
   template <int kStride>
   using Copy = FloatTileCopy<T, Shape::kKeys, Shape::kDim, kStride, Shape::kThreads,
                              Shape::MostStaged(sizeof(T))>;
+
+  // S = Q Kᵀ. Where column warps share rows, two of them share keys as well: each multiplies half
+  // of the dims for the keys of both and adds up what it has for the other's through the place of
+  // P. A thread then has twice the scores at a time, and reads fewer factors for each.
+  __device__ void Multiply(float (&s)[kRows][kKeys]) const {
+    const Place at;
+    const float* const q = shared_ + Shape::kQ + at.row * Shape::kQkStride;
+    const float* const k = shared_ + Shape::kK + at.key * Shape::kQkStride;
+    if constexpr (Shape::kColumnWarps == 1) {
+      Scores<Shape, 1>(q, {k}, a_.d, s);
+    } else {
+      const bool second = at.warp_column % 2 != 0;
+      const int half = (a_.d + 7) / 8 * 4, first = second ? half : 0;
+      const int others = second ? -Shape::kLaneColumns : Shape::kLaneColumns;  // keys from ours
+      float both[kRows][2 * kKeys];
+      Scores<Shape, 2>(q + first, {k + first, k + first + others * Shape::kQkStride},
+                       second ? a_.d - half : half, both);
+      float* const p = shared_ + Shape::kP + at.row * Shape::kPStride + at.key;
+#pragma unroll
+      for (int i = 0; i < kRows; ++i) {
+#pragma unroll
+        for (int j = 0; j < kKeys; ++j) {
+          p[i * Shape::kLaneRows * Shape::kPStride + j * Shape::kKeyStep + others] =
+              both[i][kKeys + j];
+        }
+      }
+      WaitForPairOfWarps();
+#pragma unroll
+      for (int i = 0; i < kRows; ++i) {
+#pragma unroll
+        for (int j = 0; j < kKeys; ++j) {
+          s[i][j] = both[i][j] + p[i * Shape::kLaneRows * Shape::kPStride + j * Shape::kKeyStep];
+        }
+      }
+    }
+  }
 
   // softcap tanh(s / softcap), in base 2.
   __device__ void Cap(float (&s)[kRows][kKeys]) const {
