@@ -89,13 +89,16 @@ TEST_P(LongSequenceTest, SampledRowsAreRight) {
 }
 
 constexpr char kCausalBf16[] = "b=1,hq=2,hkv=1,sq=131072,d=64,dtype=bf16,mask=causal";
+constexpr char kCausalFp16[] = "b=1,hq=2,hkv=1,sq=131072,d=64,dtype=fp16,mask=causal";
 constexpr char kCausalFp32[] = "b=1,hq=2,hkv=1,sq=131072,d=64,dtype=fp32,mask=causal";
 constexpr char kWindowBf16[] = "b=1,hq=2,hkv=1,sq=131072,d=64,dtype=bf16,mask=window:4095:0";
 constexpr char kWindowFp32[] = "b=1,hq=2,hkv=1,sq=131072,d=64,dtype=fp32,mask=window:4095:0";
+constexpr char kWideBf16[] = "b=1,hq=2,hkv=1,sq=131072,d=256,dtype=bf16,mask=causal";
 constexpr LongCase kLong[] = {
-    {{"fa1", ""}, kCausalBf16}, {{"fa1", ""}, kCausalFp32}, {{"fa1", ""}, kWindowBf16},
-    {{"fa1", ""}, kWindowFp32}, {{"fa2", ""}, kCausalBf16}, {{"fa2", ""}, kCausalFp32},
-    {{"fa2", ""}, kWindowBf16}, {{"fa2", ""}, kWindowFp32},
+    {{"fa1", ""}, kCausalBf16}, {{"fa1", ""}, kCausalFp16}, {{"fa1", ""}, kCausalFp32},
+    {{"fa1", ""}, kWindowBf16}, {{"fa1", ""}, kWindowFp32}, {{"fa2", ""}, kCausalBf16},
+    {{"fa2", ""}, kCausalFp16}, {{"fa2", ""}, kCausalFp32}, {{"fa2", ""}, kWindowBf16},
+    {{"fa2", ""}, kWindowFp32}, {{"fa2", ""}, kWideBf16},   {{"fa2", "mma=tf32x3"}, kCausalFp32},
 };
 INSTANTIATE_TEST_SUITE_P(Of128kTokens, LongSequenceTest, ::testing::ValuesIn(kLong));
 
@@ -327,19 +330,27 @@ TEST_P(LargeTensorTest, SampledRowsAreRight) {
 }
 
 constexpr Under kUnder[] = {{"fa1", ""}, {"fa2", ""}};
+constexpr Under kTf32{"fa2", "mma=tf32x3"};
+// K and V: tokens of one sequence, then heads and sequences, beyond 2^31 elements. Q and O. LSE,
+// too.
 constexpr LargeCase kLarge[] = {
-    // K and V: tokens of one sequence, then heads and sequences, beyond 2^31 elements.
     {"b=1,hq=256,hkv=128,sq=1,skv=262272,d=64,dtype=bf16", Order::kBshd},
-    {"b=2,hq=128,sq=1,skv=131136,d=64,dtype=fp32", Order::kBhsd},
-    // Q and O.
     {"b=1,hq=128,hkv=1,sq=262272,skv=64,d=64,dtype=bf16", Order::kBshd},
-    {"b=2,hq=128,hkv=2,sq=131136,skv=64,d=64,dtype=fp32", Order::kBhsd},
-    // LSE, too.
     {"b=1,hq=128,hkv=1,sq=16777344,skv=3,d=1,dtype=bf16", Order::kBshd},
+};
+constexpr LargeCase kLargeFp32[] = {
+    {"b=2,hq=128,sq=1,skv=131136,d=64,dtype=fp32", Order::kBhsd},
+    {"b=2,hq=128,hkv=2,sq=131136,skv=64,d=64,dtype=fp32", Order::kBhsd},
 };
 INSTANTIATE_TEST_SUITE_P(Beyond2To31, LargeTensorTest,
                          ::testing::Combine(::testing::ValuesIn(kUnder),
                                             ::testing::ValuesIn(kLarge)));
+INSTANTIATE_TEST_SUITE_P(Fp32Beyond2To31, LargeTensorTest,
+                         ::testing::Combine(::testing::ValuesIn(kUnder),
+                                            ::testing::ValuesIn(kLargeFp32)));
+INSTANTIATE_TEST_SUITE_P(Tf32x3Beyond2To31, LargeTensorTest,
+                         ::testing::Combine(::testing::Values(kTf32),
+                                            ::testing::ValuesIn(kLargeFp32)));
 
 }  // namespace
 }  // namespace attnlab::testing
