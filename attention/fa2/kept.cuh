@@ -19,6 +19,9 @@ struct Keys {
   // Whether tile j wants a look at the mask.
   __device__ bool Masked(int j) const { return j < full_begin || j >= full_end; }
 
+  // Whether a row may see its first key in tile j: not behind one that all rows see.
+  __device__ bool First(int j) const { return j <= full_begin || full_end == 0; }
+
   // `streams`: whether rows are such that there are tiles of the last kind.
   __device__ static Keys Of(const device::KvTiles& tiles, int64_t length, int tile, bool streams) {
     Keys keys;

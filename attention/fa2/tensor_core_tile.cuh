@@ -190,7 +190,7 @@ class TensorCoreTile {
       if (keys.Masked(j)) {
         Warp::MaskOut(s, Visible(), keys.first + j * kKeys + FirstWarpKey());
       }
-      const bool moved = warp_.Rebase(s, ScaleLog2(a_, Capped()), o_);
+      const bool moved = Rebase(s, keys.First(j));
       bool joins = false;
       Probabilities p;
       Exponentials(s, p);
@@ -223,6 +223,21 @@ class TensorCoreTile {
         Products::AddPv(v_address + (kWarpKeys - first_key) * Shape::kRowBytes, p, o_);
       }
     }
+  }
+
+  // Whether a base has moved that the other warp of the pair does not know of. Of its first keys a
+  // row has one base in both: it says what P is rounded to, however few they are.
+  __device__ bool Rebase(const Scores& s, bool first) {
+    typename Warp::LaneRows max;
+    Warp::FindMaxima(s, max);
+    if (kPairs && first) {
+      typename Warp::LaneRows others;
+      Pair::Swap(Exchange(), max, others);
+      Pair::Wait();  // for the other to have heard, before P comes to that place
+#pragma unroll
+      for (int r = 0; r < Warp::kLaneRows; ++r) max[r] = fmaxf(max[r], others[r]);
+    }
+    return warp_.Rebase(max, ScaleLog2(a_, Capped()), o_) && !first;
   }
 
   // P of the warp's keys to the other warp of the pair, and P of that one's keys from there.

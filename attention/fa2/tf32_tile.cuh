@@ -154,7 +154,9 @@ class Tf32Tile {
       MultiplyQk(j % kStages * Shape::kKvBytes, s);
       if (Capped()) Warp::Cap(s, a_.scale, a_.softcap);
       if (masked) Warp::MaskOut(s, Visible(), first_key);
-      warp_.Rebase(s, ScaleLog2(a_, Capped()), o_);
+      typename Warp::LaneRows max;
+      Warp::FindMaxima(s, max);
+      warp_.Rebase(max, ScaleLog2(a_, Capped()), o_);
       Exponentials(s);
       if (kStages == 1) {
         device::CopyAsyncWait<0>();

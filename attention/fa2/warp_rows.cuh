@@ -104,18 +104,26 @@ class WarpRows {
     return __any_sync(0xFFFFFFFF, some);
   }
 
-  // Exponentials are relative to a base, of which offset_ is the negative. It follows the maximum
-  // only where that has grown by more than 2^kMostGrowth: P stays far within its type, O is hardly
-  // ever rescaled, and lanes need not tell each other their maxima. Whether a row's base moves
-  // depends on that row alone. Returns whether one has moved.
-  __device__ bool Rebase(const Scores& s, float scale_log2, Output& o) {
-    float max[kLaneRows];
-    bool large = false;
+  using LaneRows = float[kLaneRows];
+
+  // Of each row, the largest score that this lane has.
+  static __device__ void FindMaxima(const Scores& s, LaneRows& max) {
 #pragma unroll
     for (int r = 0; r < kLaneRows; ++r) {
       max[r] = s.At(r, 0);
 #pragma unroll
       for (int i = 1; i < kKeys / 4; ++i) max[r] = fmaxf(max[r], s.At(r, i));
+    }
+  }
+
+  // Exponentials are relative to a base, of which offset_ is the negative. It follows the maximum
+  // only where that has grown by more than 2^kMostGrowth: P stays far within its type, O is hardly
+  // ever rescaled, and lanes need not tell each other their maxima. Whether a row's base moves
+  // depends on that row alone. Returns whether one has moved.
+  __device__ bool Rebase(LaneRows& max, float scale_log2, Output& o) {
+    bool large = false;
+#pragma unroll
+    for (int r = 0; r < kLaneRows; ++r) {
       large |= fmaf(max[r], scale_log2, offset_[r]) > kMostGrowth;
     }
     if (!__any_sync(0xFFFFFFFF, large)) return false;
@@ -123,8 +131,9 @@ class WarpRows {
     for (int r = 0; r < kLaneRows; ++r) {
       max[r] = fmaxf(max[r], __shfl_xor_sync(0xFFFFFFFF, max[r], 1));
       max[r] = fmaxf(max[r], __shfl_xor_sync(0xFFFFFFFF, max[r], 2));
-      const bool moves = fmaf(max[r], scale_log2, offset_[r]) > kMostGrowth;
-      const float offset = moves ? Whole(-max[r] * scale_log2) : offset_[r];
+      const float growth = fmaf(max[r], scale_log2, offset_[r]);
+      const bool moves = growth > kMostGrowth;
+      const float offset = moves ? Moved(offset_[r], growth, max[r] * scale_log2) : offset_[r];
       const float factor = moves ? device::Exp2(offset - offset_[r]) : 1;
       offset_[r] = offset;
       sum_[r] *= factor;
@@ -133,10 +142,6 @@ class WarpRows {
     }
     return true;
   }
-
-  // Bases are whole where warps share rows, so that the factor between two of them is a power of 2.
-  // Rounded down: a base above the maximum would cost fp16 the last bit of P.
-  __device__ static float Whole(float offset) { return kWarps > 1 ? ceilf(offset) : offset; }
 
   // Where warps share rows: of the lane's r-th row takes the other warp's base, if that is larger.
   // Returns the factor for what is relative to the other's.
@@ -149,7 +154,6 @@ class WarpRows {
     offset_[r] = least;
     return device::Exp2(least - others_offset);
   }
-  using LaneRows = float[kLaneRows];
   __device__ const LaneRows& Offsets() const { return offset_; }
   __device__ LaneRows& Sums() { return sum_; }
 
@@ -194,6 +198,14 @@ class WarpRows {
   static constexpr float kMostGrowth = 8;
   // The offset of a row that has seen no key: any that comes moves the base, and until then P is 0.
   static constexpr float kNoKey = 3e38f;
+
+  // The first base is the maximum: P of a key that alone counts is 1, which no type rounds. Where
+  // warps share rows, later ones are whole steps from it, so that the factor between those of two
+  // warps is a power of 2; rounded down, since a base above the maximum would cost fp16 the last
+  // bit of P.
+  static __device__ float Moved(float offset, float growth, float max) {
+    return kWarps > 1 && offset != kNoKey ? offset - floorf(growth) : -max;
+  }
 
   // Of the lane's rows: what is added to scores in base 2 before the exponential, and the sum of
   // this lane's P, not rounded.
