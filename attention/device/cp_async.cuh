@@ -38,6 +38,28 @@ __device__ inline void CopyAsync16(void* to, const void* from) {
 #endif
 }
 
+// 4 bytes, both aligned to 4, with zeros likewise.
+__device__ inline void CopyAsync4(void* to, const void* from, bool valid) {
+#if __CUDA_ARCH__ >= 800
+  const uint32_t shared = static_cast<uint32_t>(__cvta_generic_to_shared(to));
+  const int bytes = valid ? 4 : 0;
+  asm volatile("cp.async.ca.shared.global.L2::128B [%0], [%1], 4, %2;" ::"r"(shared), "l"(from),
+               "r"(bytes)
+               : "memory");
+#else
+  *static_cast<uint32_t*>(to) = valid ? *static_cast<const uint32_t*>(from) : 0;
+#endif
+}
+__device__ inline void CopyAsync4(void* to, const void* from) {
+#if __CUDA_ARCH__ >= 800
+  const uint32_t shared = static_cast<uint32_t>(__cvta_generic_to_shared(to));
+  asm volatile("cp.async.ca.shared.global.L2::128B [%0], [%1], 4;" ::"r"(shared), "l"(from)
+               : "memory");
+#else
+  *static_cast<uint32_t*>(to) = *static_cast<const uint32_t*>(from);
+#endif
+}
+
 // Makes a group of the copies that this thread has begun since the last.
 __device__ inline void CopyAsyncCommit() {
 #if __CUDA_ARCH__ >= 800

@@ -1,5 +1,5 @@
-// The two products of a tile of attention on CUDA cores, of factors in shared memory and sums in
-// registers (cuda_core_shape.h says which thread has which).
+// The products of a tile of attention on CUDA cores: sums of outer products, of factors in shared
+// memory and sums in registers (cuda_core_shape.h says which thread has which, and why so).
 #ifndef ATTENTION_DEVICE_CUDA_CORE_PRODUCTS_CUH_
 #define ATTENTION_DEVICE_CUDA_CORE_PRODUCTS_CUH_
 
@@ -7,110 +7,117 @@
 
 namespace attnlab::device {
 
-__device__ inline float4 LoadFour(const float* from) {
-  return *reinterpret_cast<const float4*>(from);
-}
-
-// s[i][j] = Q Kᵀ over `dims` dims, rounded up to a multiple of 4. `q`: the thread's first row; `k`:
-// the first keys of each kThreadKeys of s.
-template <class Shape, int kSets>
-__device__ void Scores(const float* q, const float* const (&k)[kSets], int dims,
-                       float (&s)[Shape::kThreadRows][kSets * Shape::kThreadKeys]) {
-  constexpr int kKeys = kSets * Shape::kThreadKeys;
-#pragma unroll
-  for (int i = 0; i < Shape::kThreadRows; ++i) {
-#pragma unroll
-    for (int j = 0; j < kKeys; ++j) s[i][j] = 0;
-  }
-#pragma unroll 1
-  for (int dim = 0; dim < dims; dim += 4) {
-    float4 keys[kKeys];
-#pragma unroll
-    for (int j = 0; j < kKeys; ++j) {
-      keys[j] = LoadFour(k[j / Shape::kThreadKeys] + dim +
-                         j % Shape::kThreadKeys * Shape::kKeyStep * Shape::kQkStride);
-    }
-#pragma unroll
-    for (int i = 0; i < Shape::kThreadRows; ++i) {
-      const float4 row = LoadFour(q + dim + i * Shape::kLaneRows * Shape::kQkStride);
-      // Each line has its own sums: none waits for the one before it.
-#pragma unroll
-      for (int j = 0; j < kKeys; ++j) s[i][j] = fmaf(row.x, keys[j].x, s[i][j]);
-#pragma unroll
-      for (int j = 0; j < kKeys; ++j) s[i][j] = fmaf(row.y, keys[j].y, s[i][j]);
-#pragma unroll
-      for (int j = 0; j < kKeys; ++j) s[i][j] = fmaf(row.z, keys[j].z, s[i][j]);
-#pragma unroll
-      for (int j = 0; j < kKeys; ++j) s[i][j] = fmaf(row.w, keys[j].w, s[i][j]);
-    }
-  }
-}
-
 // The weight of a key that the row does not see: zero in every sum, and to be told from that of a
 // key which it does see.
 __device__ inline float HiddenWeight() { return -0.0f; }
 __device__ inline bool IsHidden(float weight) { return __float_as_uint(weight) == 0x80000000u; }
 
-// O of a row = its factor times O + P V over the keys of a tile. `p`, `factors` and `v`: the
-// thread's first row, and first dim. kSkipHidden: hidden keys are left out, for V may have a NaN
-// there.
+__device__ inline float4 LoadFour(const float* from) {
+  return *reinterpret_cast<const float4*>(from);
+}
+
+// kCount floats that lie in vectors of kVector, kStep apart.
+template <int kCount, int kVector, int kStep>
+__device__ void LoadVectors(const float* from, float (&to)[kCount]) {
+  static_assert(kVector == 2 || kVector == 4);
+#pragma unroll
+  for (int i = 0; i < kCount; i += kVector) {
+    const float* const vector = from + i / kVector * kStep;
+    if constexpr (kVector == 4) {
+      const float4 four = LoadFour(vector);
+      to[i] = four.x, to[i + 1] = four.y, to[i + 2] = four.z, to[i + 3] = four.w;
+    } else {
+      const float2 two = *reinterpret_cast<const float2*>(vector);
+      to[i] = two.x, to[i + 1] = two.y;
+    }
+  }
+}
+
+// And back.
+template <int kVector>
+__device__ void StoreVector(float* to, const float* from) {
+  if constexpr (kVector == 4) {
+    *reinterpret_cast<float4*>(to) = make_float4(from[0], from[1], from[2], from[3]);
+  } else {
+    static_assert(kVector == 2);
+    *reinterpret_cast<float2*>(to) = make_float2(from[0], from[1]);
+  }
+}
+
+// sum = A B over `steps` steps, rounded up to an even number: A has for each step kRows numbers,
+// in fours 16 apart; B has kColumns of them in vectors of kVector, kVectorStep apart. `a` and `b`
+// point to the thread's first of the first step. kSkipHidden: what A has as HiddenWeight() is left
+// out, for B may have a NaN there.
+template <int kAStride, int kBStride, int kVector, int kVectorStep, bool kSkipHidden = false,
+          int kRows, int kColumns>
+__device__ void OuterProducts(const float* a, const float* b, int steps,
+                              float (&sum)[kRows][kColumns]) {
+  static_assert(kColumns % 2 == 0);
+  float rows[2][kRows], columns[2][kColumns];
+  const auto load = [&](int step) {
+    LoadVectors<kRows, 4, 16>(a + step * kAStride, rows[step % 2]);
+    LoadVectors<kColumns, kVector, kVectorStep>(b + step * kBStride, columns[step % 2]);
+  };
+  const auto multiply = [&](int step, int i, int j) {
+    const float row = rows[step % 2][i];
+    const bool hidden = kSkipHidden && IsHidden(row);
+    sum[i][j] = fmaf(row, hidden ? 0 : columns[step % 2][j], sum[i][j]);
+  };
+#pragma unroll
+  for (int i = 0; i < kRows; ++i) {
+#pragma unroll
+    for (int j = 0; j < kColumns; ++j) sum[i][j] = 0;
+  }
+  load(0);
+#pragma unroll 1
+  for (int first = 0; first < steps; first += 2) {
+#pragma unroll
+    for (int step = 0; step < 2; ++step) {
+      // One step ahead of the multiply-adds.
+      if (step == 0 || first + 2 < steps) load(step + 1);
+        // Half of the columns down all rows, the other half up again, and in each row there and
+        // back: hardly any multiply-add has no operand in common with the one before. Of the orders
+        // tried the compiler made the most of this one.
+#pragma unroll
+      for (int n = 0; n < 2 * kRows; ++n) {
+        const int i = n < kRows ? n : 2 * kRows - 1 - n, half = n < kRows ? 0 : kColumns / 2;
+#pragma unroll
+        for (int m = 0; m < kColumns / 2; ++m) {
+          multiply(step, i, half + (i % 2 == 0 ? m : kColumns / 2 - 1 - m));
+        }
+      }
+    }
+    a += 2 * kAStride;
+    b += 2 * kBStride;
+  }
+}
+
+// O of a row = its factor times O + P V over the keys of a tile. `p`, `v` and `factors`: for the
+// thread's first row, and first dim.
 //
 // The sum of a tile begins at zero and is added to O as a whole, with the multiply-add that
 // rescales O. Added key by key to what a hundred thousand keys have summed to, it would drown in
 // O's rounding.
-template <class Shape, bool kSkipHidden>
+template <class Shape, bool kSkipHidden, int kFirst = 0>
 __device__ void AddOutputs(const float* p, const float* v, const float* factors,
                            float (&o)[Shape::kThreadRows][4 * Shape::kThreadChunks]) {
   constexpr int kRows = Shape::kThreadRows;
-  // As many dims at a time as registers have room for.
-  constexpr int kAtOnce = kRows * 4 * Shape::kThreadChunks <= 64             ? Shape::kThreadChunks
-                          : kRows * 8 <= 32 && Shape::kThreadChunks % 2 == 0 ? 2
-                                                                             : 1;
+  // As many dims at a time as registers have room for: 8 x 8.
+  constexpr int kLeft = Shape::kThreadChunks - kFirst, kMost = 16 / kRows;
+  constexpr int kAtOnce = kLeft < kMost ? kLeft : kMost;
+  float sum[kRows][4 * kAtOnce];
+  OuterProducts<Shape::kPStride, Shape::kVStride, 4, Shape::kDimStep, kSkipHidden>(
+      p, v + kFirst * Shape::kDimStep, Shape::kKeys, sum);
 #pragma unroll
-  for (int first = 0; first < Shape::kThreadChunks; first += kAtOnce) {
-    float sum[kRows][4 * kAtOnce];
+  for (int i = 0; i < kRows; ++i) {
+    const float factor = factors[Shape::RowStep(i)];
 #pragma unroll
-    for (int i = 0; i < kRows; ++i) {
-#pragma unroll
-      for (int c = 0; c < 4 * kAtOnce; ++c) sum[i][c] = 0;
+    for (int c = 0; c < 4 * kAtOnce; ++c) {
+      o[i][4 * kFirst + c] = fmaf(o[i][4 * kFirst + c], factor, sum[i][c]);
     }
-#pragma unroll 1
-    for (int key = 0; key < Shape::kKeys; key += 4) {
-      float values[4][4 * kAtOnce];
-#pragma unroll
-      for (int j = 0; j < 4; ++j) {
-#pragma unroll
-        for (int c = 0; c < kAtOnce; ++c) {
-          const float4 four =
-              LoadFour(v + (key + j) * Shape::kVStride + (first + c) * Shape::kDimStep);
-          values[j][4 * c] = four.x;
-          values[j][4 * c + 1] = four.y;
-          values[j][4 * c + 2] = four.z;
-          values[j][4 * c + 3] = four.w;
-        }
-      }
-#pragma unroll
-      for (int i = 0; i < kRows; ++i) {
-        const float4 four = LoadFour(p + key + i * Shape::kLaneRows * Shape::kPStride);
-        const float weights[4] = {four.x, four.y, four.z, four.w};
-#pragma unroll
-        for (int j = 0; j < 4; ++j) {
-          const bool hidden = kSkipHidden && IsHidden(weights[j]);
-#pragma unroll
-          for (int c = 0; c < 4 * kAtOnce; ++c) {
-            sum[i][c] = fmaf(weights[j], hidden ? 0 : values[j][c], sum[i][c]);
-          }
-        }
-      }
-    }
-#pragma unroll
-    for (int i = 0; i < kRows; ++i) {
-      const float factor = factors[i * Shape::kLaneRows];
-#pragma unroll
-      for (int c = 0; c < 4 * kAtOnce; ++c) {
-        o[i][4 * first + c] = fmaf(o[i][4 * first + c], factor, sum[i][c]);
-      }
-    }
+  }
+  if constexpr (kAtOnce < kLeft) {
+    AddOutputs<Shape, kSkipHidden, kFirst + kAtOnce>(p, v, factors, o);
   }
 }
 

@@ -32,7 +32,7 @@ __device__ TileNumbers NumbersOf(const KvTiles& tiles) {
           number(tiles.end + Shape::kKeys - 1)};
 }
 
-// In shared memory: one a row of warps, and one a row.
+// In shared memory: one a row of warps and then the block's, and one a row.
 template <class Shape>
 __device__ TileNumbers* WarpTiles(float* shared) {
   return reinterpret_cast<TileNumbers*>(shared + Shape::kTiles);
@@ -49,18 +49,22 @@ __device__ inline float QueryFactor(const Arguments& a) {
   return a.softcap == 0 ? a.scale * kLog2e : a.scale / a.softcap;
 }
 
-// Q times that factor, and what rows see, to shared memory, by the whole block. Rows and dims that
-// there are not become zero. A barrier is for the caller.
+// Q times that factor, transposed, and what rows see, to shared memory, by the whole block. Rows
+// and dims that there are not become zero. A barrier is for the caller.
 template <class Shape, typename T>
 __device__ void LoadQueries(const Arguments& a, const QueryTile& tile, float* shared) {
   constexpr int kChunk = 16 / static_cast<int>(sizeof(T));
-  constexpr int kRowChunks = Shape::kDim / kChunk;
+  constexpr int kWarps = Shape::kThreads / 32;
+  // A warp takes 4 chunks of 8 rows at a time: whole sectors of memory, and few banks twice.
+  constexpr int kChunks = Shape::kDim / kChunk / 4;
   float* const q = shared + Shape::kQ;
   const float factor = QueryFactor(a);
   const T* const data = static_cast<const T*>(a.q.data);
+  const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
 #pragma unroll 1
-  for (int index = threadIdx.x; index < Shape::kRows * kRowChunks; index += Shape::kThreads) {
-    const int row = index / kRowChunks, dim = index % kRowChunks * kChunk;
+  for (int index = warp; index < Shape::kRows / 8 * kChunks; index += kWarps) {
+    const int row = index / kChunks * 8 + lane / 4;
+    const int dim = (index % kChunks * 4 + lane % 4) * kChunk;
     alignas(16) T elements[kChunk] = {};
     if (tile.begin + row < tile.end && dim < a.d) {
       const T* const from = data + tile.Offset(a.q, tile.begin + row) + dim;
@@ -75,13 +79,15 @@ __device__ void LoadQueries(const Arguments& a, const QueryTile& tile, float* sh
     }
 #pragma unroll
     for (int i = 0; i < kChunk; ++i) {
-      q[row * Shape::kQkStride + dim + i] = ToFloat(elements[i]) * factor;
+      q[(dim + i) * Shape::kQStride + row] = ToFloat(elements[i]) * factor;
     }
   }
-  if (threadIdx.x < Shape::kRowWarps) {
+  if (threadIdx.x <= Shape::kRowWarps) {
     QueryTile rows = tile;
-    rows.begin += threadIdx.x * Shape::kWarpRows;
-    if (rows.end > rows.begin + Shape::kWarpRows) rows.end = rows.begin + Shape::kWarpRows;
+    if (threadIdx.x < Shape::kRowWarps) {
+      rows.begin += threadIdx.x * Shape::kWarpRows;
+      if (rows.end > rows.begin + Shape::kWarpRows) rows.end = rows.begin + Shape::kWarpRows;
+    }
     WarpTiles<Shape>(shared)[threadIdx.x] = NumbersOf<Shape>(rows.Tiles(a.mask, Shape::kKeys));
   }
   for (int row = threadIdx.x; row < Shape::kRows; row += Shape::kThreads) {

@@ -1,26 +1,33 @@
 // The shape of a tile of attention on CUDA cores: how its rows, keys and dims are shared out among
 // the threads of a block, and where they lie in shared memory.
 //
-// A block has kRowWarps x kColumnWarps warps. A warp has kWarpRows query rows; the column warps of
-// the same rows share the keys of S = Q Kᵀ between them, and the dims of O = P V. Inside a warp
-// threads stand 4 x 8, and each has kThreadRows rows of kThreadKeys scores in registers, and the
-// same rows of 4 kThreadChunks dims of O:
+// A block has kRowWarps x kColumnWarps warps. A warp has kWarpRows query rows, and its lanes stand
+// 4 x 8. Both products are sums of outer products, of columns of Q and K over the dims, and of P
+// and rows of V over the keys: for each the threads of a row of warps cover
 //
-//   row   warp_row kWarpRows + 4 i + lane_row             i < kThreadRows
-//   key   8 (kColumnWarps j + warp_column) + lane_column  j < kThreadKeys
-//   dim   32 (kColumnWarps c + warp_column) + 4 lane_column + 0, 1, 2, 3     c < kThreadChunks
+//   S   kThreadRows x kProductKeys each
+//         row   warp_row kWarpRows + 16 (i / 4) + 4 lane_row + i % 4
+//         key   8 kKeyVector (j / kKeyVector) + kKeyVector lane_column + j % kKeyVector, and behind
+//               those of the pairs of warps to the left
+//   O   the same rows x 4 kThreadChunks
+//         dim   32 (kColumnWarps c + warp_column) + 4 lane_column + 0, 1, 2, 3
 //
-// What bounds such a kernel, next to the multiply-adds, are the reads of their factors: shared
-// memory gives 128 bytes a cycle. Four dims of S take kThreadRows + kThreadKeys reads of 16 bytes a
-// thread for 4 kThreadRows kThreadKeys multiply-adds, four keys of O kThreadRows + 4 kThreadChunks
-// for 16 kThreadRows kThreadChunks. With 8 x 8 of both that is 16 for 256, and shared memory is
-// busy half of the time (a read of 16 bytes takes two cycles a warp, see below); 8 x 4 takes 12 for
-// 128 and three quarters of it.
+// Warps of the same rows stand in pairs that share keys as well. Each of a pair multiplies half of
+// the dims for all of them, and then adds up half of its rows: those rows' softmax is its own.
 //
-// Reads of 16 bytes take two cycles a warp, one for each half, where neighbours (lanes l and l ^ 1,
-// or l and l ^ 2) read the same and the rest lies in different banks. That decides how lanes
-// stand, and how rows are padded: by 4 floats, so that eight rows of K begin in eight places of the
-// 32 banks, and those of P by 8, so that a warp's scores, 4 rows of 8 keys, are written at once.
+// What bounds such a kernel, next to the multiply-adds, are the reads of their factors. From shared
+// memory, which gives 128 bytes a cycle, a read of 16 bytes takes a warp two cycles, one for each
+// half, if neighbours (lanes l and l ^ 1, or l and l ^ 2) read the same and the rest lies in
+// different banks; that decides how lanes stand. 8 x 8 sums a thread take 4 reads for 64
+// multiply-adds, and shared memory is busy half of the time. From registers, whose two banks give
+// one operand a cycle each, a multiply-add reads three, or two if it has one in common with the one
+// before. Factors therefore lie in shared memory with those of one dim, or one key, side by side
+// (Q and K transposed, P too): the few that a step needs are read one step ahead, and any order is
+// open to the compiler that repeats operands. With four dims of a row side by side instead, it read
+// 2.4 operands a multiply-add, and one in six cycles of a product went to that.
+//
+// Rows of these are padded to an odd number of 16 bytes, so that 8 dims of 4 keys, which a warp
+// copies at a time, lie in different banks.
 #ifndef ATTENTION_DEVICE_CUDA_CORE_SHAPE_H_
 #define ATTENTION_DEVICE_CUDA_CORE_SHAPE_H_
 
@@ -42,14 +49,24 @@ struct CudaCoreShape {
   static constexpr int kLaneRows = 4, kLaneColumns = 8;
   static constexpr int kWarpRows = kLaneRows * kThreadRows;
   static constexpr int kRows = kRowWarps * kWarpRows;  // of a tile of Q
+  static_assert(kThreadRows % 4 == 0, "rows are read by four");
 
-  static constexpr int kKeyStep = kLaneColumns * kColumnWarps;
-  static constexpr int kThreadKeys = kKeys / kKeyStep;
+  static constexpr bool kPairs = kColumnWarps > 1;
+  static constexpr int kPairsOfRow = kPairs ? kColumnWarps / 2 : 1;
+  static_assert(kColumnWarps == 1 || kColumnWarps % 2 == 0);
+
+  // Of S: keys of a thread, as many at a time as lie side by side, and the rows that it adds up.
+  static constexpr int kProductKeys = kKeys / (kLaneColumns * kPairsOfRow);
+  static constexpr int kKeyVector = kProductKeys % 4 == 0 ? 4 : 2;
+  static constexpr int kOwnRows = kPairs ? kThreadRows / 2 : kThreadRows;
+  static constexpr int kRowVector = kOwnRows % 4 == 0 ? 4 : 2;
+  static_assert(kKeys % (kLaneColumns * kPairsOfRow * kKeyVector) == 0, "whole vectors of keys");
+
+  // Of O.
   static constexpr int kChunkDims = 4;  // of 16 bytes of fp32
   static constexpr int kDimStep = kChunkDims * kLaneColumns * kColumnWarps;
   static constexpr int kThreadChunks = kDim / kDimStep;
-  static_assert(kKeys % kKeyStep == 0 && kKeys % 4 == 0 && kDim % kDimStep == 0,
-                "a thread has whole keys and chunks");
+  static_assert(kDim % kDimStep == 0, "whole chunks of dims");
 
   // How many times 16 bytes of the next tile a thread has registers for (float_tile_copy.cuh).
   // Those with eight rows have none left for fp32, which only before 8.0 would want them.
@@ -57,28 +74,31 @@ struct CudaCoreShape {
     return element_bytes == 2 ? 5 : kThreadRows <= 4 ? 8 : 0;
   }
 
-  // Floats from row to row in shared memory.
-  static constexpr int kQkStride = kDim + 4, kVStride = kDim, kPStride = kKeys + 8;
+  // Floats from dim to dim of Q and K in shared memory, and from key to key of V and P.
+  static constexpr int kQStride = kRows + 4, kKStride = kKeys + 4;
+  static constexpr int kVStride = kDim, kPStride = kRows + 4;
 
   // Parts of shared memory, in floats from its beginning.
   static constexpr int kQ = 0;
-  static constexpr int kK = kQ + kRows * kQkStride;
-  static constexpr int kV = kK + kKeys * kQkStride;
+  static constexpr int kK = kQ + kDim * kQStride;
+  static constexpr int kV = kK + kDim * kKStride;
   static constexpr int kP = kV + kKeys * kVStride;
   // For each row what O is to be multiplied by.
-  static constexpr int kFactors = kP + kRows * kPStride;
-  // A number of each column warp for each row.
+  static constexpr int kFactors = kP + kKeys * kPStride;
+  // A number of each pair of warps for each row.
   static constexpr int kExchange = kFactors + kRows;
   // At the end, in place of P: where O of each row goes, in 64 bits, and its LSE.
   static constexpr int kOffsets = kP, kLse = kOffsets + 2 * kRows;
   // For each row two integers: which keys it sees.
-  static constexpr int kVisible = kExchange + kColumnWarps * kRows;
-  // For each row of warps four integers: its tiles of keys.
+  static constexpr int kVisible = kExchange + kPairsOfRow * kRows;
+  // For each row of warps, and for the block, four integers: its tiles of keys.
   static constexpr int kTiles = kVisible + 2 * kRows;
+  // Where K and V of the sequence and head begin, in 64 bits each.
+  static constexpr int kPointers = kTiles + 4 * (kRowWarps + 1);
   // What is the same for all threads and seldom looked at.
-  static constexpr int kQueryTile = kTiles + 4 * kRowWarps;
+  static constexpr int kQueryTile = kPointers + 4;
   static constexpr int kSharedBytes = 4 * kQueryTile + static_cast<int>(sizeof(QueryTile));
-  static_assert(kQueryTile % 2 == 0, "aligned");
+  static_assert(kPointers % 2 == 0 && kQueryTile % 2 == 0, "aligned");
 
   // Where a lane stands in its warp. Lanes l and l ^ 1 have the same column, l and l ^ 2 the same
   // row.
@@ -89,13 +109,21 @@ struct CudaCoreShape {
 
   // A thread's first row, key and dim, and how far its others are from there.
   ATTNLAB_HOST_DEVICE static constexpr int FirstRow(int warp_row, int lane) {
-    return warp_row * kWarpRows + LaneRow(lane);
+    return warp_row * kWarpRows + 4 * LaneRow(lane);
   }
   ATTNLAB_HOST_DEVICE static constexpr int FirstKey(int warp_column, int lane) {
-    return warp_column * kLaneColumns + LaneColumn(lane);
+    return warp_column / 2 * (kLaneColumns * kProductKeys) + kKeyVector * LaneColumn(lane);
   }
   ATTNLAB_HOST_DEVICE static constexpr int FirstDim(int warp_column, int lane) {
-    return kChunkDims * FirstKey(warp_column, lane);
+    return kChunkDims * (warp_column * kLaneColumns + LaneColumn(lane));
+  }
+  ATTNLAB_HOST_DEVICE static constexpr int RowStep(int i) { return i / 4 * 16 + i % 4; }
+  ATTNLAB_HOST_DEVICE static constexpr int KeyStep(int j) {
+    return j / kKeyVector * (kLaneColumns * kKeyVector) + j % kKeyVector;
+  }
+  // From a thread's first row to the first of those that it adds up in S; then RowStep() again.
+  ATTNLAB_HOST_DEVICE static constexpr int OwnRowStep(int warp_column) {
+    return kPairs && warp_column % 2 != 0 ? RowStep(kOwnRows) : 0;
   }
 };
 

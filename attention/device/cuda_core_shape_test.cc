@@ -35,12 +35,14 @@ void ForEachThread(const Visit& visit) {
 
 TYPED_TEST(CudaCoreShapeTest, EveryScoreAndEveryElementOfOHasOneThread) {
   using S = TypeParam;
-  std::vector<int> scores(S::kRows * S::kKeys), o(S::kRows * S::kDim);
+  std::vector<int> products(S::kRows * S::kKeys), scores(S::kRows * S::kKeys),
+      o(S::kRows * S::kDim);
   ForEachThread<S>([&](int warp_row, int warp_column, int lane) {
+    const int first_row = S::FirstRow(warp_row, lane), first_key = S::FirstKey(warp_column, lane);
     for (int i = 0; i < S::kThreadRows; ++i) {
-      const int row = S::FirstRow(warp_row, lane) + i * S::kLaneRows;
-      for (int j = 0; j < S::kThreadKeys; ++j) {
-        ++scores[row * S::kKeys + S::FirstKey(warp_column, lane) + j * S::kKeyStep];
+      const int row = first_row + S::RowStep(i);
+      for (int j = 0; j < S::kProductKeys; ++j) {
+        ++products[row * S::kKeys + first_key + S::KeyStep(j)];
       }
       for (int c = 0; c < S::kThreadChunks; ++c) {
         for (int e = 0; e < S::kChunkDims; ++e) {
@@ -48,7 +50,15 @@ TYPED_TEST(CudaCoreShapeTest, EveryScoreAndEveryElementOfOHasOneThread) {
         }
       }
     }
+    for (int i = 0; i < S::kOwnRows; ++i) {
+      const int row = first_row + S::OwnRowStep(warp_column) + S::RowStep(i);
+      for (int j = 0; j < S::kProductKeys; ++j) {
+        ++scores[row * S::kKeys + first_key + S::KeyStep(j)];
+      }
+    }
   });
+  // Of two halves of the dims where warps stand in pairs.
+  for (const int count : products) ASSERT_EQ(count, S::kPairs ? 2 : 1);
   for (const int count : scores) ASSERT_EQ(count, 1);
   for (const int count : o) ASSERT_EQ(count, 1);
 }
@@ -61,16 +71,15 @@ TYPED_TEST(CudaCoreShapeTest, ARowBelongsToOneRowOfWarpsAndToEightLanesSideBySid
       EXPECT_EQ(S::LaneRow(lane), S::LaneRow(lane ^ bit));
       EXPECT_NE(S::LaneColumn(lane), S::LaneColumn(lane ^ bit));
     }
-    EXPECT_LT(S::FirstRow(0, lane) + (S::kThreadRows - 1) * S::kLaneRows, S::kWarpRows);
+    EXPECT_LT(S::FirstRow(0, lane) + S::RowStep(S::kThreadRows - 1), S::kWarpRows);
   }
 }
 
-// The cycles that a warp's accesses of `floats` floats each take, at the banks: those of half a
-// warp at a time where they are of 16 bytes, all at once where they are of 4, the same address
-// once.
+// The cycles that a warp's accesses of `floats` floats each take, at the banks, `lanes` lanes at a
+// time, the same address once. Reads of 16 bytes are served by half warps where neighbours read the
+// same; otherwise, and writes always, by quarters.
 template <typename Address>
-int Cycles(int floats, const Address& address) {
-  const int lanes = floats == 4 ? kLanes / 2 : kLanes;
+int Cycles(int floats, int lanes, const Address& address) {
   int cycles = 0;
   for (int first = 0; first < kLanes; first += lanes) {
     std::vector<std::set<int>> banks(kBanks);
@@ -88,15 +97,14 @@ int Cycles(int floats, const Address& address) {
 
 TYPED_TEST(CudaCoreShapeTest, AccessesHaveNoBankConflicts) {
   using S = TypeParam;
-  const auto q = [](int lane) { return S::kQ + S::FirstRow(0, lane) * S::kQkStride; };
-  const auto k = [](int lane) { return S::kK + S::FirstKey(0, lane) * S::kQkStride; };
+  const auto q = [](int lane) { return S::kQ + S::FirstRow(0, lane); };
+  const auto k = [](int lane) { return S::kK + S::FirstKey(0, lane); };
   const auto v = [](int lane) { return S::kV + S::FirstDim(0, lane); };
-  const auto p = [](int lane) { return S::kP + S::FirstRow(0, lane) * S::kPStride; };
-  EXPECT_EQ(Cycles(4, q), 2);
-  EXPECT_EQ(Cycles(4, k), 2);
-  EXPECT_EQ(Cycles(4, v), 2);
-  EXPECT_EQ(Cycles(4, p), 2);
-  EXPECT_EQ(Cycles(1, [&](int lane) { return p(lane) + S::FirstKey(0, lane); }), 1);
+  const auto p = [](int lane) { return S::kP + S::FirstRow(0, lane); };
+  EXPECT_EQ(Cycles(4, kLanes / 2, q), 2);
+  EXPECT_EQ(Cycles(4, kLanes / 2, v), 2);
+  EXPECT_EQ(Cycles(4, kLanes / 2, p), 2);
+  EXPECT_EQ(S::kKeyVector == 4 ? Cycles(4, kLanes / 2, k) : 2 * Cycles(2, kLanes, k), 2);
   // Halves of a warp are served at once where neighbours read the same.
   for (int lane = 0; lane < kLanes; ++lane) {
     EXPECT_EQ(q(lane), q(lane ^ 2));
@@ -104,6 +112,18 @@ TYPED_TEST(CudaCoreShapeTest, AccessesHaveNoBankConflicts) {
     EXPECT_EQ(k(lane), k(lane ^ 1));
     EXPECT_EQ(v(lane), v(lane ^ 1));
   }
+  // A warp copies 8 dims of 4 keys of K at a time.
+  EXPECT_EQ(Cycles(1, kLanes, [](int lane) { return S::kK + lane % 8 * S::kKStride + lane / 8; }),
+            1);
+  // What is written once a tile of keys, P, or once a block, Q, may take twice as long as it must.
+  // Small tiles with two rows of P at a time are not held to that.
+  if (S::kRowVector == 4) {
+    EXPECT_LE(Cycles(4, kLanes / 4,
+                     [&](int lane) { return p(lane) + S::FirstKey(0, lane) * S::kPStride; }),
+              8);
+  }
+  EXPECT_LE(
+      Cycles(1, kLanes, [](int lane) { return S::kQ + lane % 4 * 4 * S::kQStride + lane / 4; }), 2);
 }
 
 TYPED_TEST(CudaCoreShapeTest, PartsOfSharedMemoryAreAlignedAndApart) {
@@ -116,6 +136,8 @@ TYPED_TEST(CudaCoreShapeTest, PartsOfSharedMemoryAreAlignedAndApart) {
     }
   }
   EXPECT_EQ(S::kTiles % 2, 0);
+  EXPECT_EQ(S::kQStride % 8, 4);
+  EXPECT_EQ(S::kKStride % 8, 4);
   EXPECT_LE(S::kLse + S::kRows, S::kFactors);  // inside P
 }
 

@@ -8,18 +8,18 @@
 //                            dim  warps  rows  keys   shared   why
 //                                        of a
 //                                        thread
-//   large   256 x 64 keys     32  8 x 1    8    64    129 KiB  P stays in a warp
-//           256 x 64          64  8 x 1    8    64    177 KiB  8 x 8 scores and 8 x 8 of O a thread
-//           256 x 48          96  8 x 1    8    48    197 KiB  64 keys: too many registers
-//           128 x 64         128  4 x 2    8    64    170 KiB  two warps share rows
+//   large   256 x 64 keys     32  8 x 1    8    64    118 KiB  P stays in a warp
+//           256 x 64          64  8 x 1    8    64    167 KiB  8 x 8 scores and 8 x 8 of O a thread
+//           256 x 64          96  8 x 1    8    64    216 KiB  O of 8 x 12 still fits registers
+//           128 x 64         128  4 x 2    8    64    167 KiB  two warps share rows
 //           128 x 48         192  4 x 2    8    48    201 KiB  64 keys: too much shared memory
-//            64 x 64         256  2 x 4    8    64    214 KiB  128 rows leave room for 32 keys only
-//   small    64 x 64          32  4 x 1    4    64     45 KiB  half the rows a thread
-//            64 x 32          64  4 x 1    4    32     45 KiB
+//            64 x 64         256  2 x 4    8    64    218 KiB  128 rows leave room for 32 keys only
+//   small    64 x 64          32  4 x 1    4    64     43 KiB  half the rows a thread
+//            64 x 32          64  4 x 1    4    32     44 KiB
 //            64 x 32          96  4 x 1    4    32     61 KiB
-//            32 x 32         128  2 x 2    4    32     55 KiB
-//            32 x 16         192  2 x 2    4    16     52 KiB
-//            16 x 16         256  1 x 2    4    16     50 KiB  what is left beside 16 keys of 256
+//            32 x 32         128  2 x 2    4    32     57 KiB
+//            32 x 16         192  2 x 2    4    16     57 KiB
+//            16 x 16         256  1 x 2    4    16     58 KiB  what is left beside 16 keys of 256
 #ifndef ATTENTION_DEVICE_CUDA_CORE_TABLE_H_
 #define ATTENTION_DEVICE_CUDA_CORE_TABLE_H_
 
@@ -41,7 +41,7 @@ struct CudaCoreShapes<64> {
 };
 template <>
 struct CudaCoreShapes<96> {
-  using Large = CudaCoreShape<96, 8, 1, 8, 48>;
+  using Large = CudaCoreShape<96, 8, 1, 8, 64>;
   using Small = CudaCoreShape<96, 4, 1, 4, 32>;
 };
 template <>

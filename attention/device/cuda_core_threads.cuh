@@ -17,11 +17,13 @@ struct ThreadPlace {
     warp_column = warp % Shape::kColumnWarps;
     warp_row = warp / Shape::kColumnWarps;
     row = Shape::FirstRow(warp_row, lane);
+    own_row = row + Shape::OwnRowStep(warp_column);
     key = Shape::FirstKey(warp_column, lane);
     dim = Shape::FirstDim(warp_column, lane);
   }
   int lane_column, warp_column, warp_row;
-  int row, key, dim;  // the first, of the tile
+  // The first of its rows, of those whose scores it adds up, of its keys and of its dims.
+  int row, own_row, key, dim;
 };
 
 // Of one value a lane, over the lanes of the same row.

@@ -4,7 +4,7 @@
 //   extern __shared__ float4 shared[];   // Shape::kSharedBytes
 //   CudaCoreAttention<Shape, T>(arguments, tile, reinterpret_cast<float*>(shared));
 //
-// For each tile of keys, with two barriers (three where column warps share rows):
+// For each tile of keys, with two barriers (and two of each pair where warps share rows):
 //
 //   K is there   begin to copy V    S = Q Kᵀ, mask, maximum of each row
 //   V is there   begin to copy K    P = exp2(S - maximum), to shared memory; O = factor O + P V
@@ -44,27 +44,26 @@ class CudaCoreWalk {
   __device__ void Run() {
     LoadQueries<Shape, T>(a_, tile_, shared_);
     const KvTiles all = tile_.Tiles(a_.mask, Shape::kKeys);
-    const TileNumbers tiles = NumbersOf<Shape>(all);
-    const T* from_k =
-        static_cast<const T*>(a_.k.data) + tile_.KvOffset(a_.k) + all.begin * a_.k.token_stride;
-    const T* from_v =
-        static_cast<const T*>(a_.v.data) + tile_.KvOffset(a_.v) + all.begin * a_.v.token_stride;
-    // Keys from the next tile on.
-    int left = static_cast<int>(tile_.kv.length - all.begin);
-    Copy<Shape::kQkStride> copy_k;
-    Copy<Shape::kVStride> copy_v;
+    int32_t tile = NumbersOf<Shape>(all).begin;
+    const int32_t end = NumbersOf<Shape>(all).end;
+    Copy<Transposed<Shape::kKStride>> copy_k;
+    Copy<RowMajor<Shape::kVStride>> copy_v;
     float* const k = shared_ + Shape::kK;
     float* const v = shared_ + Shape::kV;
-    if (tiles.begin < tiles.end) copy_k.Begin(k, a_.k, from_k, left, a_.d);
+    if (tile < end) copy_k.Begin(k, a_.k, From(First(a_.k), a_.k, tile), Left(tile), a_.d);
+    if (threadIdx.x == 0) {
+      Pointers()[0] = First(a_.k);
+      Pointers()[1] = First(a_.v);
+    }
 #pragma unroll 1
-    for (int32_t tile = tiles.begin; tile < tiles.end; ++tile) {
-      copy_k.Finish(k, a_.k, from_k, left, a_.d);
+    for (; tile < end; ++tile) {
+      copy_k.Finish(k, a_.k, From(Pointers()[0], a_.k, tile), Left(tile), a_.d);
       __syncthreads();  // K is there, and nobody needs the last V
       const TileNumbers seen = WarpTiles<Shape>(shared_)[Place().warp_row];
       const bool active = seen.Has(tile), masked = !seen.IsFull(tile);
-      copy_v.Begin(v, a_.v, from_v, left, a_.dv);
+      copy_v.Begin(v, a_.v, From(Pointers()[1], a_.v, tile), Left(tile), a_.dv);
       // Without a value where they are not used they would count as used all through the loop.
-      float s[kRows][kKeys] = {};
+      Scores s = {};
       float max[kRows] = {};
       if (active) {
         Multiply(s);
@@ -72,15 +71,15 @@ class CudaCoreWalk {
         if (masked) Hide(s, tile);
         FindMaxima(s, max);
       }
-      copy_v.Finish(v, a_.v, from_v, left, a_.dv);
+      copy_v.Finish(v, a_.v, From(Pointers()[1], a_.v, tile), Left(tile), a_.dv);
       __syncthreads();  // V is there, and nobody needs this K
-      left -= Shape::kKeys;
-      from_k += Shape::kKeys * a_.k.token_stride;
-      from_v += Shape::kKeys * a_.v.token_stride;
-      if (tile + 1 < tiles.end) copy_k.Begin(k, a_.k, from_k, left, a_.d);
+      if (tile + 1 < end) {
+        copy_k.Begin(k, a_.k, From(Pointers()[0], a_.k, tile + 1), Left(tile + 1), a_.d);
+      }
       // Whether V has what must not be multiplied by the weight of a hidden key, 0.
       bool special = false;
-      if (a_.mask.kind != Mask::Kind::kNone && !tiles.IsFull(tile)) {
+      if (a_.mask.kind != Mask::Kind::kNone &&
+          !WarpTiles<Shape>(shared_)[Shape::kRowWarps].IsFull(tile)) {
         special = __syncthreads_or(HasSpecial(v)) != 0;
       }
       const bool skip_hidden = special && masked;
@@ -88,14 +87,18 @@ class CudaCoreWalk {
         Weigh(s, max);
         if (skip_hidden) MarkHidden(tile);
       }
-      if constexpr (Shape::kColumnWarps > 1) {
+      if constexpr (kShares) {
         __syncthreads();
+      } else if (!active) {
+        continue;
+      } else if constexpr (Shape::kPairs) {
+        WaitForPairOfWarps();
       } else {
         __syncwarp();
       }
       if (!active) continue;
       const Place at;
-      const float* const p = shared_ + Shape::kP + at.row * Shape::kPStride;
+      const float* const p = shared_ + Shape::kP + at.row;
       const float* const factors = shared_ + Shape::kFactors + at.row;
       if (skip_hidden) {
         AddOutputs<Shape, true>(p, v + at.dim, factors, o_);
@@ -107,52 +110,100 @@ class CudaCoreWalk {
   }
 
  private:
-  static constexpr int kRows = Shape::kThreadRows;
-  static constexpr int kKeys = Shape::kThreadKeys;
+  static constexpr int kRows = Shape::kOwnRows;  // of S
+  static constexpr int kKeys = Shape::kProductKeys;
+  static constexpr bool kShares = Shape::kPairsOfRow > 1;  // rows between pairs
   static constexpr int kDims = 4 * Shape::kThreadChunks;
   using Place = ThreadPlace<Shape>;
-  template <int kStride>
-  using Copy = FloatTileCopy<T, Shape::kKeys, Shape::kDim, kStride, Shape::kThreads,
+  template <class Layout>
+  using Copy = FloatTileCopy<T, Shape::kKeys, Shape::kDim, Layout, Shape::kThreads,
                              Shape::MostStaged(sizeof(T))>;
+  using Scores = float[kRows][kKeys];                   // of the thread's own rows
+  using PairScores = float[Shape::kThreadRows][kKeys];  // of the pair's, of half of the dims
 
-  // S = Q Kᵀ. Where column warps share rows, two of them share keys as well: each multiplies half
-  // of the dims for the keys of both and adds up what it has for the other's through the place of
-  // P. A thread then has twice the scores at a time, and reads fewer factors for each.
-  __device__ void Multiply(float (&s)[kRows][kKeys]) const {
+  // Of K or V the first row, of the sequence and of a tile, and how many rows there are from that
+  // one on. Found anew for each tile: kept, they would take six registers.
+  __device__ const T* First(const Rows& rows) const {
+    return static_cast<const T*>(rows.data) + tile_.KvOffset(rows);
+  }
+  __device__ const T** Pointers() const {
+    return reinterpret_cast<const T**>(shared_ + Shape::kPointers);
+  }
+  __device__ static const T* From(const T* first, const Rows& rows, int32_t tile) {
+    return first + static_cast<int64_t>(tile) * Shape::kKeys * rows.token_stride;
+  }
+  __device__ int Left(int32_t tile) const {
+    return static_cast<int>(tile_.kv.length) - tile * Shape::kKeys;
+  }
+
+  // S = Q Kᵀ of the thread's own rows. Warps of a pair exchange their sums through the place of P.
+  __device__ void Multiply(Scores& s) const {
+    constexpr int kStep = Shape::kLaneColumns * Shape::kKeyVector;
     const Place at;
-    const float* const q = shared_ + Shape::kQ + at.row * Shape::kQkStride;
-    const float* const k = shared_ + Shape::kK + at.key * Shape::kQkStride;
-    if constexpr (Shape::kColumnWarps == 1) {
-      Scores<Shape, 1>(q, {k}, a_.d, s);
+    const float* const q = shared_ + Shape::kQ + at.row;
+    const float* const k = shared_ + Shape::kK + at.key;
+    if constexpr (!Shape::kPairs) {
+      OuterProducts<Shape::kQStride, Shape::kKStride, Shape::kKeyVector, kStep>(q, k, a_.d, s);
     } else {
       const bool second = at.warp_column % 2 != 0;
-      const int half = (a_.d + 7) / 8 * 4, first = second ? half : 0;
-      const int others = second ? -Shape::kLaneColumns : Shape::kLaneColumns;  // keys from ours
-      float both[kRows][2 * kKeys];
-      Scores<Shape, 2>(q + first, {k + first, k + first + others * Shape::kQkStride},
-                       second ? a_.d - half : half, both);
-      float* const p = shared_ + Shape::kP + at.row * Shape::kPStride + at.key;
-#pragma unroll
-      for (int i = 0; i < kRows; ++i) {
-#pragma unroll
-        for (int j = 0; j < kKeys; ++j) {
-          p[i * Shape::kLaneRows * Shape::kPStride + j * Shape::kKeyStep + others] =
-              both[i][kKeys + j];
-        }
+      const int half = (a_.d + 3) / 4 * 2, first = second ? half : 0;
+      PairScores both;
+      OuterProducts<Shape::kQStride, Shape::kKStride, Shape::kKeyVector, kStep>(
+          q + first * Shape::kQStride, k + first * Shape::kKStride, second ? a_.d - half : half,
+          both);
+      // Not chosen element by element: both know which they are.
+      if (second) {
+        Offer<0>(both);
+      } else {
+        Offer<1>(both);
       }
       WaitForPairOfWarps();
-#pragma unroll
-      for (int i = 0; i < kRows; ++i) {
-#pragma unroll
-        for (int j = 0; j < kKeys; ++j) {
-          s[i][j] = both[i][j] + p[i * Shape::kLaneRows * Shape::kPStride + j * Shape::kKeyStep];
-        }
+      if (second) {
+        AddOffered<1>(both, s);
+      } else {
+        AddOffered<0>(both, s);
       }
     }
   }
 
+  // What a thread has for the rows of the first or second warp of its pair, to that one, and that
+  // one's sum with what it was given.
+  template <int kPart>
+  __device__ void Offer(const PairScores& both) const {
+    const Place at;
+    float* const p =
+        shared_ + Shape::kP + at.key * Shape::kPStride + at.row + Shape::OwnRowStep(kPart);
+#pragma unroll
+    for (int j = 0; j < kKeys; ++j) {
+      float rows[kRows];
+#pragma unroll
+      for (int i = 0; i < kRows; ++i) rows[i] = both[kPart * kRows + i][j];
+      StoreRows(p + Shape::KeyStep(j) * Shape::kPStride, rows);
+    }
+  }
+  template <int kPart>
+  __device__ void AddOffered(const PairScores& both, Scores& s) const {
+    const Place at;
+    const float* const p = shared_ + Shape::kP + at.key * Shape::kPStride + at.own_row;
+#pragma unroll
+    for (int j = 0; j < kKeys; ++j) {
+      float offered[kRows];
+      LoadVectors<kRows, Shape::kRowVector, 16>(p + Shape::KeyStep(j) * Shape::kPStride, offered);
+#pragma unroll
+      for (int i = 0; i < kRows; ++i) s[i][j] = both[kPart * kRows + i][j] + offered[i];
+    }
+  }
+
+  // What a thread has of its own rows for one key, to P or its place.
+  static __device__ void StoreRows(float* to, const float (&x)[kRows]) {
+#pragma unroll
+    for (int i = 0; i < kRows; i += Shape::kRowVector) {
+      StoreVector<Shape::kRowVector>(to + Shape::RowStep(i), x + i);
+    }
+  }
+
   // softcap tanh(s / softcap), in base 2.
-  __device__ void Cap(float (&s)[kRows][kKeys]) const {
+  __device__ void Cap(Scores& s) const {
     const float cap = a_.softcap * kLog2e;
 #pragma unroll
     for (int i = 0; i < kRows; ++i) {
@@ -162,69 +213,76 @@ class CudaCoreWalk {
   }
 
   // Of keys that a row does not see the score is minus infinity, whatever K has there.
-  __device__ void Hide(float (&s)[kRows][kKeys], int32_t tile) const {
+  __device__ void Hide(Scores& s, int32_t tile) const {
     const Place at;
     const uint32_t first = static_cast<uint32_t>(tile) * Shape::kKeys + at.key;
 #pragma unroll
     for (int i = 0; i < kRows; ++i) {
-      const VisibleKeys visible = Visible<Shape>(shared_)[at.row + i * Shape::kLaneRows];
+      const VisibleKeys visible = Visible<Shape>(shared_)[at.own_row + Shape::RowStep(i)];
 #pragma unroll
       for (int j = 0; j < kKeys; ++j) {
-        if (!visible.Has(first + j * Shape::kKeyStep)) s[i][j] = -INFINITY;
+        if (!visible.Has(first + Shape::KeyStep(j))) s[i][j] = -INFINITY;
       }
     }
   }
 
-  // The largest score of each row, of all threads that have one; where other warps do, they find
-  // it after the next barrier in shared memory.
-  __device__ void FindMaxima(const float (&s)[kRows][kKeys], float (&max)[kRows]) {
+  // The largest score of each row, of all threads that have one; where other pairs of warps do,
+  // they find it after the next barrier in shared memory.
+  __device__ void FindMaxima(const Scores& s, float (&max)[kRows]) {
 #pragma unroll
     for (int i = 0; i < kRows; ++i) {
       max[i] = s[i][0];
 #pragma unroll
       for (int j = 1; j < kKeys; ++j) max[i] = fmaxf(max[i], s[i][j]);
       max[i] = ReduceRow<Max>(max[i]);
-      if (Shape::kColumnWarps > 1) Offer(i, max[i]);
+      if (kShares) Offer(i, max[i]);
     }
   }
 
-  // A number of this warp for row i, for the other warps of the row.
+  // A number of this pair of warps for its i-th row, for the other pairs of the row.
   __device__ void Offer(int i, float number) {
     const Place at;
     if (at.lane_column != 0) return;
-    shared_[Shape::kExchange + at.warp_column * Shape::kRows + at.row + i * Shape::kLaneRows] =
+    shared_[Shape::kExchange + at.warp_column / 2 * Shape::kRows + at.own_row + Shape::RowStep(i)] =
         number;
   }
   // Of what all of them have offered.
   template <typename Op>
   __device__ float TakeAll(int i) const {
-    const float* const offered = shared_ + Shape::kExchange + Place().row + i * Shape::kLaneRows;
+    const float* const offered = shared_ + Shape::kExchange + Place().own_row + Shape::RowStep(i);
     float number = offered[0];
 #pragma unroll
-    for (int c = 1; c < Shape::kColumnWarps; ++c) {
-      number = Op::Of(number, offered[c * Shape::kRows]);
+    for (int pair = 1; pair < Shape::kPairsOfRow; ++pair) {
+      number = Op::Of(number, offered[pair * Shape::kRows]);
     }
     return number;
   }
 
   // P of the tile, and what O is to be multiplied by, to shared memory.
-  __device__ void Weigh(const float (&s)[kRows][kKeys], const float (&max)[kRows]) {
+  __device__ void Weigh(Scores& s, const float (&max)[kRows]) {
     const Place at;
 #pragma unroll
     for (int i = 0; i < kRows; ++i) {
-      const int row = at.row + i * Shape::kLaneRows;
-      const float factor = softmax_[i].Grow(Shape::kColumnWarps > 1 ? TakeAll<Max>(i) : max[i]);
-      if (at.lane_column == 0 && at.warp_column == 0) shared_[Shape::kFactors + row] = factor;
+      const float factor = softmax_[i].Grow(kShares ? TakeAll<Max>(i) : max[i]);
+      if (at.lane_column == 0 && at.warp_column < 2) {
+        shared_[Shape::kFactors + at.own_row + Shape::RowStep(i)] = factor;
+      }
       const float base = softmax_[i].Base();
-      float* const p = shared_ + Shape::kP + row * Shape::kPStride + at.key;
       float sum = 0;
 #pragma unroll
       for (int j = 0; j < kKeys; ++j) {
-        const float weight = Exp2(s[i][j] - base);
-        sum += weight;
-        p[j * Shape::kKeyStep] = weight;
+        s[i][j] = Exp2(s[i][j] - base);
+        sum += s[i][j];
       }
       softmax_[i].sum += sum;
+    }
+    float* const p = shared_ + Shape::kP + at.key * Shape::kPStride + at.own_row;
+#pragma unroll
+    for (int j = 0; j < kKeys; ++j) {
+      float column[kRows];
+#pragma unroll
+      for (int i = 0; i < kRows; ++i) column[i] = s[i][j];
+      StoreRows(p + Shape::KeyStep(j) * Shape::kPStride, column);
     }
   }
 
@@ -235,12 +293,14 @@ class CudaCoreWalk {
     const uint32_t first = static_cast<uint32_t>(tile) * Shape::kKeys + at.key;
 #pragma unroll
     for (int i = 0; i < kRows; ++i) {
-      const int row = at.row + i * Shape::kLaneRows;
+      const int row = at.own_row + Shape::RowStep(i);
       const VisibleKeys visible = Visible<Shape>(shared_)[row];
-      float* const p = shared_ + Shape::kP + row * Shape::kPStride + at.key;
+      float* const p = shared_ + Shape::kP + at.key * Shape::kPStride + row;
 #pragma unroll
       for (int j = 0; j < kKeys; ++j) {
-        if (!visible.Has(first + j * Shape::kKeyStep)) p[j * Shape::kKeyStep] = HiddenWeight();
+        if (!visible.Has(first + Shape::KeyStep(j))) {
+          p[Shape::KeyStep(j) * Shape::kPStride] = HiddenWeight();
+        }
       }
     }
   }
@@ -262,14 +322,14 @@ class CudaCoreWalk {
 #pragma unroll
     for (int i = 0; i < kRows; ++i) {
       softmax_[i].sum = ReduceRow<Sum>(softmax_[i].sum);
-      if (Shape::kColumnWarps > 1) Offer(i, softmax_[i].sum);
+      if (kShares) Offer(i, softmax_[i].sum);
     }
-    if (Shape::kColumnWarps > 1) __syncthreads();
+    if (kShares) __syncthreads();
 #pragma unroll
     for (int i = 0; i < kRows; ++i) {
-      if (Shape::kColumnWarps > 1) softmax_[i].sum = TakeAll<Sum>(i);
-      if (at.lane_column != 0 || at.warp_column != 0) continue;
-      const int row = at.row + i * Shape::kLaneRows;
+      if (kShares) softmax_[i].sum = TakeAll<Sum>(i);
+      if (at.lane_column != 0 || at.warp_column >= 2) continue;
+      const int row = at.own_row + Shape::RowStep(i);
       float inverse = softmax_[i].Inverse(), lse = softmax_[i].Lse();
       // Keys whose scores are all minus infinity have no softmax: 0 / 0.
       if (softmax_[i].sum == 0 && Visible<Shape>(shared_)[row].count != 0) inverse = lse = NAN;
@@ -289,8 +349,8 @@ class CudaCoreWalk {
     __syncthreads();
     const int64_t rows = tile_.end - tile_.begin;
 #pragma unroll
-    for (int i = 0; i < kRows; ++i) {
-      const int row = at.row + i * Shape::kLaneRows;
+    for (int i = 0; i < Shape::kThreadRows; ++i) {
+      const int row = at.row + Shape::RowStep(i);
       if (row < rows) WriteRow(offsets[row], at.dim, shared_[Shape::kFactors + row], o_[i]);
     }
   }
@@ -318,7 +378,7 @@ class CudaCoreWalk {
   float* const shared_;
   const QueryTile& tile_;
   OnlineSoftmax softmax_[kRows];  // the sum is this thread's share
-  float o_[kRows][kDims] = {};
+  float o_[Shape::kThreadRows][kDims] = {};
 };
 
 // The whole block calls it, and once more only behind a barrier.

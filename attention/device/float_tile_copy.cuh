@@ -1,6 +1,6 @@
 // Copies of tiles of K and V to shared memory, as fp32, that go on while the block computes.
 //
-//   FloatTileCopy<float, 64, 64, 68, 256, 5> copy;
+//   FloatTileCopy<float, 64, 64, RowMajor<64>, 256, 5> copy;
 //   copy.Begin(to, k, from, count, d);   // nobody reads `to` from here on
 //   …                                    // math on something else
 //   copy.Finish(to, k, from, count, d);  // this thread's part is there
@@ -17,52 +17,41 @@
 
 #include "attention/device/arguments.h"
 #include "attention/device/convert.cuh"
+#include "attention/device/copy_places.h"
 #include "attention/device/cp_async.cuh"
-#include "attention/device/cuda_core_threads.cuh"
+#include "attention/device/thread_index.cuh"
 
 namespace attnlab::device {
 
-// 16 bytes of T as fp32, to shared memory aligned to 16 bytes.
-__device__ inline void StoreAsFloats(float* to, uint4 chunk, const float*) {
-  *reinterpret_cast<uint4*>(to) = chunk;
-}
-template <typename T>
-__device__ void StoreAsFloats(float* to, uint4 chunk, const T*) {
-  static_assert(sizeof(T) == 2);
-  const T* const elements = reinterpret_cast<const T*>(&chunk);
-#pragma unroll
-  for (int i = 0; i < 8; i += 4) {
-    *reinterpret_cast<float4*>(to + i) =
-        make_float4(ToFloat(elements[i]), ToFloat(elements[i + 1]), ToFloat(elements[i + 2]),
-                    ToFloat(elements[i + 3]));
-  }
-}
+// How a tile lies in shared memory: floats from row to row and from column to column.
+template <int kStride>
+struct RowMajor {
+  static constexpr int kRow = kStride, kColumn = 1;
+};
+template <int kStride>
+struct Transposed {
+  static constexpr int kRow = 1, kColumn = kStride;
+};
 
-// Tiles of kRows rows of kColumns columns, kStride floats from row to row in shared memory, by
-// kThreads threads.
-template <typename T, int kRows, int kColumns, int kStride, int kThreads, int kMostStaged>
+// Tiles of kRows rows of kColumns columns, which become as Layout says, by kThreads threads.
+template <typename T, int kRows, int kColumns, class Layout, int kThreads, int kMostStaged>
 class FloatTileCopy {
  public:
   // Row 0 of the tile begins at `from`, the next ones `rows.token_stride` elements apart, and there
   // are `count` of them, of `columns` elements. What the tile has beyond them becomes zero.
   __device__ void Begin(float* to, const Rows& rows, const T* from, int count, int columns) {
     if (!rows.whole_chunks) return;
-    const int thread = ThreadIndex();
     if constexpr (kAsync) {
-#pragma unroll
-      for (int i = 0; i < kChunksOfAThread; ++i) {
-        const Place at(thread, i);
-        if (!at.Exists()) break;
-        const bool valid = at.row < count && at.column < columns;
-        CopyAsync16(to + at.row * kStride + at.column,
-                    valid ? from + at.row * rows.token_stride + at.column : from, valid);
+      if (count >= kRows && columns == kColumns) {
+        CopyWhole(to, rows, from);
+      } else {
+        CopyPart(to, rows, from, count, columns);
       }
       CopyAsyncCommit();
     } else if constexpr (kStaged) {
-#pragma unroll
-      for (int i = 0; i < kChunksOfAThread; ++i) {
-        staged_[i] = Load(Place(thread, i), rows, from, count, columns);
-      }
+      ForEachPlace([&](int i, int row, int column) {
+        staged_[i] = Load(row, column, rows, from, count, columns);
+      });
     }
   }
 
@@ -73,57 +62,130 @@ class FloatTileCopy {
     } else if constexpr (kAsync) {
       CopyAsyncWait<0>();
     } else {
-      const int thread = ThreadIndex();
-#pragma unroll(kStaged ? kChunksOfAThread : 4)
-      for (int i = 0; i < kChunksOfAThread; ++i) {
-        const Place at(thread, i);
-        if (!at.Exists()) break;
-        if constexpr (!kStaged) staged_[0] = Load(at, rows, from, count, columns);
-        StoreAsFloats(to + at.row * kStride + at.column, staged_[kStaged ? i : 0],
-                      static_cast<const T*>(nullptr));
-      }
+      ForEachPlace([&](int i, int row, int column) {
+        if constexpr (!kStaged) staged_[0] = Load(row, column, rows, from, count, columns);
+        Store(At(to, row, column), staged_[kStaged ? i : 0]);
+      });
     }
   }
 
  private:
+  static constexpr bool kTransposes = Layout::kColumn != 1;
 #if __CUDA_ARCH__ >= 800
   static constexpr bool kAsync = sizeof(T) == sizeof(float);
 #else
   static constexpr bool kAsync = false;
 #endif
-  static constexpr int kChunk = 16 / static_cast<int>(sizeof(T));  // elements of 16 bytes
-  static constexpr int kRowChunks = kColumns / kChunk;
-  static constexpr int kChunks = kRows * kRowChunks;
-  static constexpr int kChunksOfAThread = (kChunks + kThreads - 1) / kThreads;
-  static constexpr bool kStaged = !kAsync && kChunksOfAThread <= kMostStaged;
+  // Elements that are copied together. Transposed, they go to as many places, which an asynchronous
+  // copy cannot; lanes then stand so that they write to different banks, and read whole sectors.
+  static constexpr int kUnit = kAsync && kTransposes ? 1 : 16 / static_cast<int>(sizeof(T));
+  static constexpr int kUnits = kColumns / kUnit;
+  static constexpr int kLanes = !kTransposes ? kUnits % 32 == 0   ? 32
+                                               : kUnits % 16 == 0 ? 16
+                                               : kUnits % 8 == 0  ? 8
+                                                                  : 4
+                                : kAsync     ? 8
+                                             : 2;
+  using Places = CopyPlaces<kRows, kUnits, kLanes, kThreads>;
+  static constexpr bool kStaged = !kAsync && Places::kCount <= kMostStaged;
 
-  // Of the thread's chunk i.
-  struct Place {
-    __device__ Place(int thread, int i)
-        : index(i * kThreads + thread),
-          row(index / kRowChunks),
-          column(index % kRowChunks * kChunk) {}
-    __device__ bool Exists() const { return kChunks % kThreads == 0 || index < kChunks; }
-    int index, row, column;
-  };
-
-  __device__ static uint4 Load(const Place& at, const Rows& rows, const T* from, int count,
-                               int columns) {
-    if (!at.Exists() || at.row >= count || at.column >= columns) return {0, 0, 0, 0};
-    return *reinterpret_cast<const uint4*>(from + at.row * rows.token_stride + at.column);
+  static __device__ float* At(float* to, int row, int column) {
+    return to + row * Layout::kRow + column * Layout::kColumn;
   }
 
-  __device__ static void CopyElements(float* to, const Rows& rows, const T* from, int count,
-                                      int columns) {
-#pragma unroll 1
-    for (int index = static_cast<int>(threadIdx.x); index < kRows * kColumns; index += kThreads) {
-      const int row = index / kColumns, column = index % kColumns;
-      const bool valid = row < count && column < columns;
-      to[row * kStride + column] = valid ? ToFloat(from[row * rows.token_stride + column]) : 0;
+  // Calls visit(i, row, column) for each of the thread's places.
+  template <typename Visit>
+  static __device__ void ForEachPlace(const Visit& visit) {
+    const Places places = Places::Of(ThreadIndex());
+#pragma unroll(kStaged ? Places::kDown : 1)
+    for (int down = 0; down < Places::kDown; ++down) {
+      if (!places.Has(down)) break;
+#pragma unroll
+      for (int across = 0; across < Places::kAcross; ++across) {
+        visit(down * Places::kAcross + across, places.Row(down), places.Unit(across) * kUnit);
+      }
     }
   }
 
-  uint4 staged_[kStaged ? kChunksOfAThread : 1];
+  static __device__ void CopyUnit(float* to, const T* from) {
+    if constexpr (kUnit == 1) {
+      CopyAsync4(to, from);
+    } else {
+      CopyAsync16(to, from);
+    }
+  }
+  static __device__ void CopyUnit(float* to, const T* from, bool valid) {
+    if constexpr (kUnit == 1) {
+      CopyAsync4(to, from, valid);
+    } else {
+      CopyAsync16(to, from, valid);
+    }
+  }
+
+  static __device__ void CopyWhole(float* to, const Rows& rows, const T* from) {
+    const Places places = Places::Of(ThreadIndex());
+    const T* row = from + places.row * rows.token_stride + places.unit * kUnit;
+    to = At(to, places.row, places.unit * kUnit);
+#pragma unroll
+    for (int down = 0; down < Places::kDown; ++down) {
+      if (!places.Has(down)) break;
+#pragma unroll
+      for (int across = 0; across < Places::kAcross; ++across) {
+        const int column = across * Places::kAcrossStep * kUnit;
+        CopyUnit(At(to, down * Places::kDownStep, column), row + column);
+      }
+      row += Places::kDownStep * rows.token_stride;
+    }
+  }
+
+  static __device__ void CopyPart(float* to, const Rows& rows, const T* from, int count,
+                                  int columns) {
+    ForEachPlace([&](int, int row, int column) {
+      const bool valid = row < count && column < columns;
+      CopyUnit(At(to, row, column), valid ? from + row * rows.token_stride + column : from, valid);
+    });
+  }
+
+  static __device__ void CopyElements(float* to, const Rows& rows, const T* from, int count,
+                                      int columns) {
+    // Lanes as above: a transposed tile takes 8 columns of 4 rows in different banks.
+    using Elements = CopyPlaces<kRows, kColumns, kTransposes ? 8 : 32, kThreads>;
+    const Elements places = Elements::Of(ThreadIndex());
+#pragma unroll 1
+    for (int down = 0; down < Elements::kDown; ++down) {
+      if (!places.Has(down)) break;
+      const int row = places.Row(down);
+#pragma unroll 1
+      for (int across = 0; across < Elements::kAcross; ++across) {
+        const int column = places.Unit(across);
+        const bool valid = row < count && column < columns;
+        *At(to, row, column) = valid ? ToFloat(from[row * rows.token_stride + column]) : 0;
+      }
+    }
+  }
+
+  static __device__ uint4 Load(int row, int column, const Rows& rows, const T* from, int count,
+                               int columns) {
+    if (row >= count || column >= columns) return {0, 0, 0, 0};
+    return *reinterpret_cast<const uint4*>(from + row * rows.token_stride + column);
+  }
+
+  // 16 bytes of T as fp32.
+  static __device__ void Store(float* to, uint4 chunk) {
+    const T* const elements = reinterpret_cast<const T*>(&chunk);
+#pragma unroll
+    for (int i = 0; i < kUnit; i += kTransposes ? 1 : 4) {
+      if constexpr (kTransposes) {
+        to[i * Layout::kColumn] = ToFloat(elements[i]);
+      } else {
+        *reinterpret_cast<float4*>(to + i) =
+            make_float4(ToFloat(elements[i]), ToFloat(elements[i + 1]), ToFloat(elements[i + 2]),
+                        ToFloat(elements[i + 3]));
+      }
+    }
+  }
+
+  uint4 staged_[kStaged ? Places::kCount : 1];
 };
 
 }  // namespace attnlab::device

@@ -77,7 +77,7 @@ TEST(TileForTest, WhatThereIsNotIsAnErrorThatNamesWhatThereIs) {
 TEST(TileForTest, WhatDoesNotFitSaysHowMuchItNeeds) {
   const absl::Status s = Tile("hq=1,sq=1000,d=64", kTuring, "tile_q=256").status();
   EXPECT_EQ(s.code(), absl::StatusCode::kResourceExhausted);
-  EXPECT_THAT(s.message(), HasSubstr("tile_q=256,tile_kv=64 needs 181456 bytes of shared memory a "
+  EXPECT_THAT(s.message(), HasSubstr("tile_q=256,tile_kv=64 needs 171248 bytes of shared memory a "
                                      "block, and cuda:0 has 65536"));
 }
 

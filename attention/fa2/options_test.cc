@@ -125,7 +125,7 @@ TEST(OptionsTest, BlocksThatAMultiprocessorHasRoomFor) {
   EXPECT_EQ(OptionsOf("hq=2,sq=999,d=64,dtype=fp32")->blocks, 1);
   EXPECT_EQ(OptionsOf("hq=2,sq=64,d=64,dtype=fp32")->blocks, 2);
   EXPECT_EQ(OptionsOf("hq=2,sq=64,d=64,dtype=fp32", kTuring)->blocks, 1);
-  EXPECT_EQ(OptionsOf("hq=2,sq=16,d=256,dtype=fp32")->blocks, 4);
+  EXPECT_EQ(OptionsOf("hq=2,sq=16,d=256,dtype=fp32")->blocks, 3);
   EXPECT_EQ(OptionsOf("hq=2,sq=999,d=64,dtype=fp16", kHopper, "mma=wmma")->blocks, 2);
 }
 

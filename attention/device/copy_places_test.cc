@@ -1,0 +1,59 @@
+#include "attention/device/copy_places.h"
+
+#include <vector>
+
+#include "gtest/gtest.h"
+
+namespace attnlab::device {
+namespace {
+
+// Every unit of every row has one thread and one place of its own, however few rows there are.
+template <int kRows, int kUnits, int kLanes, int kThreads>
+void ExpectEachUnitOnce() {
+  using Places = CopyPlaces<kRows, kUnits, kLanes, kThreads>;
+  SCOPED_TRACE(::testing::Message() << kRows << " rows of " << kUnits << " units by " << kThreads
+                                    << " threads, " << kLanes << " side by side");
+  std::vector<int> copied(kRows * kUnits);
+  for (int thread = 0; thread < kThreads; ++thread) {
+    const Places places = Places::Of(thread);
+    for (int down = 0; down < Places::kDown; ++down) {
+      if (!places.Has(down)) break;
+      for (int across = 0; across < Places::kAcross; ++across) {
+        const int row = places.Row(down), unit = places.Unit(across);
+        ASSERT_LT(row, kRows);
+        ASSERT_LT(unit, kUnits);
+        ++copied[row * kUnits + unit];
+      }
+    }
+  }
+  for (const int count : copied) ASSERT_EQ(count, 1);
+  EXPECT_EQ(Places::kCount, Places::kDown * Places::kAcross);
+}
+
+TEST(CopyPlacesTest, EachUnitOnce) {
+  // Rows of 16 bytes: head dims 32 to 256 in fp32 and in 16 bits.
+  ExpectEachUnitOnce<64, 8, 8, 256>();
+  ExpectEachUnitOnce<64, 16, 16, 256>();
+  ExpectEachUnitOnce<64, 24, 8, 256>();
+  ExpectEachUnitOnce<64, 32, 32, 256>();
+  ExpectEachUnitOnce<48, 48, 16, 256>();
+  ExpectEachUnitOnce<64, 64, 32, 256>();
+  ExpectEachUnitOnce<64, 4, 4, 256>();
+  ExpectEachUnitOnce<64, 12, 4, 256>();
+  ExpectEachUnitOnce<16, 64, 32, 64>();
+  // Elements, 8 x 4 of a warp.
+  ExpectEachUnitOnce<64, 32, 8, 256>();
+  ExpectEachUnitOnce<64, 96, 8, 256>();
+  ExpectEachUnitOnce<48, 192, 8, 256>();
+  ExpectEachUnitOnce<32, 64, 8, 128>();
+  ExpectEachUnitOnce<16, 256, 8, 64>();
+}
+
+TEST(CopyPlacesTest, FewerRowsThanThreadsReach) {
+  ExpectEachUnitOnce<48, 24, 8, 256>();
+  ExpectEachUnitOnce<16, 8, 2, 128>();
+  ExpectEachUnitOnce<3, 8, 8, 64>();
+}
+
+}  // namespace
+}  // namespace attnlab::device
