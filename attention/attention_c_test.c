@@ -165,6 +165,15 @@ static void TestBadWorkspace(void) {
   EXPECT(attnlab_forward(&args) == ATTNLAB_OK);
   args.workspace = workspace + 64;
   EXPECT_ERROR(attnlab_forward(&args), ATTNLAB_INVALID_ARGUMENT, "is not a multiple of 256");
+  args.workspace = workspace;
+  k.data = workspace + bytes - 32;
+  EXPECT_ERROR(attnlab_forward(&args), ATTNLAB_INVALID_ARGUMENT, "workspace: ");
+  EXPECT(strstr(attnlab_last_error(), " share memory with k, which begins at 0x") != NULL);
+  k.data = k_data;
+  o.data = workspace;
+  EXPECT_ERROR(attnlab_forward(&args), ATTNLAB_INVALID_ARGUMENT, " share memory with o, ");
+  o.data = o_data;
+  EXPECT(attnlab_forward(&args) == ATTNLAB_OK);
   args.workspace = NULL;
   EXPECT_ERROR(attnlab_forward(&args), ATTNLAB_INVALID_ARGUMENT, "workspace: 0 bytes");
 }

@@ -146,6 +146,76 @@ TEST_F(TensorsTest, RejectsViewsThatDoNotFit) {
   }
 }
 
+TEST_F(TensorsTest, ScratchSharesMemoryWithNoTensor) {
+  AttentionTensors t = Padded();
+  t.cu_seqlens_q = {offsets_.data(), 3};
+  t.cu_seqlens_kv = {kv_offsets_.data(), 3};
+  const auto rejected = [&t](const void* data, int64_t bytes) {
+    return std::string(ValidateScratch(t, "workspace", data, bytes).message());
+  };
+  std::vector<float> apart(100);
+  EXPECT_EQ(rejected(apart.data(), 400), "");
+  const struct {
+    std::string name;
+    const void* data;
+    int64_t bytes;
+  } kTensors[] = {
+      {"q", q_.data(), 2 * 3 * 4 * 8 * 4},
+      {"k", k_.data(), 2 * 5 * 2 * 8 * 4},
+      {"v", v_.data(), 2 * 5 * 2 * 6 * 4},
+      {"o", o_.data(), 2 * 3 * 4 * 6 * 4},
+      {"lse", lse_.data(), 2 * 3 * 4 * 4},
+      {"cu_seqlens_q", offsets_.data(), 3 * 4},
+      {"cu_seqlens_kv", kv_offsets_.data(), 3 * 4},
+      {"q_len", q_len_.data(), 2 * 4},
+      {"kv_len", kv_len_.data(), 2 * 4},
+  };
+  for (const auto& tensor : kTensors) {
+    const char* const begin = static_cast<const char*>(tensor.data);
+    const std::string text = "share memory with " + tensor.name + ", which begins at 0x";
+    EXPECT_THAT(rejected(begin, 1), HasSubstr("workspace: 1 bytes at 0x"));
+    EXPECT_THAT(rejected(begin, 1), HasSubstr(text));
+    EXPECT_THAT(rejected(begin + tensor.bytes - 1, 1), HasSubstr(text));
+    EXPECT_THAT(rejected(begin - 8, 9), HasSubstr(text));
+    EXPECT_THAT(rejected(begin, INT64_MAX), HasSubstr("share memory with"));
+    EXPECT_EQ(rejected(begin - 8, 8), "") << tensor.name;
+    EXPECT_EQ(rejected(begin + tensor.bytes, 8), "") << tensor.name;
+    EXPECT_EQ(rejected(begin, 0), "") << tensor.name;
+  }
+}
+
+// Scratch of every size at every place beside a view with gaps, one whose axes are not in order and
+// one that broadcasts; what it shares is counted byte by byte.
+TEST_F(TensorsTest, ScratchMayLieInGaps) {
+  const ConstTensorView views[] = {
+      {q_.data(), DType::kFloat16, Device::Cpu(), {2, 3, 1, 4}, {40, 6, 1, 1}},
+      {q_.data(), DType::kFloat32, Device::Cpu(), {2, 2, 3, 1}, {3, 24, 7, 1}},
+      {q_.data(), DType::kFloat32, Device::Cpu(), {3, 2, 2, 2}, {0, 16, 4, 1}},
+  };
+  for (const ConstTensorView& view : views) {
+    const int64_t element = SizeOf(view.dtype);
+    std::vector<bool> used(256);
+    for (int64_t b = 0; b < view.shape[0]; ++b) {
+      for (int64_t s = 0; s < view.shape[1]; ++s) {
+        for (int64_t h = 0; h < view.shape[2]; ++h) {
+          for (int64_t i = 0; i < view.shape[3] * element; ++i) {
+            used[view.Offset(b, s, h, 0) * element + i] = true;
+          }
+        }
+      }
+    }
+    for (int64_t begin = 0; begin < 200; ++begin) {
+      bool shares = false;
+      for (int64_t bytes = 1; bytes < 50; ++bytes) {
+        shares = shares || used[begin + bytes - 1];
+        const char* const data = static_cast<const char*>(view.data) + begin;
+        EXPECT_EQ(ValidateScratch("q", view, "workspace", data, bytes).ok(), !shares)
+            << ToString(view) << " from " << begin << ", " << bytes << " bytes";
+      }
+    }
+  }
+}
+
 // 2^30 tokens of 2^30 heads of 16 are 2^64 elements, which is 0 in 64 bits.
 TEST_F(TensorsTest, ManyTokensAndHeadsAreNotAnEmptyTensor) {
   constexpr int64_t kMany = int64_t{1} << 30;

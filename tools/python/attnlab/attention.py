@@ -267,8 +267,8 @@ def attention(
     max_seqlen_q, max_seqlen_kv
                     the longest of those; on the CPU found where not given
     q_lens, kv_lens int32 [B]: of the Sq and Skv rows there is room for, how many are used
-    workspace       uint8 scratch of at least Plan.info.workspace_bytes, aligned to 256; otherwise
-                    allocated
+    workspace       uint8 scratch of at least Plan.info.workspace_bytes, aligned to 256, that shares
+                    no memory with the arrays; otherwise allocated
 
     Rows that no sequence uses are not written; in arrays that this allocates they are 0 and minus
     infinity. On a GPU the work goes to PyTorch's current stream of the tensors' device. Raises
