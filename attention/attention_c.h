@@ -78,7 +78,7 @@ typedef struct attnlab_problem {
   int32_t dtype;
   int32_t mask;
   int64_t window_left, window_right; /* of ATTNLAB_MASK_WINDOW */
-  int32_t has_scale;                 /* 0: the scale is 1/sqrt(d) */
+  int32_t has_scale;                 /* 0: the scale is 1/sqrt(d), and `scale` is 0 */
   float scale;
   float softcap; /* 0: none */
   int32_t lens;

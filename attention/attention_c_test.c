@@ -62,6 +62,12 @@ static void TestBadInput(void) {
   problem.scale = NAN;
   EXPECT_ERROR(attnlab_forward(&args), ATTNLAB_INVALID_ARGUMENT, "scale: nan");
   Reset();
+  problem.scale = 0.5f; /* or it would be ignored without a word */
+  EXPECT_ERROR(attnlab_forward(&args), ATTNLAB_INVALID_ARGUMENT,
+               "scale: 0.5 is given, but has_scale is 0");
+  problem.has_scale = 1;
+  EXPECT(attnlab_forward(&args) == ATTNLAB_OK);
+  Reset();
   q.device_kind = 7;
   EXPECT_ERROR(attnlab_forward(&args), ATTNLAB_INVALID_ARGUMENT, "q: device_kind: 7");
   Reset();
@@ -175,7 +181,12 @@ static void TestBadWorkspace(void) {
   o.data = o_data;
   EXPECT(attnlab_forward(&args) == ATTNLAB_OK);
   args.workspace = NULL;
-  EXPECT_ERROR(attnlab_forward(&args), ATTNLAB_INVALID_ARGUMENT, "workspace: 0 bytes");
+  char text[128];
+  snprintf(
+      text, sizeof text,
+      "workspace: is null where %lld bytes are needed; attnlab_workspace_bytes() says how many",
+      (long long)bytes);
+  EXPECT_ERROR(attnlab_forward(&args), ATTNLAB_INVALID_ARGUMENT, text);
 }
 
 /* On a machine without a GPU, in a build with CUDA and one without; with a GPU, a device that is
