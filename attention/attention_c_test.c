@@ -112,7 +112,7 @@ static void TestBadTensors(void) {
   Reset();
   o.data = q_data;
   EXPECT_ERROR(attnlab_forward(&args), ATTNLAB_INVALID_ARGUMENT,
-               "o: shares its address with an input");
+               "o: shares its address with the input q");
   Reset();
   problem.sq = 2;
   q = Bshd(q_data, 2, 4);

@@ -151,7 +151,8 @@ absl::Status CheckLengthsView(absl::string_view name, const LengthsView& view, i
   if (view.data == nullptr) return Invalid(name, "the data pointer is null");
   if (absl::Status s = CheckCount(name, view.count, count); !s.ok()) return s;
   if (reinterpret_cast<uintptr_t>(view.data) % alignof(int32_t) != 0) {
-    return Invalid(name, "the address is not a multiple of 4");
+    return Invalid(name, absl::StrCat("address ", reinterpret_cast<uintptr_t>(view.data),
+                                      " is not a multiple of 4"));
   }
   return absl::OkStatus();
 }
@@ -262,10 +263,13 @@ absl::Status ValidateTensors(const AttentionProblem& p, const AttentionTensors& 
   if (with_lse && t.lse.data == t.o.data && !IsEmpty(t.o)) {
     return Invalid("lse", "shares its address with o");
   }
-  for (const void* input : {t.q.data, t.k.data, t.v.data}) {
+  const std::pair<absl::string_view, const void*> kInputs[] = {
+      {"q", t.q.data}, {"k", t.k.data}, {"v", t.v.data}};
+  for (const auto& [name, input] : kInputs) {
     if (input == nullptr || IsEmpty(t.o)) continue;
-    if (t.o.data == input) return Invalid("o", "shares its address with an input");
-    if (t.lse.data == input) return Invalid("lse", "shares its address with an input");
+    const std::string message = absl::StrCat("shares its address with the input ", name);
+    if (t.o.data == input) return Invalid("o", message);
+    if (t.lse.data == input) return Invalid("lse", message);
   }
   return ValidateLengths(p, t);
 }

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -136,8 +137,10 @@ TEST_F(TensorsTest, RejectsViewsThatDoNotFit) {
       {[](auto& t) { t.q.device.ordinal = 1; }, "q: on CPU 1; there is only CPU 0"},
       {[](auto& t) { t.lse.data = t.o.data; }, "lse: shares its address with o"},
       {[](auto& t) { t.lse.strides[0] = 11; }, "lse: strides [11, 1, 3, 1]"},
-      {[](auto& t) { t.o.data = const_cast<void*>(t.q.data); }, "o: shares its address"},
-      {[](auto& t) { t.lse.data = const_cast<void*>(t.v.data); }, "lse: shares its address"},
+      {[](auto& t) { t.o.data = const_cast<void*>(t.q.data); },
+       "o: shares its address with the input q"},
+      {[](auto& t) { t.lse.data = const_cast<void*>(t.v.data); },
+       "lse: shares its address with the input v"},
   };
   for (const auto& bad : kBad) {
     AttentionTensors t = Fixed();
@@ -241,6 +244,12 @@ TEST_F(TensorsTest, RejectsBadOffsets) {
   t = Packed();
   t.cu_seqlens_kv.count = 2;
   ExpectRejected(t, "cu_seqlens_kv: 2 entries where 3 are wanted");
+  t = Packed();
+  t.cu_seqlens_q.data =
+      reinterpret_cast<const int32_t*>(reinterpret_cast<uintptr_t>(offsets_.data()) + 2);
+  ExpectRejected(
+      t, absl::StrCat("cu_seqlens_q: address ", reinterpret_cast<uintptr_t>(t.cu_seqlens_q.data),
+                      " is not a multiple of 4"));
   t = Packed();
   t.q_len = {q_len_.data(), 2};
   ExpectRejected(t, "q_len: is given, but with lens=packed");

@@ -95,7 +95,7 @@ class BadArraysTest(Rejects):
         out = numpy.empty((2, 9, 4, 8), "f4")
         out.flags.writeable = False
         self.rejects(invalid, "out: is read-only", q, k, v, out=out)
-        self.rejects(invalid, "out: shares its address with an input", *[q[..., :8], k[..., :8], v],
+        self.rejects(invalid, "out: shares its address with the input ", *[q[..., :8], k[..., :8], v],
                      out=q[..., :8])  # fmt: skip
         self.rejects(invalid, "q: is a masked array", numpy.ma.masked_array(q), k, v)
 
@@ -125,7 +125,7 @@ class BadOptionsTest(Rejects):
         )
         self.rejects(attnlab.InvalidArgument, "mask: left: True is not an integer", q, k, v,
                      mask=(True, False))  # fmt: skip
-        self.rejects(attnlab.InvalidArgument, "mask: window: -1 is not in 0..", q, k, v,
+        self.rejects(attnlab.InvalidArgument, "mask: left: -1 is not in 0..", q, k, v,
                      mask=(-1, 0))  # fmt: skip
         self.rejects(attnlab.InvalidArgument, "mask: right: 1.5 is not an integer", q, k, v,
                      mask=(1, 1.5))  # fmt: skip
