@@ -86,7 +86,7 @@ ArgumentParser MakeParser(Flags* f) {
                    "auto (that of the computation), fp16, bf16, fp32 or fp64. NumPy reads bf16 as "
                    "V2; numpy.load(f).view(ml_dtypes.bfloat16).");
   parser.AddBool("json", &f->json, "Print the summary as JSON.");
-  parser.AddSection("The one-line form of a problem", kProblemHelp);
+  parser.AddSection("The one-line form of a problem", kOneProblemHelp);
   parser.AddSection("Examples",
                     "attnlab run --q=q.npy --k=k.npy --v=v.npy --mask=causal --out=o.npy\n"
                     "attnlab run --qkv=qkv.npy --scale=0.125 --out=o.npy --lse=lse.npy\n"
