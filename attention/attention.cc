@@ -89,6 +89,8 @@ absl::Status Forward(const Plan& plan, const AttentionTensors& tensors, Workspac
                                                      reinterpret_cast<uintptr_t>(workspace.data),
                                                      " is not a multiple of ", kMemoryAlignment));
     }
+    absl::Status s = ValidateScratch(tensors, "workspace", workspace.data, workspace.bytes);
+    if (!s.ok()) return s;
   }
   if (intermediates.wanted() && !plan.kernel->traits().gives_intermediates) {
     return absl::UnimplementedError(
@@ -99,6 +101,9 @@ absl::Status Forward(const Plan& plan, const AttentionTensors& tensors, Workspac
   for (const auto& [name, view] : kWanted) {
     if (view.data == nullptr) continue;
     absl::Status s = ValidateRows(plan.problem, tensors, name, view, plan.problem.skv);
+    if (s.ok() && plan.workspace_bytes > 0) {
+      s = ValidateScratch(name, view, "workspace", workspace.data, workspace.bytes);
+    }
     if (!s.ok()) return s;
   }
   return plan.kernel->Forward(plan.problem, tensors,

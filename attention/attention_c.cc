@@ -118,7 +118,8 @@ absl::StatusOr<Plan> PlanOf(const attnlab_forward_args& args) {
   return MakePlan(args.problem, q->device, args.kernel, args.config);
 }
 
-absl::Status Run(const Plan& plan, const attnlab_forward_args& args) {
+// `sizes`: the function that says how large a workspace is needed.
+absl::Status Run(const Plan& plan, const attnlab_forward_args& args, absl::string_view sizes) {
   absl::StatusOr<AttentionTensors> tensors = ReadTensors(plan.problem, args);
   if (!tensors.ok()) return tensors.status();
   if (absl::Status s = ValidateTensors(plan.problem, *tensors); !s.ok()) return s;
@@ -128,6 +129,10 @@ absl::Status Run(const Plan& plan, const attnlab_forward_args& args) {
   if (absl::Status s = CheckNotForked(device.kind); !s.ok()) return s;
   if (device.kind == DeviceKind::kCuda && tensors->q.device == device) {
     if (absl::Status s = CheckAddresses(device.ordinal, *tensors, workspace); !s.ok()) return s;
+  }
+  if (plan.workspace_bytes > 0 && workspace.data == nullptr && tensors->q.device == device) {
+    return Invalid("workspace", absl::StrCat("is null where ", plan.workspace_bytes,
+                                             " bytes are needed; ", sizes, "() says how many"));
   }
   const absl::Status done = attnlab::Forward(plan, *tensors, workspace, args.stream);
   if (done.ok()) Owner(device.kind).store(getpid());
@@ -149,7 +154,7 @@ absl::Status Forward(const attnlab_forward_args* from) {
   if (!args.ok()) return args.status();
   absl::StatusOr<Plan> plan = PlanOf(*args);
   if (!plan.ok()) return plan.status();
-  return Run(*plan, *args);
+  return Run(*plan, *args, "attnlab_workspace_bytes");
 }
 
 absl::Status PlanCreate(const attnlab_plan_args* from, attnlab_plan** to) {
@@ -174,7 +179,7 @@ absl::Status PlanForward(const attnlab_plan* handle, const attnlab_forward_args*
   const auto given = [](const char* text) { return text != nullptr && *text != '\0'; };
   if (given(args->kernel)) return Invalid("kernel", "is given, but the plan has its own");
   if (given(args->config)) return Invalid("config", "is given, but the plan has its own");
-  return Run(**plan, *args);
+  return Run(**plan, *args, "attnlab_plan_workspace_bytes");
 }
 
 absl::Status PlanWorkspaceBytes(const attnlab_plan* handle, int64_t* bytes) {

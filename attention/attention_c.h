@@ -78,7 +78,7 @@ typedef struct attnlab_problem {
   int32_t dtype;
   int32_t mask;
   int64_t window_left, window_right; /* of ATTNLAB_MASK_WINDOW */
-  int32_t has_scale;                 /* 0: the scale is 1/sqrt(d) */
+  int32_t has_scale;                 /* 0: the scale is 1/sqrt(d), and `scale` is 0 */
   float scale;
   float softcap; /* 0: none */
   int32_t lens;
@@ -99,8 +99,9 @@ ATTNLAB_API int32_t attnlab_problem_print(const attnlab_problem* problem, char* 
 
 /* A strided view (attention/tensor.h): axes batch, sequence, head, dim; strides in elements.
  *
- * O, LSE and the workspace share no memory with each other or with an input. Equal addresses are
- * found; views that overlap otherwise may as well interleave, and are the caller's to keep apart.
+ * O, LSE and the workspace share no memory with each other or with an input. A workspace that does
+ * is found. Of O and LSE, equal addresses are found; views that overlap otherwise may as well
+ * interleave, and are the caller's to keep apart.
  */
 typedef struct attnlab_tensor {
   uint64_t size;

@@ -135,6 +135,10 @@ static void TestBadUse(void) {
   args.workspace = workspace + 1;
   EXPECT_ERROR(attnlab_plan_forward(plan, &args), ATTNLAB_INVALID_ARGUMENT,
                "is not a multiple of 256");
+  args.workspace = NULL;
+  EXPECT_ERROR(attnlab_plan_forward(plan, &args), ATTNLAB_INVALID_ARGUMENT,
+               "workspace: is null where ");
+  EXPECT(strstr(attnlab_last_error(), "attnlab_plan_workspace_bytes() says how many") != NULL);
   args.workspace = workspace;
   attnlab_tensor* const tensors[] = {&q, &k, &v, &o, &lse};
   for (int i = 0; i < 5; ++i) tensors[i]->device_kind = ATTNLAB_CUDA;

@@ -78,7 +78,12 @@ absl::StatusOr<AttentionProblem> ReadProblem(const attnlab_problem* from) {
   if (!s.ok()) return s;
   p.mask.left = c->window_left;
   p.mask.right = c->window_right;
-  if (c->has_scale != 0) p.scale = c->scale;
+  if (c->has_scale != 0) {
+    p.scale = c->scale;
+  } else if (c->scale != 0) {
+    return Invalid("scale", absl::StrCat(c->scale, " is given, but has_scale is 0, which means ",
+                                         "1/sqrt(d); set has_scale to 1, or scale to 0"));
+  }
   p.softcap = c->softcap;
   p.page = c->page;
   return p;

@@ -62,6 +62,12 @@ static void TestBadInput(void) {
   problem.scale = NAN;
   EXPECT_ERROR(attnlab_forward(&args), ATTNLAB_INVALID_ARGUMENT, "scale: nan");
   Reset();
+  problem.scale = 0.5f; /* or it would be ignored without a word */
+  EXPECT_ERROR(attnlab_forward(&args), ATTNLAB_INVALID_ARGUMENT,
+               "scale: 0.5 is given, but has_scale is 0");
+  problem.has_scale = 1;
+  EXPECT(attnlab_forward(&args) == ATTNLAB_OK);
+  Reset();
   q.device_kind = 7;
   EXPECT_ERROR(attnlab_forward(&args), ATTNLAB_INVALID_ARGUMENT, "q: device_kind: 7");
   Reset();
@@ -106,7 +112,7 @@ static void TestBadTensors(void) {
   Reset();
   o.data = q_data;
   EXPECT_ERROR(attnlab_forward(&args), ATTNLAB_INVALID_ARGUMENT,
-               "o: shares its address with an input");
+               "o: shares its address with the input q");
   Reset();
   problem.sq = 2;
   q = Bshd(q_data, 2, 4);
@@ -165,8 +171,22 @@ static void TestBadWorkspace(void) {
   EXPECT(attnlab_forward(&args) == ATTNLAB_OK);
   args.workspace = workspace + 64;
   EXPECT_ERROR(attnlab_forward(&args), ATTNLAB_INVALID_ARGUMENT, "is not a multiple of 256");
+  args.workspace = workspace;
+  k.data = workspace + bytes - 32;
+  EXPECT_ERROR(attnlab_forward(&args), ATTNLAB_INVALID_ARGUMENT, "workspace: ");
+  EXPECT(strstr(attnlab_last_error(), " share memory with k, which begins at 0x") != NULL);
+  k.data = k_data;
+  o.data = workspace;
+  EXPECT_ERROR(attnlab_forward(&args), ATTNLAB_INVALID_ARGUMENT, " share memory with o, ");
+  o.data = o_data;
+  EXPECT(attnlab_forward(&args) == ATTNLAB_OK);
   args.workspace = NULL;
-  EXPECT_ERROR(attnlab_forward(&args), ATTNLAB_INVALID_ARGUMENT, "workspace: 0 bytes");
+  char text[128];
+  snprintf(
+      text, sizeof text,
+      "workspace: is null where %lld bytes are needed; attnlab_workspace_bytes() says how many",
+      (long long)bytes);
+  EXPECT_ERROR(attnlab_forward(&args), ATTNLAB_INVALID_ARGUMENT, text);
 }
 
 /* On a machine without a GPU, in a build with CUDA and one without; with a GPU, a device that is

@@ -144,6 +144,29 @@ TEST_F(ForwardTest, RejectsBadArguments) {
   EXPECT_EQ(MakePlan(problem_, Device::Cpu()).status().message(), "b: 0 is not in 1..2147483647");
 }
 
+// A kernel that keeps its scratch in its inputs or outputs computes something else, silently.
+TEST_F(ForwardTest, RejectsAWorkspaceThatSharesMemoryWithATensor) {
+  absl::StatusOr<Plan> plan = MakePlan(problem_, Device::Cpu(), "fast");
+  ASSERT_TRUE(plan.ok());
+  alignas(256) char memory[2048] = {};
+  tensors_.k.data = memory + 1000;
+  EXPECT_TRUE(Forward(*plan, tensors_, {memory, 1000}).ok());
+  for (const char* name : {"k", "o"}) {
+    if (name[0] == 'o') {
+      tensors_.k = tensors_.q;
+      tensors_.o.data = memory + 1000;
+    }
+    const absl::Status s = Forward(*plan, tensors_, {memory, 1001});
+    EXPECT_EQ(s.code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_THAT(std::string(s.message()), HasSubstr("workspace: 1001 bytes at 0x"));
+    EXPECT_THAT(std::string(s.message()), HasSubstr(std::string("share memory with ") + name));
+  }
+  // A kernel that needs no scratch looks at none.
+  plan = MakePlan(problem_, Device::Cpu(), "slow");
+  ASSERT_TRUE(plan.ok());
+  EXPECT_TRUE(Forward(*plan, tensors_, {memory, 1001}).ok());
+}
+
 TEST_F(ForwardTest, RejectsTensorsOfAnotherDevice) {
   absl::StatusOr<Plan> plan = MakePlan(problem_, Device::Cpu(), "slow");
   ASSERT_TRUE(plan.ok());

@@ -11,6 +11,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "attention/cxx17.h"
 
 namespace attnlab {
 

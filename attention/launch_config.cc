@@ -28,6 +28,12 @@ std::string LaunchConfig::ToString() const {
   return absl::StrJoin(values_, ",", absl::PairFormatter("="));
 }
 
+std::vector<std::string> LaunchConfig::Keys() const {
+  std::vector<std::string> keys;
+  for (const auto& [key, value] : values_) keys.push_back(key);
+  return keys;
+}
+
 void LaunchConfig::Set(absl::string_view key, absl::string_view value) {
   values_[std::string(key)] = std::string(value);
 }

@@ -9,11 +9,13 @@
 #include <cstdint>
 #include <map>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
+#include "attention/cxx17.h"
 
 namespace attnlab {
 
@@ -29,6 +31,10 @@ class LaunchConfig {
   std::string ToString() const;
 
   bool empty() const { return values_.empty(); }
+
+  // In alphabetical order.
+  std::vector<std::string> Keys() const;
+
   void Set(absl::string_view key, absl::string_view value);
   void Set(absl::string_view key, int64_t value);
 

@@ -1,6 +1,7 @@
 #include "attention/launch_config.h"
 
 #include <string>
+#include <vector>
 
 #include "gtest/gtest.h"
 
@@ -16,6 +17,7 @@ TEST(LaunchConfigTest, ParsesAndPrints) {
   EXPECT_EQ(c->Get("split", "none"), "none");
   EXPECT_EQ(*c->GetInteger("tile_q", 128, 1, 256), 64);
   EXPECT_EQ(*c->GetInteger("tile_kv", 128, 1, 256), 128);
+  EXPECT_EQ(c->Keys(), (std::vector<std::string>{"mma", "tile_q"}));
   EXPECT_TRUE(LaunchConfig::Parse("")->empty());
 }
 

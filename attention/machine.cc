@@ -15,6 +15,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "attention/compute_capability.h"
+#include "attention/cpu_cache.h"
 #include "attention/cuda_backend.h"
 
 namespace attnlab {
@@ -76,9 +77,13 @@ DeviceInfo CpuInfo() {
     info->name = CpuName();
     info->threads = UsableThreads();
     info->memory_bytes = static_cast<int64_t>(sysconf(_SC_PHYS_PAGES)) * sysconf(_SC_PAGE_SIZE);
-    // 0 where the C library does not know it.
-    info->last_level_cache_bytes =
-        std::max({sysconf(_SC_LEVEL3_CACHE_SIZE), sysconf(_SC_LEVEL2_CACHE_SIZE), 0L});
+    // The C library's figure is another one where there are several L3s, or in a virtual machine.
+    info->last_level_cache_bytes = LastLevelCacheBytes(kCpuCacheDirectory);
+    if (info->last_level_cache_bytes == 0) {
+      // 0 where that does not know it either.
+      info->last_level_cache_bytes =
+          std::max({sysconf(_SC_LEVEL3_CACHE_SIZE), sysconf(_SC_LEVEL2_CACHE_SIZE), 0L});
+    }
     return info;
   }();
   return *kInfo;

@@ -8,6 +8,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "attention/cxx17.h"
 
 namespace attnlab {
 
@@ -38,7 +39,7 @@ struct DeviceInfo {
   Device device;
   std::string name;                    // "NVIDIA H200", "Intel(R) Xeon(R) Processor"
   int64_t memory_bytes = 0;            // device memory, or the machine's RAM
-  int64_t last_level_cache_bytes = 0;  // L2 of a GPU, L3 of a CPU
+  int64_t last_level_cache_bytes = 0;  // L2 of a GPU, the L3 of one core of a CPU
 
   // CPU
   int threads = 0;  // hardware threads that this process may use

@@ -3,6 +3,7 @@
 #include <cstring>
 #include <string>
 
+#include "attention/cpu_cache.h"
 #include "attention/memory.h"
 #include "gtest/gtest.h"
 
@@ -28,6 +29,9 @@ TEST(CpuInfoTest, DescribesThisProcessor) {
   EXPECT_GT(info.memory_bytes, 0);
   EXPECT_FALSE(info.name.empty());
   EXPECT_EQ(info.compute_capability, 0);
+  // Where Linux describes the caches, that counts and not what the C library says.
+  const int64_t cache = LastLevelCacheBytes(kCpuCacheDirectory);
+  if (cache > 0) EXPECT_EQ(info.last_level_cache_bytes, cache);
 }
 
 TEST(CudaInfoTest, SaysWhyThereIsNoSuchDevice) {

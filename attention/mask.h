@@ -11,6 +11,8 @@
 
 #include <cstdint>
 
+#include "attention/cxx17.h"
+
 namespace attnlab {
 
 struct Mask {

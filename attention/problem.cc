@@ -164,14 +164,11 @@ absl::StatusOr<AttentionProblem> AttentionProblem::Parse(absl::string_view line)
       p.scale = 0.0f;
       s = ParseReal(key, value, &*p.scale);
     } else if (key == "softcap") {
-      s = ParseReal(key, value, &p.softcap);
-      // 0 means "no cap" in the struct; in the line, leaving the key out does.
-      if (s.ok() && p.softcap == 0) s = Invalid(key, value, "is not above 0");
+      if (value != "none") s = ParseReal(key, value, &p.softcap);
     } else if (key == "lens") {
       s = ParseLengths(value, &p.lens);
     } else if (key == "page") {
-      s = ParseInteger(key, value, &p.page);
-      if (s.ok() && p.page == 0) s = Invalid(key, value, "is not a power of two");
+      if (value != "none") s = ParseInteger(key, value, &p.page);
     } else {
       s = absl::InvalidArgumentError(absl::StrCat("problem: unknown key \"", key, "\"; known are ",
                                                   absl::StrJoin(kKeys, ", ")));
@@ -219,22 +216,25 @@ absl::Status AttentionProblem::Validate() const {
   if (hq % hkv != 0)
     return Invalid("hkv", absl::StrCat(hkv), absl::StrCat("does not divide hq = ", hq));
   if (mask.kind == Mask::Kind::kSlidingWindow) {
-    for (int64_t side : {mask.left, mask.right}) {
-      if (absl::Status s = CheckRange("mask: window", side, 0, kMaxExtent); !s.ok()) return s;
-    }
+    absl::Status s = CheckRange("mask: left", mask.left, 0, kMaxExtent);
+    if (s.ok()) s = CheckRange("mask: right", mask.right, 0, kMaxExtent);
+    if (!s.ok()) return s;
   } else if (mask.left != 0 || mask.right != 0) {
-    return absl::InvalidArgumentError("mask: left and right belong to a sliding window alone");
+    return Invalid("mask", absl::StrCat("left ", mask.left, " and right ", mask.right),
+                   absl::StrCat("are not 0, but the mask is ", MaskLine(mask),
+                                "; they belong to a sliding window alone"));
   }
   const auto in_range = [](float x) { return x >= kMinFactor && x <= kMaxFactor; };
   if (scale.has_value() && *scale != 0 && !in_range(*scale)) {
     return Invalid("scale", absl::StrCat(*scale), "is not 0 or in 1e-12..1e12");
   }
   if (softcap != 0 && !in_range(softcap)) {
-    return Invalid("softcap", absl::StrCat(softcap), "is not in 1e-12..1e12 (0: no cap)");
+    return Invalid("softcap", absl::StrCat(softcap), "is not in 1e-12..1e12, or 0 for no cap");
   }
-  if (page > kMaxExtent) return CheckRange("page", page, 0, kMaxExtent);
-  if (page < 0 || (page & (page - 1)) != 0) {
-    return Invalid("page", absl::StrCat(page), "is not a power of two (0: not paged)");
+  if (page < 0 || page > kMaxExtent || (page & (page - 1)) != 0) {
+    return Invalid(
+        "page", absl::StrCat(page),
+        absl::StrCat("is not a power of two in 1..", kMaxExtent, ", or 0 for not paged"));
   }
   const int64_t element = SizeOf(dtype);
   const struct {

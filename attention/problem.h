@@ -23,9 +23,10 @@
 //   dtype    fp32, fp16, bf16, fp8_e4m3: Q, K, V and O          bf16
 //   mask     none, causal, window:LEFT:RIGHT (see mask.h)       none
 //   scale    0, or 1e-12 to 1e12                                1/sqrt(d)
-//   softcap  1e-12 to 1e12                                      no cap
+//   softcap  1e-12 to 1e12; 0 or none: no cap                   none
 //   lens     fixed, packed, padded (see Lengths)                fixed
-//   page     tokens a page of the KV cache, a power of two      not paged
+//   page     tokens a page of the KV cache, a power of two;     none
+//            0 or none: not paged
 #ifndef ATTENTION_PROBLEM_H_
 #define ATTENTION_PROBLEM_H_
 

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "absl/container/flat_hash_set.h"
+#include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -110,7 +111,8 @@ TEST(ParseTest, RejectsWithTheKeyInTheMessage) {
       {"hq=1,sq=1,d=1,mask=windowed", "mask: \"windowed\" is not one of none, causal, window"},
       {"hq=1,sq=1,d=1,mask=window:3", "mask: \"window:3\" is not one of"},
       {"hq=1,sq=1,d=1,mask=window:a:0", "mask: \"a\" is not a 64-bit integer"},
-      {"hq=1,sq=1,d=1,mask=window:-1:0", "mask: window: -1 is not in 0..2147483647"},
+      {"hq=1,sq=1,d=1,mask=window:-1:0", "mask: left: -1 is not in 0..2147483647"},
+      {"hq=1,sq=1,d=1,mask=window:0:-2", "mask: right: -2 is not in 0..2147483647"},
       {"hq=1,sq=1,d=1,scale=nan", "scale: nan is not 0 or in 1e-12..1e12"},
       {"hq=1,sq=1,d=1,scale=inf", "scale: inf is not 0 or in 1e-12..1e12"},
       {"hq=1,sq=1,d=1,scale=-1", "scale: -1 is not 0 or in 1e-12..1e12"},
@@ -118,19 +120,31 @@ TEST(ParseTest, RejectsWithTheKeyInTheMessage) {
       {"hq=1,sq=1,d=1,scale=1e-39", "is not 0 or in 1e-12..1e12"},
       {"hq=1,sq=1,d=1,softcap=3e38", "softcap: 3e+38 is not in 1e-12..1e12"},
       {"hq=1,sq=1,d=1,scale=1x", "scale: \"1x\" is not a number"},
-      {"hq=1,sq=1,d=1,softcap=0", "softcap: 0 is not above 0"},
-      {"hq=1,sq=1,d=1,softcap=-2", "softcap: -2 is not in 1e-12..1e12"},
+      {"hq=1,sq=1,d=1,softcap=-2", "softcap: -2 is not in 1e-12..1e12, or 0 for no cap"},
       {"hq=1,sq=1,d=1,lens=ragged", "lens: \"ragged\" is not one of fixed, packed, padded"},
-      {"hq=1,sq=1,d=1,page=0", "page: 0 is not a power of two"},
-      {"hq=1,sq=1,d=1,page=24", "page: 24 is not a power of two"},
+      {"hq=1,sq=1,d=1,page=24",
+       "page: 24 is not a power of two in 1..2147483647, or 0 for not paged"},
       {"hq=1,sq=1,d=1,page=-16", "page: -16 is not a power of two"},
-      {"hq=1,sq=1,d=1,page=4294967296", "page: 4294967296 is not in 0..2147483647"},
+      {"hq=1,sq=1,d=1,page=4294967296", "page: 4294967296 is not a power of two in 1..2147483647"},
   };
   for (const auto& bad : kBad) {
     const absl::StatusOr<AttentionProblem> p = AttentionProblem::Parse(bad.line);
     ASSERT_FALSE(p.ok()) << bad.line;
     EXPECT_EQ(p.status().code(), absl::StatusCode::kInvalidArgument) << bad.line;
     EXPECT_THAT(std::string(p.status().message()), HasSubstr(bad.message)) << bad.line;
+  }
+}
+
+// The help names none as the default, and 0 is what the struct has.
+TEST(ParseTest, NoneAndZeroTurnSoftcapAndPagesOff) {
+  const AttentionProblem plain = *AttentionProblem::Parse("hq=1,sq=1,d=1");
+  for (const char* line :
+       {"softcap=0", "softcap=none", "page=0", "page=none", "softcap=0,page=none"}) {
+    const absl::StatusOr<AttentionProblem> p =
+        AttentionProblem::Parse(absl::StrCat("hq=1,sq=1,d=1,", line));
+    ASSERT_TRUE(p.ok()) << p.status();
+    EXPECT_EQ(*p, plain) << line;
+    EXPECT_EQ(p->ToString(), plain.ToString());
   }
 }
 
@@ -148,7 +162,8 @@ TEST(ValidateTest, RejectsSizesThatOverflow) {
 TEST(ValidateTest, RejectsFieldsThatALineCannotHold) {
   AttentionProblem p = Valid();
   p.mask.left = 3;
-  EXPECT_THAT(std::string(p.Validate().message()), HasSubstr("mask: left and right"));
+  EXPECT_THAT(std::string(p.Validate().message()),
+              HasSubstr("mask: left 3 and right 0 are not 0, but the mask is none"));
   p = Valid();
   p.softcap = std::nanf("");
   EXPECT_THAT(std::string(p.Validate().message()), HasSubstr("softcap: nan"));

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -66,6 +67,54 @@ absl::Status CheckReach(absl::string_view name, const ConstTensorView& view) {
   return absl::OkStatus();
 }
 
+// A view's axes that move, in bytes, the longest stride first.
+struct ByteAxis {
+  int64_t stride, extent;
+};
+
+// Whether an element of the axes, from offset 0, has a byte in [low, high).
+bool Touches(absl::Span<const ByteAxis> axes, int64_t element, int64_t low, int64_t high) {
+  if (axes.empty()) return low < element && high > 0;
+  const absl::Span<const ByteAxis> inner = axes.subspan(1);
+  int64_t reach = element;  // of what one step of the first axis holds
+  for (const ByteAxis& axis : inner) reach += axis.stride * (axis.extent - 1);
+  const auto [stride, extent] = axes[0];
+  // The steps whose [start, start + reach) meets [low, high).
+  const int64_t first = low < reach ? 0 : (low - reach) / stride + 1;
+  const int64_t last = high <= 0 ? -1 : std::min(extent - 1, (high - 1) / stride);
+  if (first > last) return false;
+  if (last * stride >= low) return true;  // an element begins there
+  // More than one step reaches over `low`: their elements interleave.
+  if (first < last) return true;
+  return Touches(inner, element, low - first * stride, high - first * stride);
+}
+
+// `to` - `from`, no further than a tensor can reach.
+int64_t Distance(uintptr_t from, uintptr_t to) {
+  constexpr uintptr_t kFar = uintptr_t{1} << 61;
+  return to >= from ? static_cast<int64_t>(std::min(to - from, kFar))
+                    : -static_cast<int64_t>(std::min(from - to, kFar));
+}
+
+// Whether the view has an element in the `bytes` from `data` on. The view was checked.
+bool Touches(const ConstTensorView& view, const void* data, int64_t bytes) {
+  if (view.data == nullptr || IsEmpty(view) || bytes <= 0) return false;
+  const int64_t element = SizeOf(view.dtype);
+  std::array<ByteAxis, 4> axes;
+  int count = 0;
+  for (int i = 0; i < 4; ++i) {
+    // A stride of zero broadcasts: the elements are the same.
+    if (view.shape[i] == 1 || view.strides[i] == 0) continue;
+    axes[count++] = {view.strides[i] * element, view.shape[i]};
+  }
+  std::sort(axes.begin(), axes.begin() + count,
+            [](const ByteAxis& a, const ByteAxis& b) { return a.stride > b.stride; });
+  const int64_t low =
+      Distance(reinterpret_cast<uintptr_t>(view.data), reinterpret_cast<uintptr_t>(data));
+  return Touches(absl::MakeConstSpan(axes.data(), count), element, low,
+                 low + std::min(bytes, int64_t{1} << 61));
+}
+
 absl::Status CheckView(absl::string_view name, const ConstTensorView& view,
                        const std::array<int64_t, 4>& shape, DType dtype, Device device) {
   if (view.dtype != dtype) {
@@ -102,7 +151,8 @@ absl::Status CheckLengthsView(absl::string_view name, const LengthsView& view, i
   if (view.data == nullptr) return Invalid(name, "the data pointer is null");
   if (absl::Status s = CheckCount(name, view.count, count); !s.ok()) return s;
   if (reinterpret_cast<uintptr_t>(view.data) % alignof(int32_t) != 0) {
-    return Invalid(name, "the address is not a multiple of 4");
+    return Invalid(name, absl::StrCat("address ", reinterpret_cast<uintptr_t>(view.data),
+                                      " is not a multiple of 4"));
   }
   return absl::OkStatus();
 }
@@ -213,10 +263,13 @@ absl::Status ValidateTensors(const AttentionProblem& p, const AttentionTensors& 
   if (with_lse && t.lse.data == t.o.data && !IsEmpty(t.o)) {
     return Invalid("lse", "shares its address with o");
   }
-  for (const void* input : {t.q.data, t.k.data, t.v.data}) {
+  const std::pair<absl::string_view, const void*> kInputs[] = {
+      {"q", t.q.data}, {"k", t.k.data}, {"v", t.v.data}};
+  for (const auto& [name, input] : kInputs) {
     if (input == nullptr || IsEmpty(t.o)) continue;
-    if (t.o.data == input) return Invalid("o", "shares its address with an input");
-    if (t.lse.data == input) return Invalid("lse", "shares its address with an input");
+    const std::string message = absl::StrCat("shares its address with the input ", name);
+    if (t.o.data == input) return Invalid("o", message);
+    if (t.lse.data == input) return Invalid("lse", message);
   }
   return ValidateLengths(p, t);
 }
@@ -226,6 +279,40 @@ absl::Status ValidateRows(const AttentionProblem& p, const AttentionTensors& t,
   const std::array<int64_t, 4> shape = {t.o.shape[0], t.o.shape[1], p.hq, columns};
   absl::Status s = CheckView(name, view, shape, DType::kFloat32, t.q.device);
   return s.ok() ? CheckDistinct(name, view) : s;
+}
+
+absl::Status ValidateScratch(absl::string_view view_name, const ConstTensorView& view,
+                             absl::string_view name, const void* scratch, int64_t bytes) {
+  if (!Touches(view, scratch, bytes)) return absl::OkStatus();
+  return Invalid(
+      name, absl::StrCat(bytes, " bytes at 0x", absl::Hex(reinterpret_cast<uintptr_t>(scratch)),
+                         " share memory with ", view_name, ", which begins at 0x",
+                         absl::Hex(reinterpret_cast<uintptr_t>(view.data))));
+}
+
+absl::Status ValidateScratch(const AttentionTensors& t, absl::string_view name, const void* scratch,
+                             int64_t bytes) {
+  // Lengths are int32; of a view, what counts here is the size of its elements.
+  const auto lengths = [&t](const LengthsView& view) -> ConstTensorView {
+    static_assert(sizeof(int32_t) == sizeof(float));
+    return {view.data, DType::kFloat32, t.q.device, {1, 1, 1, view.count}, {0, 0, 0, 1}};
+  };
+  const std::pair<absl::string_view, ConstTensorView> kViews[] = {
+      {"q", t.q},
+      {"k", t.k},
+      {"v", t.v},
+      {"o", t.o},
+      {"lse", t.lse},
+      {"cu_seqlens_q", lengths(t.cu_seqlens_q)},
+      {"cu_seqlens_kv", lengths(t.cu_seqlens_kv)},
+      {"q_len", lengths(t.q_len)},
+      {"kv_len", lengths(t.kv_len)},
+  };
+  for (const auto& [view_name, view] : kViews) {
+    absl::Status s = ValidateScratch(view_name, view, name, scratch, bytes);
+    if (!s.ok()) return s;
+  }
+  return absl::OkStatus();
 }
 
 absl::Status CheckLengths(absl::string_view name, absl::Span<const int32_t> lengths, int64_t count,

@@ -26,7 +26,8 @@ namespace attnlab {
 // kv_len[b] are not read, or at least have no influence, whatever their bits.
 //
 // O and LSE share no memory with each other or with an input. Validation finds equal addresses;
-// views that overlap otherwise may also interleave, and are the caller's to keep apart.
+// views that overlap otherwise may also interleave, and are the caller's to keep apart. Scratch is
+// one piece of memory, and ValidateScratch() finds all that it shares.
 struct AttentionTensors {
   ConstTensorView q, k, v;
   TensorView o;
@@ -54,6 +55,16 @@ absl::Status ValidateTensors(const AttentionProblem& problem, const AttentionTen
 // `columns` in place of dv, on the device of the tensors.
 absl::Status ValidateRows(const AttentionProblem& problem, const AttentionTensors& tensors,
                           absl::string_view name, const TensorView& view, int64_t columns);
+
+// InvalidArgument where the `bytes` of scratch at `scratch`, named `name`, share memory with a
+// tensor or with lengths: with what elements take, not with gaps between them. A view whose own
+// elements interleave counts as one piece.
+absl::Status ValidateScratch(const AttentionTensors& tensors, absl::string_view name,
+                             const void* scratch, int64_t bytes);
+
+// The same for one more output of the call, `view`, named `view_name`.
+absl::Status ValidateScratch(absl::string_view view_name, const ConstTensorView& view,
+                             absl::string_view name, const void* scratch, int64_t bytes);
 
 // The lengths of `count` sequences, 0 to `longest` each, on the host. InvalidArgument that names
 // the list, the entry and the limit.

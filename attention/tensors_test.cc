@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -136,13 +137,85 @@ TEST_F(TensorsTest, RejectsViewsThatDoNotFit) {
       {[](auto& t) { t.q.device.ordinal = 1; }, "q: on CPU 1; there is only CPU 0"},
       {[](auto& t) { t.lse.data = t.o.data; }, "lse: shares its address with o"},
       {[](auto& t) { t.lse.strides[0] = 11; }, "lse: strides [11, 1, 3, 1]"},
-      {[](auto& t) { t.o.data = const_cast<void*>(t.q.data); }, "o: shares its address"},
-      {[](auto& t) { t.lse.data = const_cast<void*>(t.v.data); }, "lse: shares its address"},
+      {[](auto& t) { t.o.data = const_cast<void*>(t.q.data); },
+       "o: shares its address with the input q"},
+      {[](auto& t) { t.lse.data = const_cast<void*>(t.v.data); },
+       "lse: shares its address with the input v"},
   };
   for (const auto& bad : kBad) {
     AttentionTensors t = Fixed();
     bad.change(t);
     ExpectRejected(t, bad.message);
+  }
+}
+
+TEST_F(TensorsTest, ScratchSharesMemoryWithNoTensor) {
+  AttentionTensors t = Padded();
+  t.cu_seqlens_q = {offsets_.data(), 3};
+  t.cu_seqlens_kv = {kv_offsets_.data(), 3};
+  const auto rejected = [&t](const void* data, int64_t bytes) {
+    return std::string(ValidateScratch(t, "workspace", data, bytes).message());
+  };
+  std::vector<float> apart(100);
+  EXPECT_EQ(rejected(apart.data(), 400), "");
+  const struct {
+    std::string name;
+    const void* data;
+    int64_t bytes;
+  } kTensors[] = {
+      {"q", q_.data(), 2 * 3 * 4 * 8 * 4},
+      {"k", k_.data(), 2 * 5 * 2 * 8 * 4},
+      {"v", v_.data(), 2 * 5 * 2 * 6 * 4},
+      {"o", o_.data(), 2 * 3 * 4 * 6 * 4},
+      {"lse", lse_.data(), 2 * 3 * 4 * 4},
+      {"cu_seqlens_q", offsets_.data(), 3 * 4},
+      {"cu_seqlens_kv", kv_offsets_.data(), 3 * 4},
+      {"q_len", q_len_.data(), 2 * 4},
+      {"kv_len", kv_len_.data(), 2 * 4},
+  };
+  for (const auto& tensor : kTensors) {
+    const char* const begin = static_cast<const char*>(tensor.data);
+    const std::string text = "share memory with " + tensor.name + ", which begins at 0x";
+    EXPECT_THAT(rejected(begin, 1), HasSubstr("workspace: 1 bytes at 0x"));
+    EXPECT_THAT(rejected(begin, 1), HasSubstr(text));
+    EXPECT_THAT(rejected(begin + tensor.bytes - 1, 1), HasSubstr(text));
+    EXPECT_THAT(rejected(begin - 8, 9), HasSubstr(text));
+    EXPECT_THAT(rejected(begin, INT64_MAX), HasSubstr("share memory with"));
+    EXPECT_EQ(rejected(begin - 8, 8), "") << tensor.name;
+    EXPECT_EQ(rejected(begin + tensor.bytes, 8), "") << tensor.name;
+    EXPECT_EQ(rejected(begin, 0), "") << tensor.name;
+  }
+}
+
+// Scratch of every size at every place beside a view with gaps, one whose axes are not in order and
+// one that broadcasts; what it shares is counted byte by byte.
+TEST_F(TensorsTest, ScratchMayLieInGaps) {
+  const ConstTensorView views[] = {
+      {q_.data(), DType::kFloat16, Device::Cpu(), {2, 3, 1, 4}, {40, 6, 1, 1}},
+      {q_.data(), DType::kFloat32, Device::Cpu(), {2, 2, 3, 1}, {3, 24, 7, 1}},
+      {q_.data(), DType::kFloat32, Device::Cpu(), {3, 2, 2, 2}, {0, 16, 4, 1}},
+  };
+  for (const ConstTensorView& view : views) {
+    const int64_t element = SizeOf(view.dtype);
+    std::vector<bool> used(256);
+    for (int64_t b = 0; b < view.shape[0]; ++b) {
+      for (int64_t s = 0; s < view.shape[1]; ++s) {
+        for (int64_t h = 0; h < view.shape[2]; ++h) {
+          for (int64_t i = 0; i < view.shape[3] * element; ++i) {
+            used[view.Offset(b, s, h, 0) * element + i] = true;
+          }
+        }
+      }
+    }
+    for (int64_t begin = 0; begin < 200; ++begin) {
+      bool shares = false;
+      for (int64_t bytes = 1; bytes < 50; ++bytes) {
+        shares = shares || used[begin + bytes - 1];
+        const char* const data = static_cast<const char*>(view.data) + begin;
+        EXPECT_EQ(ValidateScratch("q", view, "workspace", data, bytes).ok(), !shares)
+            << ToString(view) << " from " << begin << ", " << bytes << " bytes";
+      }
+    }
   }
 }
 
@@ -171,6 +244,12 @@ TEST_F(TensorsTest, RejectsBadOffsets) {
   t = Packed();
   t.cu_seqlens_kv.count = 2;
   ExpectRejected(t, "cu_seqlens_kv: 2 entries where 3 are wanted");
+  t = Packed();
+  t.cu_seqlens_q.data =
+      reinterpret_cast<const int32_t*>(reinterpret_cast<uintptr_t>(offsets_.data()) + 2);
+  ExpectRejected(
+      t, absl::StrCat("cu_seqlens_q: address ", reinterpret_cast<uintptr_t>(t.cu_seqlens_q.data),
+                      " is not a multiple of 4"));
   t = Packed();
   t.q_len = {q_len_.data(), 2};
   ExpectRejected(t, "q_len: is given, but with lens=packed");

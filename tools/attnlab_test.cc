@@ -125,6 +125,13 @@ TEST_F(AttnlabTest, BadInputIsExitCode2AndAMessage) {
   EXPECT_THAT(Names(), IsEmpty());
 }
 
+TEST_F(AttnlabTest, OnlyThoseThatDoSeveralProblemsPromiseLists) {
+  EXPECT_THAT(Attnlab({"bench", "--help"}).out, HasSubstr("All combinations are done."));
+  const std::string run = Attnlab({"run", "--help"}).out;
+  EXPECT_THAT(run, HasSubstr("4k is 4096. One value each."));
+  EXPECT_THAT(run, Not(HasSubstr("combinations")));
+}
+
 TEST_F(AttnlabTest, AConfigurationThatNoKernelTakesIsExitCode2) {
   for (const char* config : {"--config=threads=0", "--config=nokey=1"}) {
     for (const char* subcommand : {"run", "verify", "bench"}) {
@@ -135,7 +142,7 @@ TEST_F(AttnlabTest, AConfigurationThatNoKernelTakesIsExitCode2) {
   }
   const ProcessResult bench = Attnlab({"bench", "--device=cpu", "--config=nokey=1"});
   EXPECT_EQ(bench.exit_code, 2) << bench.err;
-  EXPECT_THAT(bench.err, HasSubstr("attnlab bench: no kernel takes these flags"));
+  EXPECT_THAT(bench.err, HasSubstr("attnlab bench: --config: unknown key \"nokey\"; "));
 }
 
 TEST_F(AttnlabTest, InputsThatCannotBeMadeAreExitCode2) {

@@ -73,13 +73,57 @@ TEST_F(AttnlabTest, VerifyAsCsv) {
 
 TEST_F(AttnlabTest, ConfigurationsAreRowsOfTheirOwn) {
   const json rows =
-      ParseJson(TestAttnlab({"verify", "--kernel=picky", "--config=tile_q=16", "--config=tile_k=16",
-                             "--json", "--problem=hq=1,sq=4,d=64,dtype=fp16"})
+      ParseJson(TestAttnlab({"verify", "--kernel=picky,reference", "--config=tile_q=16",
+                             "--config=tile_q=8", "--json", "--problem=hq=1,sq=4,d=64,dtype=fp16"})
                     .out)["rows"];
-  ASSERT_EQ(rows.size(), 2u);
+  ASSERT_EQ(rows.size(), 4u);
   EXPECT_EQ(rows[0]["config"], "tile_q=16");
-  EXPECT_EQ(rows[1]["verdict"], "skipped");
-  EXPECT_THAT(rows[1]["message"].get<std::string>(), HasSubstr("unknown key \"tile_k\""));
+  EXPECT_EQ(rows[0]["verdict"], "ok");
+  EXPECT_EQ(rows[1]["config"], "tile_q=8");
+  EXPECT_EQ(rows[2]["verdict"], "skipped");
+  EXPECT_THAT(rows[2]["message"].get<std::string>(), HasSubstr("unknown key \"tile_q\""));
+}
+
+TEST_F(AttnlabTest, AKeyThatNoKernelHasIsOneError) {
+  for (const char* command : {"verify", "bench"}) {
+    const ProcessResult r =
+        TestAttnlab({command, "--kernel=picky,reference", "--config=tile_q=16",
+                     "--config=tile_k=16", "--problem=hq=1,sq=4,d=64,dtype=fp16"});
+    EXPECT_EQ(r.exit_code, 2) << r.out;
+    EXPECT_EQ(r.out, "");
+    EXPECT_THAT(r.err,
+                HasSubstr("--config: unknown key \"tile_k\"; picky has tile_q; reference has "
+                          "none; did you mean tile_q?"));
+  }
+}
+
+// Beside one that is verified, too.
+TEST_F(AttnlabTest, AConfigurationThatNoKernelTakesIsExitCode2) {
+  const ProcessResult r = Attnlab({"verify", "--kernel=cpu,reference", "--config=tile_q=999999",
+                                   "--config=tile_q=16", "--problem=hq=1,sq=4,d=64,dtype=fp16"});
+  EXPECT_EQ(r.exit_code, 2) << r.out;
+  EXPECT_THAT(r.out, HasSubstr("1 ok, 0 wrong, 3 skipped"));
+  EXPECT_THAT(r.err, HasSubstr("cpu: config: tile_q: \"999999\" is not an integer in 1..4096"));
+}
+
+TEST_F(AttnlabTest, CtrlCPrintsWhatIsVerified) {
+  const Words words = {"verify", "--kernel=reference,ctrl_c", "--json"};
+  const ProcessResult some =
+      TestAttnlab({words[0], words[1], words[2], "--problem=hq=1,sq=16/130/8,d=8,dtype=fp32"});
+  EXPECT_EQ(some.exit_code, 130) << some.err;
+  EXPECT_THAT(some.err, HasSubstr("attnlab verify: interrupted; what was done by then is printed"));
+  EXPECT_EQ(ParseJson(some.out)["rows"].size(), 4u);  // not the two of sq=8
+}
+
+// The kernel is timed on a part of the problem, which here is where Ctrl-C is pressed.
+TEST_F(AttnlabTest, VerifySaysHowLongAKernelWillTake) {
+  const ProcessResult r = TestAttnlab({"verify", "--kernel=ctrl_c", "--device=cpu",
+                                       "--problem=hq=512,hkv=1,sq=130,skv=65536,d=128,dtype=fp32"});
+  EXPECT_EQ(r.exit_code, 130) << r.err;
+  EXPECT_EQ(r.out, "");
+  EXPECT_THAT(r.err, AllOf(HasSubstr("attnlab verify: ctrl_c on b=1,hq=512,"),
+                           HasSubstr(": about "), HasSubstr(" for two calls; after Ctrl-C"),
+                           HasSubstr("interrupted; nothing was done by then")));
 }
 
 TEST_F(AttnlabTest, VerifyTakesLengths) {

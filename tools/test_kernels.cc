@@ -83,7 +83,12 @@ class CtrlC : public Wrapper {
   CtrlC() : Wrapper("ctrl_c", 1) {}
   absl::Status Forward(const AttentionProblem& p, const AttentionTensors& t,
                        const Launch& l) const override {
-    if (p.sq == 130) raise(SIGINT);
+    // A second one would end the process.
+    static bool raised = false;
+    if (p.sq == 130 && !raised) {
+      raised = true;
+      raise(SIGINT);
+    }
     return Wrapper::Forward(p, t, l);
   }
 };

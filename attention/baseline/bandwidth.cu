@@ -6,7 +6,8 @@
 // The problem is GPT-2's layer (12 heads of 64, 1024 tokens, packed QKV) with a batch of --batch:
 // 64 is eight times the usual. A rate is bytes read plus bytes written over the median time. Inputs
 // are random; what each step wrote is checked on some rows. Exit status: 0; 1 where a result is
-// wrong or a step's default block stays below --at_least of the copy; 2 for what cannot be run.
+// wrong or a step's default block stays below --at_least of the copy; 2 for what cannot be run; 3
+// where there is no GPU or no driver, as of attnlab.
 #include <cuda_bf16.h>
 #include <cuda_runtime.h>
 
@@ -37,6 +38,26 @@ constexpr int kRepetitions = 25;
       std::exit(2);                                                                  \
     }                                                                                \
   } while (false)
+
+// Ends the program where there is nothing to run on.
+void CheckGpu() {
+  // Without a driver the runtime speaks of one that is too old.
+  int driver = 0, count = 0;
+  const char* missing = nullptr;
+  if (cudaDriverGetVersion(&driver) == cudaSuccess && driver == 0) {
+    missing = "no NVIDIA driver is installed";
+  } else {
+    const cudaError_t error = cudaGetDeviceCount(&count);
+    if (error == cudaErrorNoDevice || (error == cudaSuccess && count == 0)) {
+      missing = "there is none";
+    } else if (error != cudaSuccess) {
+      missing = cudaGetErrorString(error);
+    }
+  }
+  if (missing == nullptr) return;
+  std::fprintf(stderr, "bandwidth: looking for GPUs: %s\n", missing);
+  std::exit(3);
+}
 
 // A random number of mean 0 from an index: a sum of uniforms.
 __host__ __device__ float RandomAt(uint64_t index) {
@@ -273,6 +294,7 @@ int Main(int argc, char** argv) {
                  argv[i]);
     return 2;
   }
+  CheckGpu();
   cudaDeviceProp device;
   CHECK(cudaGetDeviceProperties(&device, 0));
   Bench bench(batch);

@@ -178,7 +178,7 @@ class CpuKernel : public Kernel {
     traits_.summary = absl::StrCat("tiled online softmax on threads and SIMD (", TargetName(), ")");
     traits_.device = DeviceKind::kCpu;
     traits_.config_keys = {
-        "threads: threads to use, by default those of the device",
+        "threads: threads to use, by default those of the device, or fewer for little work",
         "tile_q: query rows of a tile, 1 to 4096, by default 64 to 256",
         "tile_kv: keys of a tile, 1 to 4096, by default 96",
     };

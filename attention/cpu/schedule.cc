@@ -26,6 +26,14 @@ constexpr int64_t kKeysPerRow = 64;
 
 int64_t DivideUp(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
+int64_t DefaultThreads(const AttentionProblem& p, const DeviceInfo& device) {
+  const double multiply_adds = CompulsoryTraffic(p).flops / 2;
+  const double useful = multiply_adds / static_cast<double>(kMultiplyAddsPerThread);
+  const int64_t threads = std::max(device.threads, 1);
+  return useful < static_cast<double>(threads) ? std::max<int64_t>(static_cast<int64_t>(useful), 1)
+                                               : threads;
+}
+
 int64_t DefaultTileQ(const AttentionProblem& p, int threads) {
   const int64_t rows = p.sq * p.GroupSize();
   for (int64_t tile : kDefaultTilesQ) {
@@ -40,7 +48,7 @@ absl::StatusOr<Options> OptionsFor(const AttentionProblem& problem, const Device
                                    const LaunchConfig& config) {
   if (absl::Status s = config.CheckKeys({"threads", "tile_q", "tile_kv"}); !s.ok()) return s;
   const absl::StatusOr<int64_t> threads =
-      config.GetInteger("threads", std::max(device.threads, 1), 1, kMaxThreads);
+      config.GetInteger("threads", DefaultThreads(problem, device), 1, kMaxThreads);
   if (!threads.ok()) return threads.status();
   const absl::StatusOr<int64_t> tile_q =
       config.GetInteger("tile_q", DefaultTileQ(problem, static_cast<int>(*threads)), 1, kMaxTile);

@@ -20,6 +20,11 @@
 
 namespace attnlab::cpu {
 
+// By default a call has one thread for so many multiply-adds: about 10 microseconds of one core
+// from its caches, ten times that where K and V come from memory. For less, waking a thread costs
+// more than it does, and one that waits for a busy processor holds up all the others.
+inline constexpr int64_t kMultiplyAddsPerThread = int64_t{1} << 18;
+
 struct Options {
   int threads = 1;
   int64_t tile_q = 0;

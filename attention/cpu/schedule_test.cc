@@ -118,6 +118,26 @@ TEST(ScheduleTest, OneLongHeadFeedsManyThreads) {
   EXPECT_GE(Schedule(p, *options).max_chunks(), 64);
 }
 
+TEST(ScheduleTest, LittleWorkTakesFewThreads) {
+  const auto threads = [](const char* line, const char* config = "") {
+    const absl::StatusOr<Options> options =
+        OptionsFor(Problem(line), Threads(16), *LaunchConfig::Parse(config));
+    EXPECT_TRUE(options.ok()) << options.status();
+    return options.value_or(Options()).threads;
+  };
+  // 128 multiply-adds for each visible pair: 2048 pairs are work for a thread.
+  EXPECT_EQ(128 * 2048, kMultiplyAddsPerThread);
+  EXPECT_EQ(threads("b=4,hq=8,sq=8"), 1);
+  EXPECT_EQ(threads("b=4,hq=8,sq=1,skv=127"), 1);
+  EXPECT_EQ(threads("b=4,hq=8,sq=1,skv=128"), 2);
+  EXPECT_EQ(threads("b=4,hq=8,sq=32"), 16);
+  EXPECT_EQ(threads("b=4,hq=8,sq=31,mask=causal"), 7);
+  EXPECT_EQ(threads("b=4,hq=8,sq=0"), 1);
+  EXPECT_EQ(threads("hq=8,sq=100000"), 16);
+  // Who asks for threads gets them.
+  EXPECT_EQ(threads("b=4,hq=8,sq=8", "threads=5"), 5);
+}
+
 TEST(ScheduleTest, LongestTilesComeFirst) {
   const AttentionProblem p = Problem("hq=1,sq=512,mask=causal");
   const Schedule schedule(p, Options{2, 64, 128});

@@ -4,8 +4,8 @@
 //   planted BUG [--print_row=N]
 //
 // BUG is one of the names below. Prints what is wrong. Exit code 0: O is right (which it can be by
-// luck); 1: it is not; 2: the command line; 3: an error of CUDA; 4: the GPU has not enough memory
-// for it.
+// luck); 1: it is not; 2: the command line; 3: no GPU, no driver or another error of CUDA; 4: the
+// GPU has not enough memory for it.
 #include <cmath>
 #include <cstdint>
 #include <cstdio>
@@ -46,6 +46,22 @@ constexpr Name kNames[] = {
 
 void Check(const char* what, cudaError_t error) {
   if (error != cudaSuccess) Stop(what, error);
+}
+
+// Ends the program where there is nothing to run on.
+void CheckGpu() {
+  // Without a driver the runtime speaks of one that is too old.
+  int driver = 0, count = 0;
+  if (cudaDriverGetVersion(&driver) == cudaSuccess && driver == 0) {
+    std::fprintf(stderr, "planted: looking for GPUs: no NVIDIA driver is installed\n");
+    std::exit(kCudaError);
+  }
+  const cudaError_t error = cudaGetDeviceCount(&count);
+  if (error == cudaErrorNoDevice || (error == cudaSuccess && count == 0)) {
+    std::fprintf(stderr, "planted: looking for GPUs: there is none\n");
+    std::exit(kCudaError);
+  }
+  Check("looking for GPUs", error);
 }
 
 // Memory of a GPU, of just this size: a sanitizer sees what lies beyond.
@@ -109,6 +125,7 @@ int Compare(const std::vector<float>& o, const std::vector<double>& exact) {
 }
 
 int Run(Bug bug, int64_t print_row) {
+  CheckGpu();
   // Not a multiple of the tile, and rows of K that are not aligned to 16 bytes.
   int64_t keys = 77, k_stride = kDim + 1;
   if (bug == Bug::kIndexOverflow) keys = 20, k_stride = (int64_t{1} << 26) + kDim;  // 5 GiB

@@ -112,6 +112,8 @@ absl::StatusOr<BenchSelection> SelectionOf(const Flags& f) {
   absl::StatusOr<std::vector<LaunchConfig>> configs = ConfigsOf(f.configs);
   if (!configs.ok()) return configs.status();
   selection.configs = *std::move(configs);
+  absl::Status s = CheckConfigKeys(selection.configs, selection.kernels);
+  if (!s.ok()) return s;
   const auto is_baseline = [&f](const Kernel* k) { return k->traits().name == f.report.baseline; };
   if (!f.report.baseline.empty() &&
       std::none_of(selection.kernels.begin(), selection.kernels.end(), is_baseline)) {

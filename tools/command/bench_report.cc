@@ -194,7 +194,8 @@ std::string HowText(const std::vector<bench::Row>& rows) {
   }
   const bool several = DevicesOf(timed).size() > 1;
   return absl::StrCat(
-      fewest, fewest == most ? "" : absl::StrCat(" to ", most), " repetitions, ",
+      fewest, fewest == most ? "" : absl::StrCat(" to ", most),
+      most == 1 ? " repetition, " : " repetitions, ",
       several ? "kernels of a device in random order; " : "kernels in random order; ",
       InputsOfDevices(timed), ".");
 }

@@ -61,6 +61,12 @@ TEST(BenchReportTest, OneDeviceIsAboveTheTable) {
   EXPECT_THAT(text, Not(HasSubstr("| device")));
 }
 
+TEST(BenchReportTest, OneRepetitionIsOne) {
+  bench::Row row = Row("reference", Device::Cpu(), 0.1);
+  row.repetitions = 1;
+  EXPECT_THAT(Printed({row}), HasSubstr("\n1 repetition, kernels in random order; "));
+}
+
 TEST(BenchReportTest, SeveralDevicesHaveAColumnAndSpeedUpsGoAcross) {
   const std::vector<bench::Row> rows = {Row("via_host", Device::Cuda(0), 0.001),
                                         Row("reference", Device::Cpu(), 0.1)};

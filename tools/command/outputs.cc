@@ -5,6 +5,9 @@
 #include <limits>
 #include <utility>
 
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+
 namespace attnlab::command {
 namespace {
 
@@ -90,16 +93,19 @@ absl::Status Outputs::WriteO(const std::string& path, NpyType type) const {
   const int64_t count = o_.NumElements();
   absl::StatusOr<Buffer> data = Buffer::Allocate(Device::Cpu(), count * SizeOf(type));
   if (!data.ok()) return data.status();
+  const DType dtype = type == NpyType::kFloat16    ? DType::kFloat16
+                      : type == NpyType::kBFloat16 ? DType::kBFloat16
+                                                   : DType::kFloat32;
   for (int64_t i = 0; i < count; ++i) {
     const float x = LoadElement(o_host_.data(), dtype_, i);
     if (type == NpyType::kFloat64) {
       static_cast<double*>(data->data())[i] = x;
-    } else {
-      StoreElement(data->data(),
-                   type == NpyType::kFloat16    ? DType::kFloat16
-                   : type == NpyType::kBFloat16 ? DType::kBFloat16
-                                                : DType::kFloat32,
-                   i, x);
+      continue;
+    }
+    StoreElement(data->data(), dtype, i, x);
+    if (std::isfinite(x) && std::isinf(LoadElement(data->data(), dtype, i))) {
+      return absl::InvalidArgumentError(absl::StrCat("--out_dtype: O has ", x, " at element ", i,
+                                                     ", which is too large for ", Name(type)));
     }
   }
   return WriteNpy(path, type, o_shape_, data->data());

@@ -42,6 +42,13 @@ TEST(OutputsTest, UnusedRowsOfOutputsAreZeroAndMinusInfinity) {
     EXPECT_EQ(back->header.type, type);
     EXPECT_EQ(LoadAsDouble(*back, 6), 8);
   }
+  // NaN and infinities are what O has; a number does not become one unnoticed.
+  static_cast<float*>(tensors.o.data)[1] = 70000;
+  ASSERT_TRUE(outputs->Fetch().ok());
+  const absl::Status s = outputs->WriteO(path, NpyType::kFloat16);
+  EXPECT_EQ(s.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(s.message(), "--out_dtype: O has 70000 at element 1, which is too large for fp16");
+  EXPECT_TRUE(outputs->WriteO(path, NpyType::kBFloat16).ok());
 }
 
 }  // namespace

@@ -66,9 +66,11 @@ ArgumentParser MakeParser(Flags* f) {
                     "One preset: gpt2, or MODEL-PHASE-LENGTH as in llama3-8b-decode-4k.");
   parser.AddInteger("seed", "N", &f->seed, 0, INT64_MAX, "The same seed, the same inputs. 0.");
   parser.AddGroup("How");
-  parser.AddString("dtype", "DTYPE", &f->files.dtype,
-                   "Compute in fp32, fp16 or bf16; inputs are rounded to it. By default what the "
-                   "files or the problem have; fp64 files are computed in fp32.");
+  parser.AddString(
+      "dtype", "DTYPE", &f->files.dtype,
+      "Compute in fp32, fp16 or bf16; inputs are rounded to it, and one that is too large "
+      "for it is an error. By default what the files or the problem have; fp64 files "
+      "are computed in fp32.");
   parser.AddString("kernel", "NAME", &f->kernel,
                    "By default the linked kernel with the highest preference.");
   parser.AddString("device", "D", &f->device,
@@ -84,7 +86,7 @@ ArgumentParser MakeParser(Flags* f) {
                    "auto (that of the computation), fp16, bf16, fp32 or fp64. NumPy reads bf16 as "
                    "V2; numpy.load(f).view(ml_dtypes.bfloat16).");
   parser.AddBool("json", &f->json, "Print the summary as JSON.");
-  parser.AddSection("The one-line form of a problem", kProblemHelp);
+  parser.AddSection("The one-line form of a problem", kOneProblemHelp);
   parser.AddSection("Examples",
                     "attnlab run --q=q.npy --k=k.npy --v=v.npy --mask=causal --out=o.npy\n"
                     "attnlab run --qkv=qkv.npy --scale=0.125 --out=o.npy --lse=lse.npy\n"

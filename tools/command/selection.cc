@@ -64,15 +64,26 @@ absl::StatusOr<DeviceInfo> NamedDevice(absl::string_view text) {
   return info;
 }
 
+#define ATTNLAB_ONE_PROBLEM_HELP                                                        \
+  "key=value,key=value. Required: hq (query heads), sq (query length), d (head dim).\n" \
+  "b       batch, 1                       dtype    fp32, fp16, bf16 (the default)\n"    \
+  "hkv     KV heads, hq                   mask     none, causal, window:LEFT:RIGHT\n"   \
+  "skv     KV length, sq                  scale    1/sqrt(d)\n"                         \
+  "dv      head dim of V, d               softcap  none\n"                              \
+  "lens    fixed, packed, padded          page     tokens a KV page, none\n"
+
+std::vector<std::string> KeysOf(const Kernel& kernel) {
+  std::vector<std::string> keys;
+  for (const std::string& line : kernel.traits().config_keys) {
+    keys.push_back(line.substr(0, line.find(':')));
+  }
+  return keys;
+}
+
 }  // namespace
 
-const char kProblemHelp[] =
-    "key=value,key=value. Required: hq (query heads), sq (query length), d (head dim).\n"
-    "b       batch, 1                       dtype    fp32, fp16, bf16 (the default)\n"
-    "hkv     KV heads, hq                   mask     none, causal, window:LEFT:RIGHT\n"
-    "skv     KV length, sq                  scale    1/sqrt(d)\n"
-    "dv      head dim of V, d               softcap  none\n"
-    "lens    fixed, packed, padded          page     tokens a KV page, none\n"
+const char kOneProblemHelp[] = ATTNLAB_ONE_PROBLEM_HELP "4k is 4096. One value each.";
+const char kProblemHelp[] = ATTNLAB_ONE_PROBLEM_HELP
     "A value can be a list, fp32/bf16; an integer also a doubling range, 512..16384, and 4k is\n"
     "4096. All combinations are done.";
 
@@ -203,6 +214,34 @@ absl::StatusOr<std::vector<LaunchConfig>> ConfigsOf(const std::vector<std::strin
         absl::StrCat("--config: ", configs.size(), " configurations are more than ", kMostConfigs));
   }
   return configs;
+}
+
+absl::Status CheckConfigKeys(absl::Span<const LaunchConfig> configs,
+                             absl::Span<const Kernel* const> kernels) {
+  std::vector<std::string> known, parts;
+  for (const Kernel* kernel : kernels) {
+    const std::vector<std::string> keys = KeysOf(*kernel);
+    known.insert(known.end(), keys.begin(), keys.end());
+    parts.push_back(absl::StrCat(kernel->traits().name, " has ",
+                                 keys.empty() ? "none" : absl::StrJoin(keys, ", ")));
+  }
+  for (const LaunchConfig& config : configs) {
+    for (const std::string& key : config.Keys()) {
+      if (std::find(known.begin(), known.end(), key) != known.end()) continue;
+      const std::string nearest = Nearest(key, known);
+      return absl::InvalidArgumentError(
+          absl::StrCat("--config: unknown key \"", key, "\"; ", absl::StrJoin(parts, "; "),
+                       nearest.empty() ? "" : absl::StrCat("; did you mean ", nearest, "?")));
+    }
+  }
+  return absl::OkStatus();
+}
+
+bool HasKeysOf(const Kernel& kernel, const LaunchConfig& config) {
+  const std::vector<std::string> known = KeysOf(kernel), keys = config.Keys();
+  return std::all_of(keys.begin(), keys.end(), [&known](const std::string& key) {
+    return std::find(known.begin(), known.end(), key) != known.end();
+  });
 }
 
 absl::StatusOr<DeviceInfo> DeviceOf(absl::string_view text, const AttentionProblem& problem,

@@ -26,8 +26,8 @@ struct ProblemFlags {
 
 void AddProblemFlags(ArgumentParser* parser, ProblemFlags* flags);
 
-// The help text of the one-line form.
-extern const char kProblemHelp[];
+// The help text of the one-line form; and where a line is one problem, without lists and ranges.
+extern const char kProblemHelp[], kOneProblemHelp[];
 
 // All problems, in the order of the flags; ";" separates several in one flag. Empty when no flag
 // was given. InvalidArgument for a line that is none.
@@ -45,6 +45,14 @@ bool IsNamed(const Kernel& kernel, absl::string_view names);
 // empty when no line is given. InvalidArgument for a line that is none, and for more than
 // kMostConfigs.
 absl::StatusOr<std::vector<LaunchConfig>> ConfigsOf(const std::vector<std::string>& lines);
+
+// InvalidArgument where a configuration has a key that none of the kernels reads: the key, and what
+// keys each kernel has.
+absl::Status CheckConfigKeys(absl::Span<const LaunchConfig> configs,
+                             absl::Span<const Kernel* const> kernels);
+
+// Whether the kernel reads all keys of the configuration, whatever their values.
+bool HasKeysOf(const Kernel& kernel, const LaunchConfig& config);
 
 // The device of "cpu" or "cuda:N", which must exist: Unavailable if not. "auto" is GPU 0 if one
 // of `kernels` runs on it and supports the problem, else the CPU; for kernels of GPUs alone as

@@ -106,6 +106,20 @@ TEST(SelectionTest, Configurations) {
   EXPECT_THAT(std::string(ConfigsOf({"a=1", "a"}).status().message()), HasSubstr("--config: "));
 }
 
+TEST(SelectionTest, KeysOfConfigurations) {
+  const std::vector<const Kernel*> kernels = *KernelsOf("picky,reference");
+  EXPECT_TRUE(CheckConfigKeys(*ConfigsOf({}), kernels).ok());
+  EXPECT_TRUE(CheckConfigKeys(*ConfigsOf({"tile_q=1..4"}), kernels).ok());
+  const absl::Status s = CheckConfigKeys(*ConfigsOf({"tile_q=1", "tile_k=1"}), kernels);
+  EXPECT_EQ(s.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(s.message(),
+            "--config: unknown key \"tile_k\"; picky has tile_q; reference has none; did you mean "
+            "tile_q?");
+  const LaunchConfig config = (*ConfigsOf({"tile_q=999999"}))[0];
+  EXPECT_TRUE(HasKeysOf(*kernels[0], config));
+  EXPECT_FALSE(HasKeysOf(*kernels[1], config));
+}
+
 TEST(SelectionTest, Devices) {
   const AttentionProblem p = *AttentionProblem::Parse("hq=1,sq=1,d=1");
   EXPECT_EQ(DeviceOf("cpu", p, {}, {})->device, Device::Cpu());

@@ -1,6 +1,7 @@
 #include "tools/command/tensor_files.h"
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -108,14 +109,20 @@ absl::StatusOr<DType> ComputeDType(const Loaded& q, absl::Span<const Loaded* con
   return DType::kFloat32;
 }
 
-// The elements in that dtype; the file's own memory where they are so already.
-absl::StatusOr<Buffer> Converted(NpyArray array, DType dtype) {
+// The elements in that dtype; the file's own memory where they are so already. A number that would
+// become infinite is an error: scores of it would be infinite or NaN, and nothing would say why.
+absl::StatusOr<Buffer> Converted(const std::string& path, NpyArray array, DType dtype) {
   if (array.header.type == NpyTypeOf(dtype)) return std::move(array.data);
   const int64_t count = array.header.NumElements();
   absl::StatusOr<Buffer> data = Buffer::Allocate(Device::Cpu(), count * SizeOf(dtype));
   if (!data.ok()) return data.status();
   for (int64_t i = 0; i < count; ++i) {
-    StoreElement(data->data(), dtype, i, static_cast<float>(LoadAsDouble(array, i)));
+    const double from = LoadAsDouble(array, i);
+    StoreElement(data->data(), dtype, i, static_cast<float>(from));
+    if (std::isfinite(from) && std::isinf(LoadElement(data->data(), dtype, i))) {
+      return Invalid(path, absl::StrCat("element ", i, " is ", from, ", which is too large for ",
+                                        Name(dtype)));
+    }
   }
   return data;
 }
@@ -256,7 +263,7 @@ absl::Status LoadSeparate(const TensorFiles& files, LoadedTensors* loaded) {
     ConstTensorView* view;
   } kTensors[] = {{&*q, &loaded->tensors.q}, {&*k, &loaded->tensors.k}, {&*v, &loaded->tensors.v}};
   for (const auto& t : kTensors) {
-    absl::StatusOr<Buffer> data = Converted(std::move(t.from->array), *dtype);
+    absl::StatusOr<Buffer> data = Converted(t.from->path, std::move(t.from->array), *dtype);
     if (!data.ok()) return data.status();
     *t.view = ViewOf(data->data(), *dtype, *t.from, files.layout);
     loaded->buffers.push_back(*std::move(data));
@@ -276,7 +283,7 @@ absl::Status LoadPacked(const TensorFiles& files, LoadedTensors* loaded) {
   if (!problem.ok()) return problem.status();
   loaded->problem = *problem;
   loaded->has_batch_axis = qkv->has_batch_axis;
-  absl::StatusOr<Buffer> data = Converted(std::move(qkv->array), *dtype);
+  absl::StatusOr<Buffer> data = Converted(qkv->path, std::move(qkv->array), *dtype);
   if (!data.ok()) return data.status();
   const QkvViews views =
       PackedQkvViews(data->data(), *dtype, Device::Cpu(), qkv->b, qkv->s, qkv->h, qkv->d);

@@ -1,5 +1,6 @@
 #include "tools/command/tensor_files.h"
 
+#include <cmath>
 #include <cstring>
 #include <string>
 #include <vector>
@@ -39,6 +40,30 @@ std::string Counting(const char* name, const std::vector<int64_t>& shape,
 
 float At(const ConstTensorView& view, int64_t b, int64_t s, int64_t h, int64_t i) {
   return LoadElement(view.data, view.dtype, view.Offset(b, s, h, i));
+}
+
+TEST(TensorFilesTest, NumbersTooLargeForTheDtypeAreErrors) {
+  const std::string path = absl::StrCat(testing::TempDir(), "/large.npy");
+  // The largest that rounds to a number in fp16 is just below 65520; infinity stays what it is.
+  double numbers[] = {65519.9, HUGE_VAL, -1e5};
+  TensorFiles files;
+  files.q = files.k = files.v = path;
+  files.dtype = "fp16";
+  ASSERT_TRUE(WriteNpy(path, NpyType::kFloat64, {1, 1, 1, 3}, numbers).ok());
+  EXPECT_EQ(LoadTensors(files).status().message(),
+            path + ": element 2 is -100000, which is too large for fp16");
+  EXPECT_EQ(LoadTensors(files).status().code(), absl::StatusCode::kInvalidArgument);
+  numbers[2] = 0;
+  ASSERT_TRUE(WriteNpy(path, NpyType::kFloat64, {1, 1, 1, 3}, numbers).ok());
+  const auto loaded = LoadTensors(files);
+  ASSERT_TRUE(loaded.ok()) << loaded.status();
+  EXPECT_EQ(At(loaded->tensors.q, 0, 0, 0, 0), 65504);
+  EXPECT_EQ(At(loaded->tensors.q, 0, 0, 0, 1), HUGE_VAL);
+  numbers[2] = 1e39;
+  files.dtype = "";
+  ASSERT_TRUE(WriteNpy(path, NpyType::kFloat64, {1, 1, 1, 3}, numbers).ok());
+  EXPECT_THAT(std::string(LoadTensors(files).status().message()),
+              HasSubstr("element 2 is 1e+39, which is too large for fp32"));
 }
 
 TEST(TensorFilesTest, BothLayoutsGiveTheSameAxes) {

@@ -14,10 +14,12 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "attention/attention.h"
+#include "attention/bench/estimate.h"
 #include "attention/testing/inputs.h"
 #include "attention/testing/layout.h"
 #include "tools/arguments.h"
 #include "tools/command/command.h"
+#include "tools/command/interrupt.h"
 #include "tools/command/json.h"
 #include "tools/command/selection.h"
 #include "tools/sweep.h"
@@ -89,6 +91,13 @@ struct Rows {
   std::map<std::string, int64_t> reasons;  // why rows were skipped, and how many
   int64_t passed = 0, failed = 0, skipped = 0;
   Blame blame;  // for what was skipped
+
+  // Of each configuration, whether a kernel takes it or might, and why not.
+  struct Taken {
+    bool possible = false;
+    std::string reason;
+  };
+  std::vector<Taken> configs;
 
   void Add(const AttentionProblem& problem, std::vector<Table::Cell> row, Json row_json) {
     problems.push_back(problem.ToString());
@@ -172,7 +181,22 @@ absl::Status ParseLengths(absl::string_view flag, const std::string& text,
   return absl::OkStatus();
 }
 
-absl::Status VerifyAll(const Flags& f, const std::vector<AttentionProblem>& problems, Rows* rows) {
+// Says so before a kernel takes long: its calls are not sampled as the oracle's rows are.
+void Announce(const Plan& plan, const Streams& streams) {
+  constexpr double kWorthEstimating = 2e10;  // FLOPs
+  constexpr double kLong = 10;               // seconds
+  if (plan.device.device.kind != DeviceKind::kCpu) return;
+  if (CompulsoryTraffic(plan.problem).flops < kWorthEstimating) return;
+  const absl::StatusOr<double> seconds = bench::EstimateSeconds(plan);
+  if (!seconds.ok() || 2 * *seconds < kLong) return;
+  streams.err << "attnlab verify: " << plan.kernel->traits().name << " on "
+              << plan.problem.ToString() << ": about " << Seconds(2 * *seconds)
+              << " for two calls; after Ctrl-C the rows that are done are printed\n"
+              << std::flush;
+}
+
+absl::Status VerifyAll(const Flags& f, const std::vector<AttentionProblem>& problems,
+                       const Streams& streams, Rows* rows) {
   testing::VerifyOptions options;
   options.inputs.seed = static_cast<uint64_t>(f.seed);
   options.with_lse = f.lse;
@@ -190,19 +214,26 @@ absl::Status VerifyAll(const Flags& f, const std::vector<AttentionProblem>& prob
   if (!kernels.ok()) return kernels.status();
   const absl::StatusOr<std::vector<LaunchConfig>> configs = ConfigsOf(f.configs);
   if (!configs.ok()) return configs.status();
+  if (s = CheckConfigKeys(*configs, *kernels); !s.ok()) return s;
+  rows->configs.resize(configs->size());
 
   const int64_t total = static_cast<int64_t>(problems.size() * kernels->size() * configs->size());
   Progress progress(stderr, total);
   int64_t done = 0;
   for (const AttentionProblem& problem : problems) {
     for (const Kernel* kernel : *kernels) {
-      for (const LaunchConfig& config : *configs) {
+      for (size_t i = 0; i < configs->size(); ++i) {
+        if (Interrupt::Pressed()) return absl::OkStatus();
+        const LaunchConfig& config = (*configs)[i];
+        Rows::Taken& taken = rows->configs[i];
         progress.Show(done++, absl::StrCat(kernel->traits().name, " ", problem.ToString()));
         const absl::StatusOr<DeviceInfo> device = DeviceFor(f.device, *kernel);
         if (!device.ok()) {
           if (f.device != "auto" || absl::IsInvalidArgument(device.status())) {
             return device.status();
           }
+          // Elsewhere it might take the configuration.
+          if (HasKeysOf(*kernel, config)) taken.possible = true;
           rows->blame.Add(device.status());
           AddSkipped(problem, *kernel, config, device.status(), rows);
           continue;
@@ -210,6 +241,11 @@ absl::Status VerifyAll(const Flags& f, const std::vector<AttentionProblem>& prob
         absl::StatusOr<Plan> plan = PlanFor(*kernel, problem, *device, config);
         absl::Status s = plan.status();
         rows->blame.Add(s);
+        if (!absl::IsInvalidArgument(s)) {
+          if (s.ok() || HasKeysOf(*kernel, config)) taken.possible = true;
+        } else if (taken.reason.empty() || HasKeysOf(*kernel, config)) {
+          taken.reason = std::string(s.message());
+        }
         if (s.ok()) {
           s = testing::Inputs::Check(problem, options.inputs);
           rows->blame.AddInputs(s);
@@ -218,6 +254,8 @@ absl::Status VerifyAll(const Flags& f, const std::vector<AttentionProblem>& prob
           AddSkipped(problem, *kernel, config, s, rows);
           continue;
         }
+        Announce(*plan, streams);
+        if (Interrupt::Pressed()) return absl::OkStatus();
         const absl::StatusOr<testing::VerifyResult> result = testing::Verify(*plan, options);
         if (absl::IsResourceExhausted(result.status())) {
           rows->blame.Add(result.status());
@@ -274,17 +312,38 @@ int Verify(const Arguments& arguments, const Streams& streams) {
   absl::StatusOr<std::vector<AttentionProblem>> problems = ProblemsOf(flags.problem);
   if (!problems.ok()) return Fail(streams, "verify", problems.status());
   Rows rows;
-  if (absl::Status s = VerifyAll(flags, *problems, &rows); !s.ok()) {
-    return Fail(streams, "verify", s);
+  bool interrupted = false;
+  {
+    const Interrupt interrupt;
+    if (absl::Status s = VerifyAll(flags, *problems, streams, &rows); !s.ok()) {
+      return Fail(streams, "verify", s);
+    }
+    interrupted = Interrupt::Pressed();
   }
-  if (flags.json) {
+  if (interrupted && rows.cells.empty()) {
+    // Nothing to print.
+  } else if (flags.json) {
     streams.out << Dump({{"command", "verify"}, {"date", UtcNow()}, {"rows", rows.json}});
   } else if (flags.csv) {
     streams.out << Csv(rows.json);
   } else {
     Print(rows, streams);
   }
+  streams.out << std::flush;
+  if (interrupted) {
+    streams.err << "attnlab verify: interrupted; "
+                << (rows.cells.empty() ? "nothing was done by then\n"
+                                       : "what was done by then is printed\n");
+    return kInterrupted;
+  }
   if (rows.failed > 0) return kFailed;
+  // Else a mistyped value beside a good one would look verified.
+  for (const Rows::Taken& taken : rows.configs) {
+    if (taken.possible || taken.reason.empty()) continue;
+    return Fail(streams, "verify",
+                absl::InvalidArgumentError(
+                    absl::StrCat("--config: no kernel takes one of them: ", taken.reason)));
+  }
   if (rows.passed == 0 && rows.blame.Flags()) {
     return Fail(streams, "verify", absl::InvalidArgumentError("no kernel takes these flags"));
   }

@@ -88,11 +88,10 @@ def _four(name: str, view: View, layout: str, packed: bool) -> View:
     )
 
 
-def _tensor(name: str, view: View) -> library.CTensor:
-    if view.dtype not in _FLOATS:
-        raise errors.InvalidArgument(
-            f"{name}: dtype {view.dtype} where one of {', '.join(_FLOATS[:3])} is wanted"
-        )
+def _tensor(name: str, view: View, fp32: bool = False) -> library.CTensor:
+    if view.dtype not in (_FLOATS[:1] if fp32 else _FLOATS):
+        wanted = f"{_FLOATS[0]} is" if fp32 else f"one of {', '.join(_FLOATS[:3])} is"
+        raise errors.InvalidArgument(f"{name}: dtype {view.dtype} where {wanted} wanted")
     return library.CTensor(
         dtype=_FLOATS.index(view.dtype),
         device_kind=library.DEVICE_KINDS.index(view.kind),
@@ -195,7 +194,7 @@ def _bind(plan: Plan, inputs: _Inputs, out, return_lse: bool, lse, workspace) ->
         lse = outputs.new("lse", q, inputs.q.device, new[1], fp32=True, fill=fill)
     if lse is not None:
         view = arrays.view("lse", lse, output=True)
-        tensors["lse"] = _tensor("lse", outputs.lse_view(view, packed))
+        tensors["lse"] = _tensor("lse", outputs.lse_view(view, packed), fp32=True)
         if not ours:
             outputs.check("lse", view, wanted[1], outputs.axes("bhs", packed))
     arguments = library.CForwardArgs(
@@ -267,8 +266,8 @@ def attention(
     max_seqlen_q, max_seqlen_kv
                     the longest of those; on the CPU found where not given
     q_lens, kv_lens int32 [B]: of the Sq and Skv rows there is room for, how many are used
-    workspace       uint8 scratch of at least Plan.info.workspace_bytes, aligned to 256; otherwise
-                    allocated
+    workspace       uint8 scratch of at least Plan.info.workspace_bytes, aligned to 256, that shares
+                    no memory with the arrays; otherwise allocated
 
     Rows that no sequence uses are not written; in arrays that this allocates they are 0 and minus
     infinity. On a GPU the work goes to PyTorch's current stream of the tensors' device. Raises

@@ -4,6 +4,7 @@ Each is also the exception of Python that comes closest, so that `except ValueEr
 `except attnlab.InvalidArgument` finds.
 """
 
+import re
 from typing import Dict
 
 
@@ -91,8 +92,14 @@ PACKED_ARGUMENTS = {**ARGUMENTS, "sq": "max_seqlen_q", "skv": "max_seqlen_kv"}
 
 
 def renamed(error: Error, names: Dict[str, str]) -> Error:
-    """The error with its field, the word before the first colon, by the name of the argument."""
+    """The error with its field, the word before the first colon, by the name of the argument; and so
+    with what a workspace shares memory with."""
     field, colon, rest = str(error).partition(": ")
-    if not colon or field not in names:
+    if not colon:
         return error
-    return type(error)(f"{names[field]}: {rest}")
+    shared = re.sub(
+        r"(share memory with )(\w+)", lambda m: m[1] + names.get(m[2], m[2]), rest, count=1
+    )
+    if field not in names and shared == rest:
+        return error
+    return type(error)(f"{names.get(field, field)}: {shared}")

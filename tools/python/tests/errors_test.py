@@ -95,7 +95,7 @@ class BadArraysTest(Rejects):
         out = numpy.empty((2, 9, 4, 8), "f4")
         out.flags.writeable = False
         self.rejects(invalid, "out: is read-only", q, k, v, out=out)
-        self.rejects(invalid, "out: shares its address with an input", *[q[..., :8], k[..., :8], v],
+        self.rejects(invalid, "out: shares its address with the input ", *[q[..., :8], k[..., :8], v],
                      out=q[..., :8])  # fmt: skip
         self.rejects(invalid, "q: is a masked array", numpy.ma.masked_array(q), k, v)
 
@@ -125,7 +125,7 @@ class BadOptionsTest(Rejects):
         )
         self.rejects(attnlab.InvalidArgument, "mask: left: True is not an integer", q, k, v,
                      mask=(True, False))  # fmt: skip
-        self.rejects(attnlab.InvalidArgument, "mask: window: -1 is not in 0..", q, k, v,
+        self.rejects(attnlab.InvalidArgument, "mask: left: -1 is not in 0..", q, k, v,
                      mask=(-1, 0))  # fmt: skip
         self.rejects(attnlab.InvalidArgument, "mask: right: 1.5 is not an integer", q, k, v,
                      mask=(1, 1.5))  # fmt: skip
@@ -187,6 +187,24 @@ class BadOptionsTest(Rejects):
             ("memory", "workspace: is a builtins.str"),
         ):
             self.rejects(attnlab.InvalidArgument, text, q, k, v, kernel="cpu", workspace=workspace)
+
+    def test_workspace_that_shares_memory(self):
+        q, k, v = arrays()
+        line = "b=2,hq=4,hkv=2,sq=9,skv=13,d=16,dv=8,dtype=fp32,lens=padded"
+        needed = attnlab.plan(line, kernel="cpu").info.workspace_bytes
+        memory = numpy.zeros(needed + 2 * 9 * 4 * 8 * 4 + 512, "uint8")
+        memory = memory[-memory.ctypes.data % 256 :]
+        inside = lambda x: numpy.frombuffer(memory.data, x.dtype, x.size).reshape(x.shape)  # noqa: E731
+        options = {"kernel": "cpu", "workspace": memory[:needed], "q_lens": numpy.array([9, 9], "int32")}
+        out = numpy.empty((2, 9, 4, 8), "f4")
+        shared = f"workspace: {needed} bytes at 0x"
+        self.rejects(attnlab.InvalidArgument, shared, q, inside(k), v, **options)
+        self.rejects(attnlab.InvalidArgument, "share memory with k, ", q, inside(k), v, **options)
+        self.rejects(
+            attnlab.InvalidArgument, "share memory with out, ", q, k, v, out=inside(out), **options
+        )
+        options["q_lens"] = inside(options["q_lens"])
+        self.rejects(attnlab.InvalidArgument, "share memory with q_lens, ", q, k, v, **options)
 
 
 @needs_numpy
