@@ -33,3 +33,9 @@ expect '[--max_idle_secs=*][run][a b]' '--max_idle_secs=*' run 'a b'
 unset BAZELW_FLAGS
 got=$(./bazelw info)
 [ "$got" = '[info]' ] || { echo "FAILED: without BAZELW_FLAGS: $got" >&2 && exit 1; }
+
+# bazelisk, which would take the newest Bazel, is told which; unless the caller has said so.
+printf '#!/bin/sh\nprintf "[%%s]" "$USE_BAZEL_VERSION"\n' >bazelisk
+chmod +x bazelisk
+got=$(BAZEL="$TEST_TMPDIR/bazelisk" ./bazelw info)$(USE_BAZEL_VERSION=4.2.1 BAZEL="$TEST_TMPDIR/bazelisk" ./bazelw info)
+[ "$got" = '[4.2.3][4.2.1]' ] || { echo "FAILED: bazelisk was told $got" >&2 && exit 1; }
