@@ -1,7 +1,7 @@
 """local_cuda: the CUDA toolkit of this machine as @local_cuda.
 
 Looked for in $CUDA_HOME, $CUDA_PATH, /usr/local/cuda and beside the nvcc on PATH; the first that has
-both nvcc and headers wins. ATTNLAB_NO_CUDA=1 hides it. The labels are those of rules_cuda:
+both nvcc and headers wins. ATTNLAB_NO_CUDA=1 hides it; where there is none without that, Bazel prints so. The labels are those of rules_cuda:
 `:cuda_headers`, `:cuda_runtime`, `:cuda_runtime_static`, `:cuda` (the driver), `:cublas`, `:cupti`,
 `:nvrtc` and so on, and each is there with no toolkit too, as a target that is incompatible, so that
 what depends on it is skipped. `:is_enabled` is a config_setting for select().
@@ -206,22 +206,45 @@ cuda_toolkit(
 # Options that not every supported nvcc has: used where --help lists them.
 _OPTIONS = ["--frandom-seed", "--objdir-as-tempdir"]
 
+def is_hidden(environ):
+    """Whether the caller wants no toolkit, whatever there is."""
+    return environ.get("ATTNLAB_NO_CUDA", "") not in ["", "0"]
+
+def toolkit_places(environ, nvcc_root):
+    """The directories in which a toolkit is looked for, in this order, each once.
+
+    Args:
+      environ: the environment.
+      nvcc_root: the directory above that of the nvcc on PATH, or None.
+
+    Returns:
+      Directories. A distribution's toolkit, spread over /usr, is not among them: it would make /usr/include an
+      -isystem directory, and the C++ library's #include_next does not survive that.
+    """
+    places = []
+    for place in [environ.get("CUDA_HOME"), environ.get("CUDA_PATH"), "/usr/local/cuda", nvcc_root]:
+        if place and place != "/usr" and place not in places:
+            places.append(place)
+    return places
+
+def no_toolkit_message(places, nvcc_root):
+    """What to tell someone who has no toolkit in any of `places`, and may have thought to have one."""
+    ignored = " (that of /usr, spread over the system's directories, is not used)" if nvcc_root == "/usr" else ""
+    text = ("no CUDA toolkit, so nothing is built for GPUs: no bin/nvcc with include/cuda_runtime.h in %s%s. " +
+            "CUDA_HOME=DIR says where one is; ATTNLAB_NO_CUDA=1 says that none is wanted, and ends this message")
+    return text % (", ".join(places), ignored)
+
+def _nvcc_root(rctx):
+    nvcc = rctx.which("nvcc")
+    return str(nvcc.realpath.dirname.dirname) if nvcc else None
+
 def find_toolkit(rctx):
     """Returns the toolkit's directory, or None."""
-    if rctx.os.environ.get("ATTNLAB_NO_CUDA", "") not in ["", "0"]:
+    if is_hidden(rctx.os.environ):
         return None
-    roots = [rctx.os.environ.get(v) for v in ["CUDA_HOME", "CUDA_PATH"]]
-    roots.append("/usr/local/cuda")
-    nvcc = rctx.which("nvcc")
-    if nvcc:
-        roots.append(str(nvcc.realpath.dirname.dirname))
-    for root in roots:
-        # A distribution's toolkit, spread over /usr, would make /usr/include an -isystem directory,
-        # and the C++ library's #include_next does not survive that.
-        if not root or root == "/usr":
-            continue
-        if rctx.path(root + "/bin/nvcc").exists and toolkit_header(rctx, root, "cuda_runtime.h"):
-            return root
+    for place in toolkit_places(rctx.os.environ, _nvcc_root(rctx)):
+        if rctx.path(place + "/bin/nvcc").exists and toolkit_header(rctx, place, "cuda_runtime.h"):
+            return place
     return None
 
 def toolkit_header(rctx, root, header):
@@ -278,6 +301,11 @@ def _tool_targets(rctx, root):
 
 def _local_cuda_impl(rctx):
     root = find_toolkit(rctx)
+    if not root and not is_hidden(rctx.os.environ):
+        nvcc_root = _nvcc_root(rctx)
+
+        # buildifier: disable=print
+        print("@%s: %s" % (rctx.name, no_toolkit_message(toolkit_places(rctx.os.environ, nvcc_root), nvcc_root)))
     build = _HEAD.format(
         found = bool(root),
         # Absolute from here, whether attnlab is the main workspace ("@//") or an external one.

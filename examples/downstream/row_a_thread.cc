@@ -1,0 +1,98 @@
+// "row_a_thread": the least that a CUDA family is. Each thread has a query row and walks its keys.
+#include "row_a_thread.h"
+
+#include <cstdint>
+#include <limits>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
+#include "attention/cuda_call.h"
+#include "attention/device/arguments_of.h"
+#include "attention/device/supports.h"
+#include "attention/dtype.h"
+#include "attention/kernel.h"
+#include "attention/launch_config.h"
+#include "attention/machine.h"
+#include "attention/problem.h"
+#include "attention/registry.h"
+#include "attention/tensors.h"
+
+namespace downstream {
+namespace {
+
+using attnlab::AttentionProblem;
+using attnlab::DeviceInfo;
+using attnlab::LaunchConfig;
+
+absl::StatusOr<int64_t> Threads(const LaunchConfig& config) {
+  return config.GetInteger("threads", 128, 32, 1024);
+}
+
+class RowAThreadFamily : public attnlab::Kernel {
+ public:
+  RowAThreadFamily() {
+    traits_.name = "row_a_thread";
+    traits_.summary = "a thread a query row; fp32 on CUDA cores";
+    traits_.device = attnlab::DeviceKind::kCuda;
+    traits_.compute_capabilities = {75, 80, 90};
+    traits_.config_keys = {"threads: of a block, 32 to 1024, by default 128"};
+    traits_.config_examples = {"threads=32"};
+    traits_.preference = 1;
+  }
+
+  const attnlab::KernelTraits& traits() const override { return traits_; }
+
+  absl::Status Supports(const AttentionProblem& p, const DeviceInfo&,
+                        const LaunchConfig& config) const override {
+    if (absl::Status s = config.CheckKeys({"threads"}); !s.ok()) return s;
+    const absl::StatusOr<int64_t> threads = Threads(config);
+    if (!threads.ok()) return threads.status();
+    if (absl::Status s = attnlab::device::CheckDtypeAndPage(p); !s.ok()) return s;
+    if (p.dtype != attnlab::DType::kFloat32) {
+      return absl::UnimplementedError(
+          absl::StrCat("dtype: ", attnlab::Name(p.dtype), " is not fp32"));
+    }
+    if (p.softcap != 0) {
+      return absl::UnimplementedError(absl::StrCat("softcap: ", p.softcap, " is not 0, none"));
+    }
+    constexpr int64_t kMostBlocks = std::numeric_limits<int32_t>::max();
+    if (p.sq > 0 && p.b * p.hq > kMostBlocks / p.sq) {
+      return absl::UnimplementedError(absl::StrCat("sq: b * hq * sq of ", p.b, " * ", p.hq, " * ",
+                                                   p.sq, " rows is above ", kMostBlocks));
+    }
+    return absl::OkStatus();
+  }
+
+  absl::StatusOr<int64_t> WorkspaceBytes(const AttentionProblem& p, const DeviceInfo& device,
+                                         const LaunchConfig& config) const override {
+    if (absl::Status s = Supports(p, device, config); !s.ok()) return s;
+    return 0;
+  }
+
+  absl::Status Forward(const AttentionProblem& p, const attnlab::AttentionTensors& tensors,
+                       const attnlab::Launch& launch) const override {
+    const absl::StatusOr<int64_t> threads = Threads(launch.config);
+    if (!threads.ok()) return threads.status();
+    if (p.sq == 0) return absl::OkStatus();  // a grid has at least one block
+    const attnlab::cuda_backend::ScopedDevice current(launch.device.device.ordinal);
+    if (!current.status().ok()) return current.status();
+    return attnlab::cuda_backend::ToStatus(
+        RowAThread(attnlab::device::ArgumentsOf(p, tensors), static_cast<int>(*threads),
+                   static_cast<cudaStream_t>(launch.stream)),
+        "row_a_thread");
+  }
+
+  absl::StatusOr<attnlab::Traffic> ExpectedTraffic(const AttentionProblem& p, const DeviceInfo&,
+                                                   const LaunchConfig&) const override {
+    return attnlab::CompulsoryTraffic(p);
+  }
+
+ private:
+  attnlab::KernelTraits traits_;
+};
+
+ATTNLAB_REGISTER_KERNEL(RowAThreadFamily);
+
+}  // namespace
+}  // namespace downstream

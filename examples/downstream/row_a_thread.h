@@ -1,0 +1,15 @@
+#ifndef ROW_A_THREAD_H_
+#define ROW_A_THREAD_H_
+
+#include "attention/device/arguments.h"
+#include "cuda_runtime.h"
+
+namespace downstream {
+
+// Enqueues attention in fp32 without softcap: a thread a row, `threads` of them a block.
+cudaError_t RowAThread(const attnlab::device::Arguments& arguments, int threads,
+                       cudaStream_t stream);
+
+}  // namespace downstream
+
+#endif  // ROW_A_THREAD_H_
