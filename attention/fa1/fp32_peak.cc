@@ -4,7 +4,8 @@
 //   fp32_peak [--kernels=fa1,fa2] [--at_least=0.4] [--json=FILE] [PROBLEM …]
 //
 // Problems are in the one-line form; without any, some with as many (sequence, head) pairs as an
-// H200 has multiprocessors, and with four times as many. Each kernel is verified against the oracle
+// H200 has multiprocessors, and with four times as many: head dims 64 and 128, short and long, and
+// once each of the others. Each kernel is verified against the oracle
 // on the problem, then timed on random inputs (bench/compare.h). FLOPs are those of the pairs that
 // the mask lets through. Exit status: 0; 1 where a result is wrong or a fraction below --at_least;
 // 2 for what cannot be run.
@@ -20,6 +21,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "attention/attention.h"
@@ -46,12 +48,15 @@ struct Flags {
 
 std::vector<std::string> DefaultProblems() {
   std::vector<std::string> problems;
-  for (const char* heads : {"b=4,hq=33", "b=16,hq=33"}) {
+  for (const char* heads : {"b=4,hq=33,sq=2048", "b=16,hq=33,sq=2048", "b=4,hq=33,sq=8192"}) {
     for (const char* dim : {"64", "128"}) {
       for (const char* mask : {"none", "causal"}) {
-        problems.push_back(std::string(heads) + ",sq=2048,d=" + dim + ",dtype=fp32,mask=" + mask);
+        problems.push_back(absl::StrCat(heads, ",d=", dim, ",dtype=fp32,mask=", mask));
       }
     }
+  }
+  for (const char* dim : {"32", "96", "192", "256"}) {
+    problems.push_back(absl::StrCat("b=4,hq=33,sq=2048,d=", dim, ",dtype=fp32"));
   }
   return problems;
 }
