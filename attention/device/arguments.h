@@ -34,7 +34,8 @@ struct Arguments {
   Divisor group;  // query heads of a KV head
   int32_t d = 0, dv = 0;
   float scale = 1;
-  float softcap = 0;  // 0: none
+  float softcap = 0;           // 0: none
+  float scale_by_softcap = 0;  // the quotient; 0 where there is none
 };
 
 }  // namespace attnlab::device

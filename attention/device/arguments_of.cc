@@ -57,6 +57,7 @@ Arguments ArgumentsOf(const AttentionProblem& problem, const AttentionTensors& t
   a.dv = static_cast<int32_t>(problem.dv);
   a.scale = problem.Scale();
   a.softcap = problem.softcap;
+  if (a.softcap != 0) a.scale_by_softcap = a.scale / a.softcap;
   return a;
 }
 

@@ -50,6 +50,7 @@ TEST(ArgumentsOfTest, AreTheProblemAndItsTensors) {
   EXPECT_EQ(a.dv, 32);
   EXPECT_EQ(a.scale, 0.5f);
   EXPECT_EQ(a.softcap, 20);
+  EXPECT_EQ(a.scale_by_softcap, 0.5f / 20);
   EXPECT_TRUE(a.mask == Mask::SlidingWindow(3, 1));
   EXPECT_EQ(a.q.data, At(0));
   EXPECT_EQ(a.k.data, At(0x1000));

@@ -41,6 +41,12 @@ TEST(CopyPlacesTest, EachUnitOnce) {
   ExpectEachUnitOnce<64, 4, 4, 256>();
   ExpectEachUnitOnce<64, 12, 4, 256>();
   ExpectEachUnitOnce<16, 64, 32, 64>();
+  // Rows of 16 bytes that are transposed: 2 x 16 of a warp.
+  ExpectEachUnitOnce<64, 4, 2, 256>();
+  ExpectEachUnitOnce<64, 12, 2, 256>();
+  ExpectEachUnitOnce<48, 24, 2, 256>();
+  ExpectEachUnitOnce<16, 32, 2, 64>();
+  ExpectEachUnitOnce<48, 24, 8, 256>();
   // Elements, 8 x 4 of a warp.
   ExpectEachUnitOnce<64, 32, 8, 256>();
   ExpectEachUnitOnce<64, 96, 8, 256>();

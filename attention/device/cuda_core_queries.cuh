@@ -42,11 +42,17 @@ __device__ VisibleKeys* Visible(float* shared) {
   return reinterpret_cast<VisibleKeys*>(shared + Shape::kVisible);
 }
 
+// And where K and V of the sequence and head begin.
+template <class Shape, typename T>
+__device__ const T** Pointers(float* shared) {
+  return reinterpret_cast<const T**>(shared + Shape::kPointers);
+}
+
 constexpr float kLog2e = 1.44269504088896341f;
 
 // By what the product of Q and K is multiplied: into base 2, or into the argument of tanh.
 __device__ inline float QueryFactor(const Arguments& a) {
-  return a.softcap == 0 ? a.scale * kLog2e : a.scale / a.softcap;
+  return a.softcap == 0 ? a.scale * kLog2e : a.scale_by_softcap;
 }
 
 // Q times that factor, transposed, and what rows see, to shared memory, by the whole block. Rows
@@ -55,7 +61,8 @@ template <class Shape, typename T>
 __device__ void LoadQueries(const Arguments& a, const QueryTile& tile, float* shared) {
   constexpr int kChunk = 16 / static_cast<int>(sizeof(T));
   constexpr int kWarps = Shape::kThreads / 32;
-  // A warp takes 4 chunks of 8 rows at a time: whole sectors of memory, and few banks twice.
+  // A warp takes 4 chunks of 8 rows at a time: whole sectors of memory. Of 16 bits four
+  // go to the same bank, once a block.
   constexpr int kChunks = Shape::kDim / kChunk / 4;
   float* const q = shared + Shape::kQ;
   const float factor = QueryFactor(a);

@@ -69,8 +69,10 @@ struct CudaCoreShape {
   static_assert(kDim % kDimStep == 0, "whole chunks of dims");
 
   // How many times 16 bytes of the next tile a thread has registers for (float_tile_copy.cuh).
-  // Those with eight rows have none left for fp32, which only before 8.0 would want them.
+  // Those with eight rows have none left for fp32, which only before 8.0 would want them, nor those
+  // with more than 8 x 8 of O.
   static constexpr int MostStaged(int element_bytes) {
+    if (kThreadRows * kThreadChunks > 16) return 0;
     return element_bytes == 2 ? 5 : kThreadRows <= 4 ? 8 : 0;
   }
 

@@ -4,7 +4,8 @@
 //   extern __shared__ float4 shared[];   // Shape::kSharedBytes
 //   CudaCoreAttention<Shape, T>(arguments, tile, reinterpret_cast<float*>(shared));
 //
-// For each tile of keys, with two barriers (and two of each pair where warps share rows):
+// For each tile of keys, with two barriers (and two of a pair where two warps share rows; one of a
+// pair and one of all where four do; and one more where the mask cuts the tile):
 //
 //   K is there   begin to copy V    S = Q Kᵀ, mask, maximum of each row
 //   V is there   begin to copy K    P = exp2(S - maximum), to shared memory; O = factor O + P V
@@ -50,18 +51,14 @@ class CudaCoreWalk {
     Copy<RowMajor<Shape::kVStride>> copy_v;
     float* const k = shared_ + Shape::kK;
     float* const v = shared_ + Shape::kV;
-    if (tile < end) copy_k.Begin(k, a_.k, From(First(a_.k), a_.k, tile), Left(tile), a_.d);
-    if (threadIdx.x == 0) {
-      Pointers()[0] = First(a_.k);
-      Pointers()[1] = First(a_.v);
-    }
+    if (tile < end) copy_k.Begin(k, a_.k, FromK(tile), Left(tile), a_.d);
 #pragma unroll 1
     for (; tile < end; ++tile) {
-      copy_k.Finish(k, a_.k, From(Pointers()[0], a_.k, tile), Left(tile), a_.d);
+      copy_k.Finish(k, a_.k, FromK(tile), Left(tile), a_.d);
       __syncthreads();  // K is there, and nobody needs the last V
       const TileNumbers seen = WarpTiles<Shape>(shared_)[Place().warp_row];
       const bool active = seen.Has(tile), masked = !seen.IsFull(tile);
-      copy_v.Begin(v, a_.v, From(Pointers()[1], a_.v, tile), Left(tile), a_.dv);
+      copy_v.Begin(v, a_.v, FromV(tile), Left(tile), a_.dv);
       // Without a value where they are not used they would count as used all through the loop.
       Scores s = {};
       float max[kRows] = {};
@@ -71,10 +68,10 @@ class CudaCoreWalk {
         if (masked) Hide(s, tile);
         FindMaxima(s, max);
       }
-      copy_v.Finish(v, a_.v, From(Pointers()[1], a_.v, tile), Left(tile), a_.dv);
+      copy_v.Finish(v, a_.v, FromV(tile), Left(tile), a_.dv);
       __syncthreads();  // V is there, and nobody needs this K
       if (tile + 1 < end) {
-        copy_k.Begin(k, a_.k, From(Pointers()[0], a_.k, tile + 1), Left(tile + 1), a_.d);
+        copy_k.Begin(k, a_.k, FromK(tile + 1), Left(tile + 1), a_.d);
       }
       // Whether V has what must not be multiplied by the weight of a hidden key, 0.
       bool special = false;
@@ -121,17 +118,15 @@ class CudaCoreWalk {
   using Scores = float[kRows][kKeys];                   // of the thread's own rows
   using PairScores = float[Shape::kThreadRows][kKeys];  // of the pair's, of half of the dims
 
-  // Of K or V the first row, of the sequence and of a tile, and how many rows there are from that
-  // one on. Found anew for each tile: kept, they would take six registers.
-  __device__ const T* First(const Rows& rows) const {
-    return static_cast<const T*>(rows.data) + tile_.KvOffset(rows);
+  // The first row of a tile of K and of V, and how many rows there are from it on. Found anew for
+  // each tile: kept, they would take six registers.
+  __device__ const T* FromK(int32_t tile) const {
+    return Pointers<Shape, T>(shared_)[0] + tile * Step(a_.k);
   }
-  __device__ const T** Pointers() const {
-    return reinterpret_cast<const T**>(shared_ + Shape::kPointers);
+  __device__ const T* FromV(int32_t tile) const {
+    return Pointers<Shape, T>(shared_)[1] + tile * Step(a_.v);
   }
-  __device__ static const T* From(const T* first, const Rows& rows, int32_t tile) {
-    return first + static_cast<int64_t>(tile) * Shape::kKeys * rows.token_stride;
-  }
+  __device__ static int64_t Step(const Rows& rows) { return Shape::kKeys * rows.token_stride; }
   __device__ int Left(int32_t tile) const {
     return static_cast<int>(tile_.kv.length) - tile * Shape::kKeys;
   }
@@ -385,7 +380,11 @@ class CudaCoreWalk {
 template <class Shape, typename T>
 __device__ void CudaCoreAttention(const Arguments& a, const QueryTile& tile, float* shared) {
   if (tile.begin >= tile.end) return;
-  if (threadIdx.x == 0) *reinterpret_cast<QueryTile*>(shared + Shape::kQueryTile) = tile;
+  if (threadIdx.x == 0) {
+    *reinterpret_cast<QueryTile*>(shared + Shape::kQueryTile) = tile;
+    Pointers<Shape, T>(shared)[0] = static_cast<const T*>(a.k.data) + tile.KvOffset(a.k);
+    Pointers<Shape, T>(shared)[1] = static_cast<const T*>(a.v.data) + tile.KvOffset(a.v);
+  }
   __syncthreads();
   CudaCoreWalk<Shape, T>(a, shared).Run();
 }

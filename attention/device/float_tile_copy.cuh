@@ -77,7 +77,8 @@ class FloatTileCopy {
   static constexpr bool kAsync = false;
 #endif
   // Elements that are copied together. Transposed, they go to as many places, which an asynchronous
-  // copy cannot; lanes then stand so that they write to different banks, and read whole sectors.
+  // copy cannot. Lanes then stand so that they read whole sectors and write to different banks; of
+  // 16 bits two write to the same.
   static constexpr int kUnit = kAsync && kTransposes ? 1 : 16 / static_cast<int>(sizeof(T));
   static constexpr int kUnits = kColumns / kUnit;
   static constexpr int kLanes = !kTransposes ? kUnits % 32 == 0   ? 32

@@ -2,6 +2,7 @@
 // kernels, meet only by chance.
 #include <algorithm>
 #include <cstdint>
+#include <cstring>
 #include <set>
 #include <string>
 #include <vector>
@@ -13,10 +14,14 @@
 #include "attention/attention.h"
 #include "attention/device/code_capability.h"
 #include "attention/device/cuda_core_table.h"
+#include "attention/device/managed_array.h"
+#include "attention/dtype.h"
 #include "attention/fa2/tensor_core_table.h"
 #include "attention/launch_config.h"
 #include "attention/machine.h"
 #include "attention/problem.h"
+#include "attention/tensor.h"
+#include "attention/tensors.h"
 #include "attention/testing/layout.h"
 #include "attention/testing/special_values.h"
 #include "attention/testing/verify.h"
@@ -181,6 +186,59 @@ TEST(Fa2Test, BasesThatMove) {
         for (const char* rest : {"mask=none,scale=3", "mask=causal,scale=3,softcap=90"}) {
           ExpectRight(LineOf(e, absl::StrCat("b=1,hq=2,hkv=1,sq=140,skv=400,d=", d, ",", rest)),
                       config);
+        }
+      }
+    }
+  }
+}
+
+// A number of 0 or above that bf16 and fp16 have exactly, as their bits.
+void Put(DType dtype, float number, char* to) {
+  uint32_t bits;
+  std::memcpy(&bits, &number, sizeof(bits));
+  if (number != 0)
+    bits = dtype == DType::kBFloat16 ? bits >> 16 : (bits >> 13) - ((127 - 15) << 10);
+  std::memcpy(to, &bits, static_cast<size_t>(SizeOf(dtype)));
+}
+
+// One key, far above the others, in a later tile: P of it is 1, and O its V to the bit, in
+// whichever of the warps that share the row it is. Of any other P the rounding would show.
+TEST(Fa2Test, AKeyThatAloneCountsIsNotRounded) {
+  constexpr int kKeys = 400;
+  for (const Engine& e : Engines()) {
+    if (e.dtype == "fp32") continue;  // whose products and sums are rounded to what O has
+    for (const int d : kHeadDims) {
+      for (const std::string& config : ConfigsOf(e, d)) {
+        const absl::StatusOr<Plan> plan =
+            PlanOf(LineOf(e, absl::StrCat("hq=1,sq=1,skv=", kKeys, ",d=", d, ",scale=1")), config);
+        ASSERT_TRUE(plan.ok()) << plan.status();
+        const DType dtype = plan->problem.dtype;
+        const int64_t size = SizeOf(dtype);
+        device::ManagedArray<char> q(d * size), k(kKeys * d * size), v(kKeys * d * size),
+            o(d * size), workspace(std::max<int64_t>(plan->workspace_bytes, 1));
+        ASSERT_NE(workspace.data(), nullptr);
+        AttentionTensors tensors;
+        const Device gpu = Device::Cuda(0);
+        tensors.q = BshdView(q.data(), dtype, gpu, 1, 1, 1, d);
+        tensors.k = BshdView(k.data(), dtype, gpu, 1, kKeys, 1, d);
+        tensors.v = BshdView(v.data(), dtype, gpu, 1, kKeys, 1, d);
+        tensors.o = BshdView(o.data(), dtype, gpu, 1, 1, 1, d);
+        std::vector<char> expected(d * size);
+        for (int i = 0; i < d; ++i) Put(dtype, 1.375f, &expected[i * size]);
+        for (const int key : {0, 63, 64, 100, 131, 399}) {
+          for (const float score : {14.0f, 15.125f, 17.25f, 30.5f}) {
+            std::fill(q.begin(), q.end(), 0);
+            std::fill(k.begin(), k.end(), 0);
+            Put(dtype, 1, q.data());
+            Put(dtype, score, k.data() + key * d * size);
+            for (int i = 0; i < kKeys * d; ++i) Put(dtype, 1.375f, v.data() + i * size);
+            const absl::Status done =
+                Forward(*plan, tensors, {workspace.data(), plan->workspace_bytes});
+            ASSERT_TRUE(done.ok()) << done;
+            ASSERT_EQ(cudaDeviceSynchronize(), cudaSuccess);
+            EXPECT_EQ(std::vector<char>(o.begin(), o.end()), expected)
+                << LineOf(e, config) << " d=" << d << " key " << key << " score " << score;
+          }
         }
       }
     }

@@ -185,8 +185,10 @@ class TensorCoreTile {
         device::CopyAsyncCommit();
       }
       Scores s;
-      Products::MultiplyQk(QAddress(), k_address_ + j % kStages * Shape::kKvBytes, q_, s);
-      if (Capped()) Warp::Cap(s, a_.scale, a_.softcap);
+      // A careful tile needs the register elsewhere.
+      const uint32_t k_address = kCareful ? KAddress() : k_address_;
+      Products::MultiplyQk(QAddress(), k_address + j % kStages * Shape::kKvBytes, q_, s);
+      if (Capped()) Warp::Cap(s, a_);
       if (keys.Masked(j)) {
         Warp::MaskOut(s, Visible(), keys.first + j * kKeys + FirstWarpKey());
       }
@@ -237,7 +239,7 @@ class TensorCoreTile {
 #pragma unroll
       for (int r = 0; r < Warp::kLaneRows; ++r) max[r] = fmaxf(max[r], others[r]);
     }
-    return warp_.Rebase(max, ScaleLog2(a_, Capped()), o_) && !first;
+    return warp_.MoveBases(max, ScaleLog2(a_, Capped()), o_) && !first;
   }
 
   // P of the warp's keys to the other warp of the pair, and P of that one's keys from there.
@@ -251,8 +253,8 @@ class TensorCoreTile {
     for (int i = 0; i < kM * kWarpKeys / 16; ++i) Pair::Hear(Exchange(), i, p.x[i % kM][i / kM].x);
   }
 
-  // Has O and the other warp's P, which is about to be added, relative to one base. P is rounded a
-  // second time where fp16 has fewer bits for it: below 2^-14.
+  // Has O and the other warp's P, which is about to be added, relative to one base: the larger. P
+  // of the other is rounded a second time by it.
   __device__ void Join(Probabilities& p) {
     typename Warp::LaneRows offsets;
     Pair::Swap(Exchange(), warp_.Offsets(), offsets);

@@ -152,11 +152,11 @@ class Tf32Tile {
       if (!kCareful && kStages > 1 && masked && !Warp::SeesSome(Visible(), first_key)) continue;
       Scores s;
       MultiplyQk(j % kStages * Shape::kKvBytes, s);
-      if (Capped()) Warp::Cap(s, a_.scale, a_.softcap);
+      if (Capped()) Warp::Cap(s, a_);
       if (masked) Warp::MaskOut(s, Visible(), first_key);
       typename Warp::LaneRows max;
       Warp::FindMaxima(s, max);
-      warp_.Rebase(max, ScaleLog2(a_, Capped()), o_);
+      warp_.MoveBases(max, ScaleLog2(a_, Capped()), o_);
       Exponentials(s);
       if (kStages == 1) {
         device::CopyAsyncWait<0>();

@@ -60,13 +60,13 @@ class WarpRows {
     }
   }
 
-  static __device__ void Cap(Scores& s, float scale, float softcap) {
-    // A division would be a call, for which registers are spilled.
-    const float before = scale * device::Reciprocal(softcap);
+  static __device__ void Cap(Scores& s, const device::Arguments& a) {
 #pragma unroll
     for (int r = 0; r < kLaneRows; ++r) {
 #pragma unroll
-      for (int i = 0; i < kKeys / 4; ++i) s.At(r, i) = softcap * tanhf(s.At(r, i) * before);
+      for (int i = 0; i < kKeys / 4; ++i) {
+        s.At(r, i) = a.softcap * tanhf(s.At(r, i) * a.scale_by_softcap);
+      }
     }
   }
 
@@ -118,9 +118,11 @@ class WarpRows {
 
   // Exponentials are relative to a base, of which offset_ is the negative. It follows the maximum
   // only where that has grown by more than 2^kMostGrowth: P stays far within its type, O is hardly
-  // ever rescaled, and lanes need not tell each other their maxima. Whether a row's base moves
-  // depends on that row alone. Returns whether one has moved.
-  __device__ bool Rebase(LaneRows& max, float scale_log2, Output& o) {
+  // ever rescaled, and lanes need not tell each other their maxima. Then it is the maximum, not
+  // something near it: P of a key that alone counts is 1, which no type rounds. Whether a row's
+  // base moves depends on that row alone. Returns whether one has moved. `max`: what FindMaxima()
+  // found; it becomes that of all lanes.
+  __device__ bool MoveBases(LaneRows& max, float scale_log2, Output& o) {
     bool large = false;
 #pragma unroll
     for (int r = 0; r < kLaneRows; ++r) {
@@ -131,9 +133,8 @@ class WarpRows {
     for (int r = 0; r < kLaneRows; ++r) {
       max[r] = fmaxf(max[r], __shfl_xor_sync(0xFFFFFFFF, max[r], 1));
       max[r] = fmaxf(max[r], __shfl_xor_sync(0xFFFFFFFF, max[r], 2));
-      const float growth = fmaf(max[r], scale_log2, offset_[r]);
-      const bool moves = growth > kMostGrowth;
-      const float offset = moves ? Moved(offset_[r], growth, max[r] * scale_log2) : offset_[r];
+      const bool moves = fmaf(max[r], scale_log2, offset_[r]) > kMostGrowth;
+      const float offset = moves ? -max[r] * scale_log2 : offset_[r];
       const float factor = moves ? device::Exp2(offset - offset_[r]) : 1;
       offset_[r] = offset;
       sum_[r] *= factor;
@@ -198,14 +199,6 @@ class WarpRows {
   static constexpr float kMostGrowth = 8;
   // The offset of a row that has seen no key: any that comes moves the base, and until then P is 0.
   static constexpr float kNoKey = 3e38f;
-
-  // The first base is the maximum: P of a key that alone counts is 1, which no type rounds. Where
-  // warps share rows, later ones are whole steps from it, so that the factor between those of two
-  // warps is a power of 2; rounded down, since a base above the maximum would cost fp16 the last
-  // bit of P.
-  static __device__ float Moved(float offset, float growth, float max) {
-    return kWarps > 1 && offset != kNoKey ? offset - floorf(growth) : -max;
-  }
 
   // Of the lane's rows: what is added to scores in base 2 before the exponential, and the sum of
   // this lane's P, not rounded.

@@ -170,7 +170,7 @@ class WmmaTile {
   __device__ float Score(float product) const {
     constexpr float kLog2E = 1.44269504088896341f;
     if (a_.softcap == 0) return product * (a_.scale * kLog2E);
-    return a_.softcap * kLog2E * tanhf(product * (a_.scale / a_.softcap));
+    return a_.softcap * kLog2E * tanhf(product * a_.scale_by_softcap);
   }
 
   // P of the keys from `first` on, to shared memory. Returns the factor of the lane's row of O.
