@@ -67,6 +67,9 @@ class CudaCoreWalk {
         if (a_.softcap != 0) Cap(s);
         if (masked) Hide(s, tile);
         FindMaxima(s, max);
+      } else if constexpr (Shape::kPairs) {
+        // In step with the others, which racecheck counts on.
+        WaitForPairOfWarps();
       }
       copy_v.Finish(v, a_.v, FromV(tile), Left(tile), a_.dv);
       __syncthreads();  // V is there, and nobody needs this K
@@ -86,8 +89,6 @@ class CudaCoreWalk {
       }
       if constexpr (kShares) {
         __syncthreads();
-      } else if (!active) {
-        continue;
       } else if constexpr (Shape::kPairs) {
         WaitForPairOfWarps();
       } else {
