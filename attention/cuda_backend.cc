@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "attention/cuda_call.h"
+#include "attention/device/look_for_gpus.h"
 #include "cuda_runtime_api.h"
 
 namespace attnlab::cuda_backend {
@@ -60,9 +61,7 @@ absl::StatusOr<Versions> GetVersions() {
 }
 
 absl::StatusOr<std::vector<DeviceInfo>> Devices() {
-  // Without a driver the runtime speaks of one that is too old.
-  int driver = 0;
-  if (cudaDriverGetVersion(&driver) == cudaSuccess && driver == 0) {
+  if (!device::HasDriver()) {
     return absl::UnavailableError("looking for GPUs: no NVIDIA driver is installed");
   }
   int count = 0;

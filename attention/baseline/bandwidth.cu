@@ -23,6 +23,7 @@
 
 #include "attention/baseline/permute.h"
 #include "attention/baseline/softmax.h"
+#include "attention/device/look_for_gpus.h"
 
 namespace attnlab::baseline {
 namespace {
@@ -41,21 +42,9 @@ constexpr int kRepetitions = 25;
 
 // Ends the program where there is nothing to run on.
 void CheckGpu() {
-  // Without a driver the runtime speaks of one that is too old.
-  int driver = 0, count = 0;
-  const char* missing = nullptr;
-  if (cudaDriverGetVersion(&driver) == cudaSuccess && driver == 0) {
-    missing = "no NVIDIA driver is installed";
-  } else {
-    const cudaError_t error = cudaGetDeviceCount(&count);
-    if (error == cudaErrorNoDevice || (error == cudaSuccess && count == 0)) {
-      missing = "there is none";
-    } else if (error != cudaSuccess) {
-      missing = cudaGetErrorString(error);
-    }
-  }
-  if (missing == nullptr) return;
-  std::fprintf(stderr, "bandwidth: looking for GPUs: %s\n", missing);
+  const char* reason = nullptr;
+  if (device::LookForGpus(&reason) == cudaSuccess) return;
+  std::fprintf(stderr, "bandwidth: looking for GPUs: %s\n", reason);
   std::exit(3);
 }
 

@@ -14,6 +14,7 @@
 #include <string>
 #include <vector>
 
+#include "attention/device/look_for_gpus.h"
 #include "ci/debugging/planted.h"
 #include "cuda_runtime_api.h"
 
@@ -50,18 +51,14 @@ void Check(const char* what, cudaError_t error) {
 
 // Ends the program where there is nothing to run on.
 void CheckGpu() {
-  // Without a driver the runtime speaks of one that is too old.
-  int driver = 0, count = 0;
-  if (cudaDriverGetVersion(&driver) == cudaSuccess && driver == 0) {
-    std::fprintf(stderr, "planted: looking for GPUs: no NVIDIA driver is installed\n");
-    std::exit(kCudaError);
+  const char* reason = nullptr;
+  const cudaError_t error = attnlab::device::LookForGpus(&reason);
+  if (error != cudaErrorInsufficientDriver && error != cudaErrorNoDevice) {
+    Check("looking for GPUs", error);
+    return;
   }
-  const cudaError_t error = cudaGetDeviceCount(&count);
-  if (error == cudaErrorNoDevice || (error == cudaSuccess && count == 0)) {
-    std::fprintf(stderr, "planted: looking for GPUs: there is none\n");
-    std::exit(kCudaError);
-  }
-  Check("looking for GPUs", error);
+  std::fprintf(stderr, "planted: looking for GPUs: %s\n", reason);
+  std::exit(kCudaError);
 }
 
 // Memory of a GPU, of just this size: a sanitizer sees what lies beyond.
