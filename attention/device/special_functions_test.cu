@@ -13,11 +13,13 @@
 namespace attnlab::device {
 namespace {
 
-enum class Function { kExp2, kReciprocal };
+enum class Function { kExp2, kReciprocal, kTanh };
 
 __global__ void Evaluate(Function function, int count, const float* x, float* y) {
   for (int i = static_cast<int>(threadIdx.x); i < count; i += static_cast<int>(blockDim.x)) {
-    y[i] = function == Function::kExp2 ? Exp2(x[i]) : Reciprocal(x[i]);
+    y[i] = function == Function::kExp2         ? Exp2(x[i])
+           : function == Function::kReciprocal ? Reciprocal(x[i])
+                                               : Tanh(x[i]);
   }
 }
 
@@ -84,6 +86,27 @@ TEST(SpecialFunctionsTest, ReciprocalAtTheEnds) {
   EXPECT_EQ(y[1], 0);
   EXPECT_EQ(y[2], 1);
   EXPECT_TRUE(std::isnan(y[3]));
+}
+
+TEST(SpecialFunctionsTest, TanhIsRightToFourUnitsOfTheLastBit) {
+  std::vector<float> x;
+  for (int i = -4000; i <= 4000; ++i) x.push_back(static_cast<float>(i) / 397);
+  for (int exponent = -120; exponent < 0; ++exponent) x.push_back(std::ldexp(1.3f, exponent));
+  const std::vector<float> y = Of(Function::kTanh, x);
+  for (size_t i = 0; i < x.size(); ++i) {
+    const double exact = std::tanh(static_cast<double>(x[i]));
+    EXPECT_NEAR(y[i], exact, std::fabs(exact) * 0x1p-21) << x[i];
+  }
+}
+
+TEST(SpecialFunctionsTest, TanhAtTheEnds) {
+  const std::vector<float> y = Of(Function::kTanh, {0, 9.5f, -3e38f, kInfinity, -kInfinity, NAN});
+  EXPECT_EQ(y[0], 0);
+  EXPECT_NEAR(y[1], 1, 0x1p-21);
+  EXPECT_NEAR(y[2], -1, 0x1p-21);
+  EXPECT_NEAR(y[3], 1, 0x1p-21);
+  EXPECT_NEAR(y[4], -1, 0x1p-21);
+  EXPECT_TRUE(std::isnan(y[5]));
 }
 
 }  // namespace

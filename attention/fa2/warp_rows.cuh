@@ -65,7 +65,7 @@ class WarpRows {
     for (int r = 0; r < kLaneRows; ++r) {
 #pragma unroll
       for (int i = 0; i < kKeys / 4; ++i) {
-        s.At(r, i) = a.softcap * tanhf(s.At(r, i) * a.scale_by_softcap);
+        s.At(r, i) = a.softcap * device::Tanh(s.At(r, i) * a.scale_by_softcap);
       }
     }
   }
