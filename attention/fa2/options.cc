@@ -11,6 +11,7 @@
 #include "attention/device/cuda_core_choice.h"
 #include "attention/device/tile_choice.h"
 #include "attention/dtype.h"
+#include "attention/mask.h"
 
 namespace attnlab::fa2 {
 namespace {
@@ -24,16 +25,28 @@ absl::Status CheckHeadDims(const AttentionProblem& p) {
                                                kMaxHeadDim, ", the largest head dim of FA2"));
 }
 
-// Whether tensor cores multiply the dtype, or why not.
-absl::Status TensorCoresMultiply(DType dtype, int capability) {
-  if (dtype == DType::kFloat32) {
+// Keys that a row sees, at most.
+int64_t MostKeys(const AttentionProblem& p) {
+  if (p.mask.kind != Mask::Kind::kSlidingWindow) return p.skv;
+  return std::min(p.skv, p.mask.left + 1 + p.mask.right);
+}
+
+// Whether tensor cores multiply the problem's factors, and add up its products, or why not.
+absl::Status TensorCoresMultiply(const AttentionProblem& p, int capability) {
+  if (p.dtype == DType::kFloat32) {
     return absl::UnimplementedError("dtype: tensor cores multiply fp16 and bf16, not fp32");
   }
-  if (dtype == DType::kBFloat16 && capability < 80) {
+  if (p.dtype == DType::kBFloat16 && capability < 80) {
     return absl::UnimplementedError(
         absl::StrCat("dtype: tensor cores multiply bf16 from compute capability 8.0 on; the code "
                      "that runs here is for ",
                      capability / 10, ".", capability % 10));
+  }
+  if (MostKeys(p) > kMostTensorCoreKeys) {
+    return absl::UnimplementedError(
+        absl::StrCat("skv: ", MostKeys(p), " keys of a row are above ", kMostTensorCoreKeys,
+                     ", the most that tensor cores, which round towards zero, add up to O within "
+                     "a dtype of 16 bits"));
   }
   return absl::OkStatus();
 }
@@ -55,8 +68,13 @@ absl::Status Tf32Multiplies(DType dtype, int capability) {
 absl::StatusOr<Engine> EngineFor(const AttentionProblem& p, int capability,
                                  const LaunchConfig& config) {
   const std::string mma = config.Get("mma", "auto");
-  const absl::Status multiply = TensorCoresMultiply(p.dtype, capability);
-  if (mma == "auto") return multiply.ok() ? Engine::kMma : Engine::kCudaCores;
+  const absl::Status multiply = TensorCoresMultiply(p, capability);
+  if (mma == "auto") {
+    if (multiply.ok()) return Engine::kMma;
+    // Those of FA2 are for fp32 and bf16; FA1 has fp16.
+    if (p.dtype == DType::kFloat16) return multiply;
+    return Engine::kCudaCores;
+  }
   if (mma == "wmma") {
     if (!multiply.ok()) return multiply;
     return Engine::kWmma;

@@ -55,6 +55,19 @@ TEST(OptionsTest, TheEngineGoesByDtypeAndCode) {
             Engine::kCudaCores);
 }
 
+TEST(OptionsTest, RowsThatSeeMoreKeysThanTensorCoresAddUp) {
+  const std::string line = "hq=2,sq=9,d=64,skv=";
+  EXPECT_EQ(OptionsOf(line + "1048576,dtype=bf16")->engine, Engine::kMma);
+  EXPECT_EQ(OptionsOf(line + "1048577,dtype=bf16")->engine, Engine::kCudaCores);
+  EXPECT_EQ(OptionsOf(line + "9000000,dtype=fp16,mask=window:1048000:575")->engine, Engine::kMma);
+  const char* const text = "skv: 1048577 keys of a row are above 1048576";
+  ExpectError(OptionsOf(line + "9000000,dtype=fp16,mask=window:1048000:576"),
+              absl::StatusCode::kUnimplemented, text);
+  ExpectError(OptionsOf(line + "1048577,dtype=fp16"), absl::StatusCode::kUnimplemented, text);
+  ExpectError(OptionsOf(line + "1048577,dtype=bf16", kHopper, "mma=wmma"),
+              absl::StatusCode::kUnimplemented, text);
+}
+
 TEST(OptionsTest, Tf32IsForFp32AndCodeFrom80On) {
   const absl::StatusOr<Options> options =
       OptionsOf("hq=2,sq=9,d=72,dtype=fp32", kHopper, "mma=tf32x3");
