@@ -124,19 +124,33 @@ bool Packs(const AttentionProblem& p, Packing packing, int tile_rows) {
   return packing == Packing::kAlways;
 }
 
+// What groups of units (grid.h) are to be like.
+struct GroupSize {
+  int64_t blocks = 0;   // about so many
+  double kv_bytes = 0;  // K and V of no more than that, if they are not of one head
+};
+
 // Groups of units (grid.h): with as many blocks as there are at a time, and K and V in half of the
-// L2 cache, for the rest is for Q, O and what comes next.
-int64_t GroupsOf(const AttentionProblem& p, const DeviceInfo& device, int64_t units, int64_t tiles,
-                 int32_t pack, int64_t blocks_at_a_time) {
-  const double blocks = static_cast<double>(units * tiles);
+// L2 cache, for the rest is for Q, O and what comes next. On CUDA cores, which read a tenth as much
+// in a time, twice as many and all of it: the fewer the groups, the less is left for the end that
+// some multiprocessors are done with before others.
+GroupSize GroupSizeOf(Engine engine, const DeviceInfo& device, int blocks) {
+  const int64_t rounds = engine == Engine::kCudaCores ? 2 : 1;
+  GroupSize size;
+  size.blocks = std::max<int64_t>(1, rounds * device.multiprocessors * blocks);
+  size.kv_bytes =
+      static_cast<double>(device.last_level_cache_bytes) / 2 * static_cast<double>(rounds);
+  return size;
+}
+
+int64_t GroupsOf(const AttentionProblem& p, const GroupSize& size, int64_t units, int64_t tiles,
+                 int32_t pack) {
   const double rounds =
-      std::round(blocks / static_cast<double>(std::max<int64_t>(1, blocks_at_a_time)));
+      std::round(static_cast<double>(units * tiles) / static_cast<double>(size.blocks));
   const double kv_bytes =
       static_cast<double>(p.skv) * static_cast<double>((p.d + p.dv) * SizeOf(p.dtype));
-  const double kv_heads =
-      static_cast<double>(device.last_level_cache_bytes) / 2 / std::max(kv_bytes, 1.0);
-  const double fit =
-      std::max(1.0, std::floor(kv_heads)) * static_cast<double>(pack == 1 ? p.GroupSize() : 1);
+  const double kv_heads = std::floor(size.kv_bytes / std::max(kv_bytes, 1.0));
+  const double fit = std::max(1.0, kv_heads) * static_cast<double>(pack == 1 ? p.GroupSize() : 1);
   const double groups = std::max(rounds, std::ceil(static_cast<double>(units) / fit));
   return std::max<int64_t>(1, std::min(units, static_cast<int64_t>(groups)));
 }
@@ -156,8 +170,8 @@ int64_t BlocksOfRegisters(const DeviceInfo& device, int threads) {
   return device.registers_per_multiprocessor / (256 * threads);
 }
 
-absl::StatusOr<Grid> GridFor(const AttentionProblem& p, const DeviceInfo& device, bool packed,
-                             int tile_rows, int64_t blocks_at_a_time) {
+absl::StatusOr<Grid> GridFor(const AttentionProblem& p, bool packed, int tile_rows,
+                             const GroupSize& group) {
   const int32_t pack = packed ? static_cast<int32_t>(p.GroupSize()) : 1;
   const int64_t heads = p.hq / pack, units = p.b * heads;
   const int64_t tiles = TilesOf(p.sq * pack, tile_rows);
@@ -167,9 +181,9 @@ absl::StatusOr<Grid> GridFor(const AttentionProblem& p, const DeviceInfo& device
                                                  " query tiles each are more than ", kMost,
                                                  " blocks, the most of a launch"));
   }
-  return MakeGrid(
-      static_cast<uint32_t>(units), static_cast<uint32_t>(heads), static_cast<uint32_t>(tiles),
-      static_cast<uint32_t>(GroupsOf(p, device, units, tiles, pack, blocks_at_a_time)), pack);
+  return MakeGrid(static_cast<uint32_t>(units), static_cast<uint32_t>(heads),
+                  static_cast<uint32_t>(tiles),
+                  static_cast<uint32_t>(GroupsOf(p, group, units, tiles, pack)), pack);
 }
 
 }  // namespace
@@ -247,9 +261,8 @@ absl::StatusOr<Options> OptionsFor(const AttentionProblem& p, const DeviceInfo& 
       break;
     }
   }
-  const absl::StatusOr<Grid> grid =
-      GridFor(p, device, Packs(p, *packing, options.Rows()), options.Rows(),
-              int64_t{device.multiprocessors} * options.blocks);
+  const absl::StatusOr<Grid> grid = GridFor(p, Packs(p, *packing, options.Rows()), options.Rows(),
+                                            GroupSizeOf(*engine, device, options.blocks));
   if (!grid.ok()) return grid.status();
   options.grid = *grid;
   return options;

@@ -165,6 +165,13 @@ TEST(OptionsTest, KAndVOfAGroupFitHalfOfL2) {
   EXPECT_EQ(GroupsOf("b=8,hq=8,hkv=2,sq=128,skv=65536,d=128"), std::make_pair(4u, 4u));
 }
 
+TEST(OptionsTest, OnCudaCoresAGroupIsTwiceAsLarge) {
+  // 132 multiprocessors of one block: 264. A head of 2048 queries has 8 tiles.
+  EXPECT_EQ(GroupsOf("b=4,hq=33,sq=2048,d=64,dtype=fp32"), std::make_pair(33u, 33u));
+  // 32 MiB a KV head, of which L2 holds one.
+  EXPECT_EQ(GroupsOf("b=8,hq=2,sq=128,skv=65536,d=64,dtype=fp32"), std::make_pair(1u, 1u));
+}
+
 TEST(OptionsTest, ErrorsNameFieldValueAndLimit) {
   using Code = absl::StatusCode;
   ExpectError(OptionsOf("hq=2,sq=9,d=264"), Code::kUnimplemented, "d: 264 is above 256");
