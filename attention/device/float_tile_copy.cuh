@@ -80,6 +80,7 @@ class FloatTileCopy {
   // copy cannot. Lanes then stand so that they read whole sectors and write to different banks; of
   // 16 bits two write to the same.
   static constexpr int kUnit = kAsync && kTransposes ? 1 : 16 / static_cast<int>(sizeof(T));
+  static constexpr int kUnitBytes = kUnit * static_cast<int>(sizeof(T));
   static constexpr int kUnits = kColumns / kUnit;
   static constexpr int kLanes = !kTransposes ? kUnits % 32 == 0   ? 32
                                                : kUnits % 16 == 0 ? 16
@@ -108,21 +109,6 @@ class FloatTileCopy {
     }
   }
 
-  static __device__ void CopyUnit(float* to, const T* from) {
-    if constexpr (kUnit == 1) {
-      CopyAsync4(to, from);
-    } else {
-      CopyAsync16(to, from);
-    }
-  }
-  static __device__ void CopyUnit(float* to, const T* from, bool valid) {
-    if constexpr (kUnit == 1) {
-      CopyAsync4(to, from, valid);
-    } else {
-      CopyAsync16(to, from, valid);
-    }
-  }
-
   static __device__ void CopyWhole(float* to, const Rows& rows, const T* from) {
     const Places places = Places::Of(ThreadIndex());
     const T* row = from + places.row * rows.token_stride + places.unit * kUnit;
@@ -133,7 +119,7 @@ class FloatTileCopy {
 #pragma unroll
       for (int across = 0; across < Places::kAcross; ++across) {
         const int column = across * Places::kAcrossStep * kUnit;
-        CopyUnit(At(to, down * Places::kDownStep, column), row + column);
+        CopyAsync<kUnitBytes>(At(to, down * Places::kDownStep, column), row + column);
       }
       row += Places::kDownStep * rows.token_stride;
     }
@@ -143,7 +129,8 @@ class FloatTileCopy {
                                   int columns) {
     ForEachPlace([&](int, int row, int column) {
       const bool valid = row < count && column < columns;
-      CopyUnit(At(to, row, column), valid ? from + row * rows.token_stride + column : from, valid);
+      CopyAsync<kUnitBytes>(At(to, row, column),
+                            valid ? from + row * rows.token_stride + column : from, valid);
     });
   }
 

@@ -37,7 +37,7 @@ std::vector<float> Of(Function function, const std::vector<float>& x) {
 
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
-// What scales P by the distance of two bases relies on it (fa2/warp_rows.cuh).
+// Of 0 above all: P of a key that alone counts is 1, and O its V (fa2/warp_rows.cuh).
 TEST(SpecialFunctionsTest, Exp2OfWholeNumbersIsExact) {
   std::vector<float> x;
   for (int i = -126; i <= 127; ++i) x.push_back(static_cast<float>(i));

@@ -48,7 +48,7 @@ struct TileCopy {
       for (int j = 0; j < kRowChunks / kRowThreads; ++j) {
         const int column = (Chunk(thread) + j * kRowThreads) * kChunkElements;
         const bool valid = row < rows && column < dim;
-        CopyAsync16(to + Step(i, j), valid ? from + column : from, valid);
+        CopyAsync<16>(to + Step(i, j), valid ? from + column : from, valid);
       }
     }
   }
@@ -62,8 +62,8 @@ struct TileCopy {
     for (int i = 0; i < kRows / kRowStep; ++i) {
 #pragma unroll
       for (int j = 0; j < kRowChunks / kRowThreads; ++j) {
-        CopyAsync16(to + Step(i, j),
-                    from + i * kRowStep * stride + j * kRowThreads * kChunkElements);
+        CopyAsync<16>(to + Step(i, j),
+                      from + i * kRowStep * stride + j * kRowThreads * kChunkElements);
       }
     }
   }

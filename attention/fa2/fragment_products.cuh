@@ -16,11 +16,10 @@ namespace attnlab::fa2 {
 
 template <class Shape, typename T>
 class FragmentProducts {
-  static constexpr int kWarps = Shape::kPairs ? 2 : 1;  // that share rows
   static constexpr int kDim = Shape::kHeadDim;
-  static constexpr int kM = Shape::kWarpRows / 16;          // blocks of 16 rows
-  static constexpr int kN = Shape::kKeys / kWarps / 8;      // of 8 keys
-  static constexpr int kNv = Shape::kHeadDim / kWarps / 8;  // of 8 columns of V and O
+  static constexpr int kM = Shape::kWarpRows / 16;                   // blocks of 16 rows
+  static constexpr int kN = Shape::kKeys / Shape::kSharing / 8;      // of 8 keys
+  static constexpr int kNv = Shape::kHeadDim / Shape::kSharing / 8;  // of 8 columns of V and O
   // Loads from shared memory before the products that wait for them: more take registers that the
   // larger tile does not have.
   static constexpr int kAhead = kM == 1 ? 2 : 1;

@@ -19,7 +19,8 @@ struct TensorCoreShape {
   // rows as two warps of half the rows would need it for, and O takes no more registers.
   static constexpr bool kPairs = Pairs;
   static_assert(!Pairs || (Warps % 2 == 0 && Warps <= 30), "a named barrier for each pair");
-  static constexpr int kRows = Warps * WarpRows / (Pairs ? 2 : 1);
+  static constexpr int kSharing = Pairs ? 2 : 1;  // warps of the same rows
+  static constexpr int kRows = Warps * WarpRows / kSharing;
   static constexpr int kKeys = Keys;
   static constexpr int kBlocks = Blocks;  // a multiprocessor, which bounds the registers
   // Tiles of K, and of V, in shared memory. With 2, the next are copied while one is worked on.

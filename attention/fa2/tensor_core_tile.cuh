@@ -36,15 +36,14 @@ template <class Shape, typename T, bool kCapped, bool kCareful>
 class TensorCoreTile {
   static constexpr int kDim = Shape::kHeadDim, kKeys = Shape::kKeys, kStages = Shape::kStages;
   static constexpr bool kPairs = Shape::kPairs;
-  static constexpr int kWarps = kPairs ? 2 : 1;  // that share rows
-  static constexpr int kWarpKeys = kKeys / kWarps, kWarpDim = kDim / kWarps;
+  static constexpr int kWarpKeys = kKeys / Shape::kSharing, kWarpDim = kDim / Shape::kSharing;
   static constexpr int kM = Shape::kWarpRows / 16, kN = kWarpKeys / 8, kNv = kWarpDim / 8;
 
   using QCopy = device::TileCopy<T, Shape::kRows, kDim, Shape::kThreads>;
   using Stream = KvStream<T, kKeys, kDim, Shape::kThreads>;
-  using Warp = WarpRows<Shape::kWarpRows, kWarpKeys, kWarpDim, kWarps>;
+  using Warp = WarpRows<Shape::kWarpRows, kWarpKeys, kWarpDim, Shape::kSharing>;
   using Pair = WarpPair<Shape::kWarpExchange>;
-  using Output = OutputRows<T, kDim, Shape::kWarpRows / kWarps>;
+  using Output = OutputRows<T, kDim, Shape::kWarpRows / Shape::kSharing>;
   static_assert(sizeof(Kept) <= Shape::kKeptBytes);
   static_assert(QCopy::kBytes == Shape::kK && Stream::kBytes == Shape::kKvBytes);
   static_assert(!kPairs || kStages == 1);  // what pairs say is heard behind the second barrier
@@ -358,7 +357,7 @@ class TensorCoreTile {
   // O and LSE.
   __device__ void Store() const {
     if (Part() == 0) warp_.StoreLse(a_, kept().tile);
-    const int first_row = Warp::First() + Part() * (Shape::kWarpRows / kWarps);
+    const int first_row = Warp::First() + Part() * (Shape::kWarpRows / Shape::kSharing);
     char* const rows = shared_ + first_row * Shape::kRowBytes;
     if (kCareful) {
       const Keys& keys = kept().keys;
