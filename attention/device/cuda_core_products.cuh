@@ -44,19 +44,19 @@ __device__ void StoreVector(float* to, const float* from) {
   }
 }
 
-// sum = A B over `steps` steps, rounded up to an even number: A has for each step kRows numbers,
-// in fours 16 apart; B has kColumns of them in vectors of kVector, kVectorStep apart. `a` and `b`
-// point to the thread's first of the first step. kSkipHidden: what A has as HiddenWeight() is left
-// out, for B may have a NaN there.
-template <int kAStride, int kBStride, int kVector, int kVectorStep, bool kSkipHidden = false,
-          int kRows, int kColumns>
+// sum = A B over `steps` steps, rounded up to a multiple of kUnroll: A has for each step kRows
+// numbers, in fours 16 apart; B has kColumns of them in vectors of kVector, kVectorStep apart. `a`
+// and `b` point to the thread's first of the first step. kSkipHidden: what A has as HiddenWeight()
+// is left out, for B may have a NaN there.
+template <int kUnroll, int kAStride, int kBStride, int kVector, int kVectorStep,
+          bool kSkipHidden = false, int kRows, int kColumns>
 __device__ void OuterProducts(const float* a, const float* b, int steps,
                               float (&sum)[kRows][kColumns]) {
-  static_assert(kColumns % 2 == 0);
+  static_assert(kUnroll % 2 == 0);
   float rows[2][kRows], columns[2][kColumns];
   const auto load = [&](int step) {
-    LoadVectors<kRows, 4, 16>(a + step * kAStride, rows[step % 2]);
     LoadVectors<kColumns, kVector, kVectorStep>(b + step * kBStride, columns[step % 2]);
+    LoadVectors<kRows, 4, 16>(a + step * kAStride, rows[step % 2]);
   };
   const auto multiply = [&](int step, int i, int j) {
     const float row = rows[step % 2][i];
@@ -70,44 +70,42 @@ __device__ void OuterProducts(const float* a, const float* b, int steps,
   }
   load(0);
 #pragma unroll 1
-  for (int first = 0; first < steps; first += 2) {
+  for (int first = 0; first < steps; first += kUnroll) {
 #pragma unroll
-    for (int step = 0; step < 2; ++step) {
+    for (int step = 0; step < kUnroll; ++step) {
       // One step ahead of the multiply-adds.
-      if (step == 0 || first + 2 < steps) load(step + 1);
-        // Half of the columns down all rows, the other half up again, and in each row there and
-        // back: hardly any multiply-add has no operand in common with the one before. Of the orders
-        // tried the compiler made the most of this one.
+      if (step + 1 < kUnroll || first + kUnroll < steps) load(step + 1);
+        // A row there, the next one back: no multiply-add but has an operand in common with the one
+        // before.
 #pragma unroll
-      for (int n = 0; n < 2 * kRows; ++n) {
-        const int i = n < kRows ? n : 2 * kRows - 1 - n, half = n < kRows ? 0 : kColumns / 2;
+      for (int i = 0; i < kRows; ++i) {
 #pragma unroll
-        for (int m = 0; m < kColumns / 2; ++m) {
-          multiply(step, i, half + (i % 2 == 0 ? m : kColumns / 2 - 1 - m));
-        }
+        for (int j = 0; j < kColumns; ++j) multiply(step, i, i % 2 == 0 ? j : kColumns - 1 - j);
       }
     }
-    a += 2 * kAStride;
-    b += 2 * kBStride;
+    a += kUnroll * kAStride;
+    b += kUnroll * kBStride;
   }
 }
 
-// O of a row = its factor times O + P V over the keys of a tile. `p`, `v` and `factors`: for the
-// thread's first row, and first dim.
+// O of a row = its factor times O + P V over the first `keys` keys of a tile. `p`, `v` and
+// `factors`: for the thread's first row, and first dim.
 //
 // The sum of a tile begins at zero and is added to O as a whole, with the multiply-add that
 // rescales O. Added key by key to what a hundred thousand keys have summed to, it would drown in
 // O's rounding.
 template <class Shape, bool kSkipHidden, int kFirst = 0>
-__device__ void AddOutputs(const float* p, const float* v, const float* factors,
+__device__ void AddOutputs(const float* p, const float* v, const float* factors, int keys,
                            float (&o)[Shape::kThreadRows][4 * Shape::kThreadChunks]) {
   constexpr int kRows = Shape::kThreadRows;
   // As many dims at a time as registers have room for: 8 x 8.
   constexpr int kLeft = Shape::kThreadChunks - kFirst, kMost = 16 / kRows;
   constexpr int kAtOnce = kLeft < kMost ? kLeft : kMost;
   float sum[kRows][4 * kAtOnce];
-  OuterProducts<Shape::kPStride, Shape::kVStride, 4, Shape::kDimStep, kSkipHidden>(
-      p, v + kFirst * Shape::kDimStep, Shape::kKeys, sum);
+  // What is seldom is not worth a long loop.
+  constexpr int kUnroll = kSkipHidden ? 2 : Shape::kUnroll;
+  OuterProducts<kUnroll, Shape::kPStride, Shape::kVStride, 4, Shape::kDimStep, kSkipHidden>(
+      p, v + kFirst * Shape::kDimStep, keys, sum);
 #pragma unroll
   for (int i = 0; i < kRows; ++i) {
     const float factor = factors[Shape::RowStep(i)];
@@ -117,7 +115,7 @@ __device__ void AddOutputs(const float* p, const float* v, const float* factors,
     }
   }
   if constexpr (kAtOnce < kLeft) {
-    AddOutputs<Shape, kSkipHidden, kFirst + kAtOnce>(p, v, factors, o);
+    AddOutputs<Shape, kSkipHidden, kFirst + kAtOnce>(p, v, factors, keys, o);
   }
 }
 

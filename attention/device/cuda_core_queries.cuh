@@ -18,24 +18,33 @@ struct VisibleKeys {
   __device__ bool Has(uint32_t key) const { return key - begin < count; }
 };
 
-// Tiles of keys, as numbers of tiles: those that some and that all of a warp's rows see.
-struct TileNumbers {
-  int32_t begin, full_begin, full_end, end;
-  __device__ bool Has(int32_t tile) const { return tile >= begin && tile < end; }
-  __device__ bool IsFull(int32_t tile) const { return tile >= full_begin && tile < full_end; }
-};
-
+// The tiles of keys that the rows of a warp, or of the block, see: numbers of tiles, and behind the
+// last key.
 template <class Shape>
-__device__ TileNumbers NumbersOf(const KvTiles& tiles) {
-  const auto number = [](int64_t key) { return static_cast<int32_t>(key / Shape::kKeys); };
-  return {number(tiles.begin), number(tiles.full_begin), number(tiles.full_end),
-          number(tiles.end + Shape::kKeys - 1)};
-}
+struct WarpTiles {
+  int32_t begin, full_begin, full_end, end_key;
+
+  WarpTiles() = default;
+  explicit __device__ WarpTiles(const KvTiles& tiles)
+      : begin(static_cast<int32_t>(tiles.begin / Shape::kKeys)),
+        full_begin(static_cast<int32_t>(tiles.full_begin / Shape::kKeys)),
+        full_end(static_cast<int32_t>(tiles.full_end / Shape::kKeys)),
+        end_key(static_cast<int32_t>(tiles.end)) {}
+
+  // Some rows see some of its keys; all rows see all of them.
+  __device__ bool Has(int32_t tile) const { return tile >= begin && tile * Shape::kKeys < end_key; }
+  __device__ bool IsFull(int32_t tile) const { return tile >= full_begin && tile < full_end; }
+  // Of a tile that it has, how many keys there are before the first that no row sees, nor any
+  // behind it.
+  __device__ int KeysOf(int32_t tile) const {
+    return min(end_key - tile * Shape::kKeys, Shape::kKeys);
+  }
+};
 
 // In shared memory: one a row of warps and then the block's, and one a row.
 template <class Shape>
-__device__ TileNumbers* WarpTiles(float* shared) {
-  return reinterpret_cast<TileNumbers*>(shared + Shape::kTiles);
+__device__ WarpTiles<Shape>* TilesOfWarps(float* shared) {
+  return reinterpret_cast<WarpTiles<Shape>*>(shared + Shape::kTiles);
 }
 template <class Shape>
 __device__ VisibleKeys* Visible(float* shared) {
@@ -55,38 +64,60 @@ __device__ inline float QueryFactor(const Arguments& a) {
   return a.softcap == 0 ? a.scale * kLog2e : a.scale_by_softcap;
 }
 
+// One row's chunk of 16 bytes of Q, zeros where there are no dims.
+template <typename T>
+__device__ void LoadChunk(const Rows& rows, const T* row, int dim, int d, T* chunk) {
+  constexpr int kElements = 16 / static_cast<int>(sizeof(T));
+  if (rows.whole_chunks) {
+    if (dim < d) *reinterpret_cast<uint4*>(chunk) = *reinterpret_cast<const uint4*>(row + dim);
+    return;
+  }
+#pragma unroll
+  for (int i = 0; i < kElements; ++i) {
+    if (dim + i < d) chunk[i] = row[dim + i];
+  }
+}
+
 // Q times that factor, transposed, and what rows see, to shared memory, by the whole block. Rows
 // and dims that there are not become zero. A barrier is for the caller.
 template <class Shape, typename T>
 __device__ void LoadQueries(const Arguments& a, const QueryTile& tile, float* shared) {
-  constexpr int kChunk = 16 / static_cast<int>(sizeof(T));
+  constexpr int kElements = 16 / static_cast<int>(sizeof(T));
   constexpr int kWarps = Shape::kThreads / 32;
   // A warp takes 4 chunks of 8 rows at a time: whole sectors of memory. Of 16 bits four
   // go to the same bank, once a block.
-  constexpr int kChunks = Shape::kDim / kChunk / 4;
+  constexpr int kChunks = Shape::kDim / kElements / 4;  // of a thread's row
+  // Eight loads or more are under way together: one after the other they took as long as a tile of
+  // keys.
+  constexpr int kAtOnce = kChunks < 8 ? 8 / kChunks : 1;  // rows
   float* const q = shared + Shape::kQ;
   const float factor = QueryFactor(a);
-  const T* const data = static_cast<const T*>(a.q.data);
-  const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+  const int lane = threadIdx.x % 32;
 #pragma unroll 1
-  for (int index = warp; index < Shape::kRows / 8 * kChunks; index += kWarps) {
-    const int row = index / kChunks * 8 + lane / 4;
-    const int dim = (index % kChunks * 4 + lane % 4) * kChunk;
-    alignas(16) T elements[kChunk] = {};
-    if (tile.begin + row < tile.end && dim < a.d) {
-      const T* const from = data + tile.Offset(a.q, tile.begin + row) + dim;
-      if (a.q.whole_chunks) {
-        *reinterpret_cast<uint4*>(elements) = *reinterpret_cast<const uint4*>(from);
-      } else {
+  for (int first = threadIdx.x / 32; first < Shape::kRows / 8; first += kAtOnce * kWarps) {
+    alignas(16) T elements[kAtOnce][kChunks][kElements] = {};
 #pragma unroll
-        for (int i = 0; i < kChunk; ++i) {
-          if (dim + i < a.d) elements[i] = from[i];
-        }
+    for (int n = 0; n < kAtOnce; ++n) {
+      const int64_t row = tile.begin + (first + n * kWarps) * 8 + lane / 4;
+      if (row >= tile.end) continue;
+      const T* const from = static_cast<const T*>(a.q.data) + tile.Offset(a.q, row);
+#pragma unroll
+      for (int c = 0; c < kChunks; ++c) {
+        LoadChunk(a.q, from, (c * 4 + lane % 4) * kElements, a.d, elements[n][c]);
       }
     }
 #pragma unroll
-    for (int i = 0; i < kChunk; ++i) {
-      q[(dim + i) * Shape::kQStride + row] = ToFloat(elements[i]) * factor;
+    for (int n = 0; n < kAtOnce; ++n) {
+      const int row = (first + n * kWarps) * 8 + lane / 4;
+      if (row >= Shape::kRows) break;
+#pragma unroll
+      for (int c = 0; c < kChunks; ++c) {
+#pragma unroll
+        for (int i = 0; i < kElements; ++i) {
+          const int dim = (c * 4 + lane % 4) * kElements + i;
+          q[dim * Shape::kQStride + row] = ToFloat(elements[n][c][i]) * factor;
+        }
+      }
     }
   }
   if (threadIdx.x <= Shape::kRowWarps) {
@@ -95,7 +126,7 @@ __device__ void LoadQueries(const Arguments& a, const QueryTile& tile, float* sh
       rows.begin += threadIdx.x * Shape::kWarpRows;
       if (rows.end > rows.begin + Shape::kWarpRows) rows.end = rows.begin + Shape::kWarpRows;
     }
-    WarpTiles<Shape>(shared)[threadIdx.x] = NumbersOf<Shape>(rows.Tiles(a.mask, Shape::kKeys));
+    TilesOfWarps<Shape>(shared)[threadIdx.x] = WarpTiles<Shape>(rows.Tiles(a.mask, Shape::kKeys));
   }
   for (int row = threadIdx.x; row < Shape::kRows; row += Shape::kThreads) {
     const KvRange range = tile.Visible(a.mask, tile.begin + row);

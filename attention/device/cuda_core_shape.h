@@ -68,6 +68,13 @@ struct CudaCoreShape {
   static constexpr int kThreadChunks = kDim / kDimStep;
   static_assert(kDim % kDimStep == 0, "whole chunks of dims");
 
+  // Steps of a product that stand one after the other in its loop. The branch back costs some ten
+  // cycles, during which two warps of a scheduler hide little of each other; but of a loop of two
+  // steps the compiler distributes registers over the banks best. Which of them weighs more was
+  // measured (docs/fa1.md).
+  static constexpr int kUnroll = kPairs ? 16 : kDim == 64 ? 2 : 8;
+  static_assert(kDim % (kUnroll * (kPairs ? 2 : 1)) == 0 && kKeys % kUnroll == 0);
+
   // How many times 16 bytes of the next tile a thread has registers for (float_tile_copy.cuh).
   // Those with eight rows have none left for fp32, which only before 8.0 would want them, nor those
   // with more than 8 x 8 of O.

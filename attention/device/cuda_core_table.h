@@ -8,9 +8,9 @@
 //                            dim  warps  rows  keys   shared   why
 //                                        of a
 //                                        thread
-//   large   256 x 64 keys     32  8 x 1    8    64    118 KiB  P stays in a warp
+//   large   256 x 64 keys     32  8 x 1    8    64    118 KiB  96 keys: registers are spilled
 //           256 x 64          64  8 x 1    8    64    167 KiB  8 x 8 scores and 8 x 8 of O a thread
-//           256 x 48          96  8 x 1    8    48    188 KiB  64 keys: registers are spilled
+//           256 x 64          96  8 x 1    8    64    216 KiB  O in two parts of 64 and 32 dims
 //           128 x 64         128  4 x 2    8    64    167 KiB  two warps share rows
 //           128 x 48         192  4 x 2    8    48    201 KiB  64 keys: too much shared memory
 //            64 x 64         256  2 x 4    8    64    218 KiB  128 rows leave room for 32 keys only
@@ -41,7 +41,7 @@ struct CudaCoreShapes<64> {
 };
 template <>
 struct CudaCoreShapes<96> {
-  using Large = CudaCoreShape<96, 8, 1, 8, 48>;
+  using Large = CudaCoreShape<96, 8, 1, 8, 64>;
   using Small = CudaCoreShape<96, 4, 1, 4, 32>;
 };
 template <>

@@ -43,20 +43,22 @@ class CudaCoreWalk {
       : a_(a), shared_(shared), tile_(*reinterpret_cast<QueryTile*>(shared + Shape::kQueryTile)) {}
 
   __device__ void Run() {
-    LoadQueries<Shape, T>(a_, tile_, shared_);
     const KvTiles all = tile_.Tiles(a_.mask, Shape::kKeys);
-    int32_t tile = NumbersOf<Shape>(all).begin;
-    const int32_t end = NumbersOf<Shape>(all).end;
+    const auto number = [](int64_t key) { return static_cast<int32_t>(key / Shape::kKeys); };
+    int32_t tile = number(all.begin);
+    const int32_t end = number(all.end + Shape::kKeys - 1);
     Copy<Transposed<Shape::kKStride>> copy_k;
     Copy<RowMajor<Shape::kVStride>> copy_v;
     float* const k = shared_ + Shape::kK;
     float* const v = shared_ + Shape::kV;
+    // The first K is on its way while Q is.
     if (tile < end) copy_k.Begin(k, a_.k, FromK(tile), Left(tile), a_.d);
+    LoadQueries<Shape, T>(a_, tile_, shared_);
 #pragma unroll 1
     for (; tile < end; ++tile) {
       copy_k.Finish(k, a_.k, FromK(tile), Left(tile), a_.d);
       __syncthreads();  // K is there, and nobody needs the last V
-      const TileNumbers seen = WarpTiles<Shape>(shared_)[Place().warp_row];
+      const WarpTiles<Shape> seen = TilesOfWarps<Shape>(shared_)[Place().warp_row];
       const bool active = seen.Has(tile), masked = !seen.IsFull(tile);
       copy_v.Begin(v, a_.v, FromV(tile), Left(tile), a_.dv);
       // Without a value where they are not used they would count as used all through the loop.
@@ -73,13 +75,17 @@ class CudaCoreWalk {
       }
       copy_v.Finish(v, a_.v, FromV(tile), Left(tile), a_.dv);
       __syncthreads();  // V is there, and nobody needs this K
-      if (tile + 1 < end) {
-        copy_k.Begin(k, a_.k, FromK(tile + 1), Left(tile + 1), a_.d);
-      }
+      // K's copies are of 4 bytes, more of them than the multiprocessor takes at once. Half of the
+      // warps begin theirs behind the softmax, so that never all wait for that.
+      const bool early = threadIdx.x < Shape::kThreads / 2;
+      const auto copy_next = [&] {
+        if (tile + 1 < end) copy_k.Begin(k, a_.k, FromK(tile + 1), Left(tile + 1), a_.d);
+      };
+      if (early) copy_next();
       // Whether V has what must not be multiplied by the weight of a hidden key, 0.
       bool special = false;
       if (a_.mask.kind != Mask::Kind::kNone &&
-          !WarpTiles<Shape>(shared_)[Shape::kRowWarps].IsFull(tile)) {
+          !TilesOfWarps<Shape>(shared_)[Shape::kRowWarps].IsFull(tile)) {
         special = __syncthreads_or(HasSpecial(v)) != 0;
       }
       const bool skip_hidden = special && masked;
@@ -87,6 +93,7 @@ class CudaCoreWalk {
         Weigh(s, max);
         if (skip_hidden) MarkHidden(tile);
       }
+      if (!early) copy_next();
       if constexpr (kShares) {
         __syncthreads();
       } else if constexpr (Shape::kPairs) {
@@ -98,10 +105,11 @@ class CudaCoreWalk {
       const Place at;
       const float* const p = shared_ + Shape::kP + at.row;
       const float* const factors = shared_ + Shape::kFactors + at.row;
+      const int keys = TilesOfWarps<Shape>(shared_)[at.warp_row].KeysOf(tile);
       if (skip_hidden) {
-        AddOutputs<Shape, true>(p, v + at.dim, factors, o_);
+        AddOutputs<Shape, true>(p, v + at.dim, factors, keys, o_);
       } else {
-        AddOutputs<Shape, false>(p, v + at.dim, factors, o_);
+        AddOutputs<Shape, false>(p, v + at.dim, factors, keys, o_);
       }
     }
     Write();
@@ -112,6 +120,7 @@ class CudaCoreWalk {
   static constexpr int kKeys = Shape::kProductKeys;
   static constexpr bool kShares = Shape::kPairsOfRow > 1;  // rows between pairs
   static constexpr int kDims = 4 * Shape::kThreadChunks;
+  static constexpr int kUnroll = Shape::kUnroll;
   using Place = ThreadPlace<Shape>;
   template <class Layout>
   using Copy = FloatTileCopy<T, Shape::kKeys, Shape::kDim, Layout, Shape::kThreads,
@@ -139,25 +148,27 @@ class CudaCoreWalk {
     const float* const q = shared_ + Shape::kQ + at.row;
     const float* const k = shared_ + Shape::kK + at.key;
     if constexpr (!Shape::kPairs) {
-      OuterProducts<Shape::kQStride, Shape::kKStride, Shape::kKeyVector, kStep>(q, k, a_.d, s);
+      OuterProducts<kUnroll, Shape::kQStride, Shape::kKStride, Shape::kKeyVector, kStep>(q, k, a_.d,
+                                                                                         s);
     } else {
       const bool second = at.warp_column % 2 != 0;
-      const int half = (a_.d + 3) / 4 * 2, first = second ? half : 0;
+      const int half = (a_.d + 2 * kUnroll - 1) / (2 * kUnroll) * kUnroll,
+                first = second ? half : 0;
       PairScores both;
-      OuterProducts<Shape::kQStride, Shape::kKStride, Shape::kKeyVector, kStep>(
+      OuterProducts<kUnroll, Shape::kQStride, Shape::kKStride, Shape::kKeyVector, kStep>(
           q + first * Shape::kQStride, k + first * Shape::kKStride, second ? a_.d - half : half,
           both);
       // Not chosen element by element: both know which they are.
       if (second) {
-        Offer<0>(both);
+        OfferSums<0>(both);
       } else {
-        Offer<1>(both);
+        OfferSums<1>(both);
       }
       WaitForPairOfWarps();
       if (second) {
-        AddOffered<1>(both, s);
+        AddOfferedSums<1>(both, s);
       } else {
-        AddOffered<0>(both, s);
+        AddOfferedSums<0>(both, s);
       }
     }
   }
@@ -165,7 +176,7 @@ class CudaCoreWalk {
   // What a thread has for the rows of the first or second warp of its pair, to that one, and that
   // one's sum with what it was given.
   template <int kPart>
-  __device__ void Offer(const PairScores& both) const {
+  __device__ void OfferSums(const PairScores& both) const {
     const Place at;
     float* const p =
         shared_ + Shape::kP + at.key * Shape::kPStride + at.row + Shape::OwnRowStep(kPart);
@@ -178,7 +189,7 @@ class CudaCoreWalk {
     }
   }
   template <int kPart>
-  __device__ void AddOffered(const PairScores& both, Scores& s) const {
+  __device__ void AddOfferedSums(const PairScores& both, Scores& s) const {
     const Place at;
     const float* const p = shared_ + Shape::kP + at.key * Shape::kPStride + at.own_row;
 #pragma unroll
