@@ -54,8 +54,10 @@ struct Result {
   std::vector<double> spread;
 
   // [rows]: the largest |s| of the row, s = scale Q K: what rounding errors of scores are in
-  // proportion to. With softcap, what the cap leaves of them: the largest of
-  // (1 - tanh²(s / softcap)) scale sum |Q K| + |softcap tanh(s / softcap)|. Exact() fills it in.
+  // proportion to. Of its first eight keys the largest scale sqrt(sum (Q K)²) counts as well: where
+  // a row has so few, all of its scores may be small because their terms cancel. With softcap, what
+  // the cap leaves of them: the largest of (1 - tanh²(s / softcap)) scale sum |Q K| + |softcap
+  // tanh(s / softcap)|. Exact() fills it in.
   std::vector<double> score;
 
   double O(int64_t row, int64_t dim) const { return o[row * dv + dim]; }

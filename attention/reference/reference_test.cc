@@ -118,6 +118,17 @@ TEST(ExactTest, LargeScoresDoNotOverflow) {
   EXPECT_EQ(r.lse[0], 1e8);
 }
 
+TEST(ExactTest, AScoreWhoseTermsCancelIsAsLargeAsTheyAre) {
+  const std::vector<float> q = {3e3f, 4e3f}, k = {4, -3};
+  const Result one = OneHead("sq=1,skv=1,d=2,dv=1,scale=0.5", q, k, {1}).Run();
+  EXPECT_EQ(one.lse[0], 0);
+  EXPECT_NEAR(one.score[0], 6e3 * std::sqrt(2.0), 1e-9);
+  // Not of a key that the row does not see.
+  const OneHead hidden("sq=2,skv=2,d=2,dv=1,scale=0.5,mask=causal", {3, 4, 3e3f, 4e3f},
+                       {4, -3, 4e3f, -3e3f}, {1, 1});
+  EXPECT_NEAR(hidden.Run().score[0], 6 * std::sqrt(2.0), 1e-9);
+}
+
 TEST(ExactTest, SoftcapBoundsScoresAndVanishesWhenLarge) {
   // Both scores far beyond the cap: +2 and -2.
   const OneHead capped("sq=1,skv=2,d=1,scale=1,softcap=2", {1}, {1e4f, -1e4f}, {1, 0});

@@ -26,6 +26,16 @@ double SumOfTerms(const double* a, const double* b, int64_t padded) {
   return sum;
 }
 
+// How large their sum would be if the signs of the terms were random.
+double SpreadOfTerms(const double* a, const double* b, int64_t padded) {
+  double sum = 0;
+  for (int64_t i = 0; i < padded; ++i) sum += (a[i] * b[i]) * (a[i] * b[i]);
+  return std::sqrt(sum);
+}
+
+// Of more, one score is as large as it may well be.
+constexpr int64_t kFewKeys = 8;
+
 float Round(float value, DType dtype) {
   float stored = 0;
   StoreElement(&stored, dtype, 0, value);
@@ -95,6 +105,10 @@ void ExactRow(const RowInput<double>& in, double* scores, double* o, double* lse
   for (int64_t j = 0; j < in.keys; ++j) {
     double s = double{in.scale} * Dot(in.q, in.k + j * padded, padded);
     double size = std::abs(s);
+    // Of a few keys all scores may be small because their terms cancel, as O may be.
+    if (sizes != nullptr && in.softcap == 0 && j < kFewKeys) {
+      size = std::max(size, double{in.scale} * SpreadOfTerms(in.q, in.k + j * padded, padded));
+    }
     if (in.softcap != 0) {
       const double tanh = std::tanh(s / double{in.softcap});
       // What the cap leaves of an error of s, which is in proportion to its terms.

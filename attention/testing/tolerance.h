@@ -4,9 +4,9 @@
 // terms cancel; over one key it is V. So errors are measured in a unit of their row: the larger of
 // its spread (reference.h: the size of O if the signs of its terms were random) and its largest
 // |O|. For LSE the unit is 1 + the row's largest |score| (reference.h says what that is where
-// scores are capped) or |LSE|. In these units a kernel may err twice as much as the straightforward
-// implementation does on the worst of the same rows, plus a floor, for problems so small that the
-// straightforward implementation is right by luck:
+// terms cancel, or scores are capped) or |LSE|. In these units a kernel may err twice as much as
+// the straightforward implementation does on the worst of the same rows, plus a floor, for problems
+// so small that the straightforward implementation is right by luck:
 //
 //   O     |error| <= 2 fair u + (e / 2 + 8 e32 (1 + the row's |score|)) u + spacing
 //   LSE   |error| <= 2 fair u + 8 e32 u
