@@ -31,6 +31,12 @@ int64_t MostKeys(const AttentionProblem& p) {
   return std::min(p.skv, p.mask.left + 1 + p.mask.right);
 }
 
+// Keys that tensor cores may add up to O of a row.
+int64_t MostTensorCoreKeys(DType dtype, int capability) {
+  if (dtype == DType::kBFloat16) return kMostBf16Keys;
+  return capability < 80 ? kMostFp16Keys / 2 : kMostFp16Keys;
+}
+
 // Whether tensor cores multiply the problem's factors, and add up its products, or why not.
 absl::Status TensorCoresMultiply(const AttentionProblem& p, int capability) {
   if (p.dtype == DType::kFloat32) {
@@ -42,11 +48,12 @@ absl::Status TensorCoresMultiply(const AttentionProblem& p, int capability) {
                      "that runs here is for ",
                      capability / 10, ".", capability % 10));
   }
-  if (MostKeys(p) > kMostTensorCoreKeys) {
+  const int64_t most = MostTensorCoreKeys(p.dtype, capability);
+  if (MostKeys(p) > most) {
     return absl::UnimplementedError(
-        absl::StrCat("skv: ", MostKeys(p), " keys of a row are above ", kMostTensorCoreKeys,
-                     ", the most that tensor cores, which round towards zero, add up to O within "
-                     "a dtype of 16 bits"));
+        absl::StrCat("skv: ", MostKeys(p), " keys of a row are above ", most,
+                     ", the most that tensor cores, which cut instead of rounding, add up to O in ",
+                     Name(p.dtype)));
   }
   return absl::OkStatus();
 }
@@ -71,7 +78,7 @@ absl::StatusOr<Engine> EngineFor(const AttentionProblem& p, int capability,
   const absl::Status multiply = TensorCoresMultiply(p, capability);
   if (mma == "auto") {
     if (multiply.ok()) return Engine::kMma;
-    // Those of FA2 are for fp32 and bf16; FA1 has fp16.
+    // FA2's kernels on CUDA cores are for fp32 and bf16; FA1 has fp16.
     if (p.dtype == DType::kFloat16) return multiply;
     return Engine::kCudaCores;
   }

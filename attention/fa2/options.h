@@ -40,11 +40,11 @@ std::vector<std::string> ConfigKeys();
 // The configuration's choice, and the defaults for what it leaves out. `code_capability`: what the
 // device code that runs there was compiled for (device/code_capability.h).
 //
-// Unimplemented for head dims above kMaxHeadDim, for rows that see more than kMostTensorCoreKeys
-// in fp16 or on tensor cores, for more tiles than a launch has blocks, and for
-// tensor cores that do not know the dtype; InvalidArgument for keys and values that there are not,
-// with those that there are; ResourceExhausted for a tile that does not fit a block's shared
-// memory.
+// Unimplemented for head dims above kMaxHeadDim, for rows of fp16, or of mma=wmma, that see more
+// keys than tensor cores are given (tensor_core_table.h), for more tiles than a launch has blocks,
+// and for tensor cores that do not know the dtype; InvalidArgument for keys and values that there
+// are not, with those that there are; ResourceExhausted for a tile that does not fit a block's
+// shared memory.
 absl::StatusOr<Options> OptionsFor(const AttentionProblem& problem, const DeviceInfo& device,
                                    int code_capability, const LaunchConfig& config);
 

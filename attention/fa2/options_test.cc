@@ -59,13 +59,20 @@ TEST(OptionsTest, RowsThatSeeMoreKeysThanTensorCoresAddUp) {
   const std::string line = "hq=2,sq=9,d=64,skv=";
   EXPECT_EQ(OptionsOf(line + "1048576,dtype=bf16")->engine, Engine::kMma);
   EXPECT_EQ(OptionsOf(line + "1048577,dtype=bf16")->engine, Engine::kCudaCores);
-  EXPECT_EQ(OptionsOf(line + "9000000,dtype=fp16,mask=window:1048000:575")->engine, Engine::kMma);
-  const char* const text = "skv: 1048577 keys of a row are above 1048576";
-  ExpectError(OptionsOf(line + "9000000,dtype=fp16,mask=window:1048000:576"),
-              absl::StatusCode::kUnimplemented, text);
-  ExpectError(OptionsOf(line + "1048577,dtype=fp16"), absl::StatusCode::kUnimplemented, text);
   ExpectError(OptionsOf(line + "1048577,dtype=bf16", kHopper, "mma=wmma"),
+              absl::StatusCode::kUnimplemented,
+              "skv: 1048577 keys of a row are above 1048576, the most that tensor cores, which cut "
+              "instead of rounding, add up to O in bf16");
+  EXPECT_EQ(OptionsOf(line + "131072,dtype=fp16")->engine, Engine::kMma);
+  EXPECT_EQ(OptionsOf(line + "9000000,dtype=fp16,mask=window:131000:71")->engine, Engine::kMma);
+  const char* const text = "skv: 131073 keys of a row are above 131072";
+  ExpectError(OptionsOf(line + "131073,dtype=fp16"), absl::StatusCode::kUnimplemented, text);
+  ExpectError(OptionsOf(line + "9000000,dtype=fp16,mask=window:131000:72"),
               absl::StatusCode::kUnimplemented, text);
+  // Products of m16n8k8 are twice as many.
+  EXPECT_EQ(OptionsOf(line + "65536,dtype=fp16", kTuring)->engine, Engine::kMma);
+  ExpectError(OptionsOf(line + "65537,dtype=fp16", kTuring), absl::StatusCode::kUnimplemented,
+              "skv: 65537 keys of a row are above 65536");
 }
 
 TEST(OptionsTest, Tf32IsForFp32AndCodeFrom80On) {
@@ -168,8 +175,8 @@ TEST(OptionsTest, KAndVOfAGroupFitHalfOfL2) {
 TEST(OptionsTest, OnCudaCoresAGroupIsTwiceAsLarge) {
   // 132 multiprocessors of one block: 264. A head of 2048 queries has 8 tiles.
   EXPECT_EQ(GroupsOf("b=4,hq=33,sq=2048,d=64,dtype=fp32"), std::make_pair(33u, 33u));
-  // 32 MiB a KV head, of which L2 holds one.
-  EXPECT_EQ(GroupsOf("b=8,hq=2,sq=128,skv=65536,d=64,dtype=fp32"), std::make_pair(1u, 1u));
+  // 16 MiB a KV head, of which L2 holds three: 6 groups of 2 or 3 of the 16 heads.
+  EXPECT_EQ(GroupsOf("b=8,hq=2,sq=128,skv=32768,d=64,dtype=fp32"), std::make_pair(2u, 3u));
 }
 
 TEST(OptionsTest, ErrorsNameFieldValueAndLimit) {

@@ -39,10 +39,12 @@ inline constexpr TensorCoreTileRow kTensorCoreTiles[] = {
     RowOf<256, TileSize::kSmall, TensorCoreShapes<256>::Small>(),
 };
 inline constexpr int kMaxHeadDim = 256;
-// Of a row, for which O is right. The tensor cores' addition rounds towards zero, which adds up:
-// with one V at all keys O is within bf16's rounding for so many, and off by 2 % for four times as
-// many.
-inline constexpr int64_t kMostTensorCoreKeys = int64_t{1} << 20;
+// Keys of a row that tensor cores are given. They cut what they add to an accumulator instead of
+// rounding it; of V of one sign that makes O smaller key by key, on an H200 by 2.4 roundings to the
+// dtype at the most for so many keys, and in proportion for more (docs/fa2.md). The products of
+// m16n8k8, which code for 7.5 has, are twice as many: half as many keys.
+inline constexpr int64_t kMostFp16Keys = int64_t{1} << 17;
+inline constexpr int64_t kMostBf16Keys = int64_t{1} << 20;
 
 }  // namespace attnlab::fa2
 
