@@ -44,10 +44,11 @@ __device__ void StoreVector(float* to, const float* from) {
   }
 }
 
-// sum = A B over `steps` steps, rounded up to a multiple of kUnroll: A has for each step kRows
-// numbers, in fours 16 apart; B has kColumns of them in vectors of kVector, kVectorStep apart. `a`
-// and `b` point to the thread's first of the first step. kSkipHidden: what A has as HiddenWeight()
-// is left out, for B may have a NaN there.
+// sum = A B over `steps` steps: A has for each step kRows numbers, in fours 16 apart; B has
+// kColumns of them in vectors of kVector, kVectorStep apart. `a` and `b` point to the thread's
+// first of the first step. `steps` is rounded up to a multiple of kUnroll, over which products are
+// to be zero; of none the first is read all the same. kSkipHidden: what A has as HiddenWeight() is
+// left out, for B may have a NaN there.
 template <int kUnroll, int kAStride, int kBStride, int kVector, int kVectorStep,
           bool kSkipHidden = false, int kRows, int kColumns>
 __device__ void OuterProducts(const float* a, const float* b, int steps,

@@ -18,8 +18,8 @@ struct VisibleKeys {
   __device__ bool Has(uint32_t key) const { return key - begin < count; }
 };
 
-// The tiles of keys that the rows of a warp, or of the block, see: numbers of tiles, and behind the
-// last key.
+// The tiles of keys that the rows of a warp, or of the block, see. end_key is the key behind the
+// last that one of them sees, the others are numbers of tiles.
 template <class Shape>
 struct WarpTiles {
   int32_t begin, full_begin, full_end, end_key;
@@ -34,8 +34,7 @@ struct WarpTiles {
   // Some rows see some of its keys; all rows see all of them.
   __device__ bool Has(int32_t tile) const { return tile >= begin && tile * Shape::kKeys < end_key; }
   __device__ bool IsFull(int32_t tile) const { return tile >= full_begin && tile < full_end; }
-  // Of a tile that it has, how many keys there are before the first that no row sees, nor any
-  // behind it.
+  // Keys before end_key of a tile that it has: behind them no row sees any.
   __device__ int KeysOf(int32_t tile) const {
     return min(end_key - tile * Shape::kKeys, Shape::kKeys);
   }
@@ -64,7 +63,7 @@ __device__ inline float QueryFactor(const Arguments& a) {
   return a.softcap == 0 ? a.scale * kLog2e : a.scale_by_softcap;
 }
 
-// One row's chunk of 16 bytes of Q, zeros where there are no dims.
+// One row's chunk of 16 bytes of Q. Elements of dims that there are not are left alone.
 template <typename T>
 __device__ void LoadChunk(const Rows& rows, const T* row, int dim, int d, T* chunk) {
   constexpr int kElements = 16 / static_cast<int>(sizeof(T));
@@ -87,9 +86,12 @@ __device__ void LoadQueries(const Arguments& a, const QueryTile& tile, float* sh
   // A warp takes 4 chunks of 8 rows at a time: whole sectors of memory. Of 16 bits four
   // go to the same bank, once a block.
   constexpr int kChunks = Shape::kDim / kElements / 4;  // of a thread's row
-  // Eight loads or more are under way together: one after the other they took as long as a tile of
-  // keys.
-  constexpr int kAtOnce = kChunks < 8 ? 8 / kChunks : 1;  // rows
+  // Up to eight loads and more are under way together, of so many rows: one after the other they
+  // took as long as a tile of keys.
+  constexpr int kWarpRows = Shape::kRows / 8 / kWarps;
+  constexpr int kWanted = kChunks < 8 ? 8 / kChunks : 1;
+  constexpr int kAtOnce = kWanted < kWarpRows ? kWanted : kWarpRows;
+  static_assert(Shape::kRows % (8 * kWarps * kAtOnce) == 0);
   float* const q = shared + Shape::kQ;
   const float factor = QueryFactor(a);
   const int lane = threadIdx.x % 32;
@@ -109,7 +111,6 @@ __device__ void LoadQueries(const Arguments& a, const QueryTile& tile, float* sh
 #pragma unroll
     for (int n = 0; n < kAtOnce; ++n) {
       const int row = (first + n * kWarps) * 8 + lane / 4;
-      if (row >= Shape::kRows) break;
 #pragma unroll
       for (int c = 0; c < kChunks; ++c) {
 #pragma unroll

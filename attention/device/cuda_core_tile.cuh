@@ -10,6 +10,7 @@
 //   K is there   begin to copy V    S = Q Kᵀ, mask, maximum of each row
 //   V is there   begin to copy K    P = exp2(S - maximum), to shared memory; O = factor O + P V
 //                of the next tile
+//                (half of the warps behind P)
 //
 // so that either copy has one of the products to hide behind, and neither needs a second buffer.
 #ifndef ATTENTION_DEVICE_CUDA_CORE_TILE_CUH_
@@ -75,8 +76,9 @@ class CudaCoreWalk {
       }
       copy_v.Finish(v, a_.v, FromV(tile), Left(tile), a_.dv);
       __syncthreads();  // V is there, and nobody needs this K
-      // K's copies are of 4 bytes, more of them than the multiprocessor takes at once. Half of the
-      // warps begin theirs behind the softmax, so that never all wait for that.
+      // Asynchronous copies of K are of 4 bytes, and the multiprocessor takes no more than some of
+      // them at once. Half of the warps begin theirs behind the softmax, lest all wait to be let
+      // in.
       const bool early = threadIdx.x < Shape::kThreads / 2;
       const auto copy_next = [&] {
         if (tile + 1 < end) copy_k.Begin(k, a_.k, FromK(tile + 1), Left(tile + 1), a_.d);
@@ -152,6 +154,7 @@ class CudaCoreWalk {
                                                                                          s);
     } else {
       const bool second = at.warp_column % 2 != 0;
+      // Whole loops, and so not quite a half of every d.
       const int half = (a_.d + 2 * kUnroll - 1) / (2 * kUnroll) * kUnroll,
                 first = second ? half : 0;
       PairScores both;

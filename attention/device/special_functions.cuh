@@ -21,9 +21,10 @@ __device__ inline float Reciprocal(float x) {
   return y;
 }
 
-// The hyperbolic tangent. tanhf() has a branch between two forms, for which kernels that are out of
-// registers spill; this is one quotient of polynomials, fitted to least relative error on [0, 9].
-// Beyond that tanh is 1 to the last bit.
+// The hyperbolic tangent, to four units of the last bit. tanhf(), which is more precise and right
+// where there are registers for it, has a branch between two forms, for which kernels that are out
+// of registers spill; this is one quotient of polynomials, fitted to least relative error on [0,
+// 9]. Beyond that tanh is 1 but for the last bit.
 __device__ inline float Tanh(float x) {
   const float near = fabsf(x) > 9 ? copysignf(9.0f, x) : x;  // NaN stays
   const float y = near * near;
