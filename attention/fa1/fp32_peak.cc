@@ -40,6 +40,9 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr int kPeakRepetitions = 25;
+constexpr char kUsage[] =
+    "fp32_peak [--kernels=fa1,fa2] [--at_least=0.4] [--json=FILE] [PROBLEM ...]\n\n"
+    "The share of the GPU's rate of fp32 multiply-adds that kernels on CUDA cores reach.";
 
 struct Flags {
   std::vector<std::string> kernels = {"fa1"};
@@ -64,10 +67,15 @@ absl::StatusOr<Flags> ParseFlags(int argc, char** argv) {
   Flags flags;
   for (int i = 1; i < argc; ++i) {
     absl::string_view argument = argv[i];
-    if (absl::ConsumePrefix(&argument, "--kernels=")) {
+    if (argument == "--help" || argument == "-h") {
+      std::printf("%s\n", kUsage);
+      std::exit(0);
+    } else if (absl::ConsumePrefix(&argument, "--kernels=")) {
       flags.kernels = absl::StrSplit(argument, ',', absl::SkipEmpty());
+      if (flags.kernels.empty()) return absl::InvalidArgumentError("--kernels: names no kernel");
     } else if (absl::ConsumePrefix(&argument, "--json=")) {
       flags.json = std::string(argument);
+      if (flags.json.empty()) return absl::InvalidArgumentError("--json: names no file");
     } else if (absl::ConsumePrefix(&argument, "--at_least=")) {
       if (!absl::SimpleAtod(argument, &flags.at_least)) {
         return absl::InvalidArgumentError("--at_least: not a number");
@@ -75,12 +83,17 @@ absl::StatusOr<Flags> ParseFlags(int argc, char** argv) {
     } else if (!argument.empty() && argument[0] == '-') {
       return absl::InvalidArgumentError(
           std::string(argument) +
-          " is not one of --kernels=NAMES, --at_least=X, --json=FILE or a problem");
+          " is not one of --kernels=NAMES, --at_least=X, --json=FILE, --help or a problem");
     } else {
       flags.problems.emplace_back(argument);
     }
   }
   if (flags.problems.empty()) flags.problems = DefaultProblems();
+  // Before any of them takes its time.
+  for (const std::string& line : flags.problems) {
+    const absl::StatusOr<AttentionProblem> problem = AttentionProblem::Parse(line);
+    if (!problem.ok()) return problem.status();
+  }
   return flags;
 }
 

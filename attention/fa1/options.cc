@@ -7,7 +7,7 @@ namespace attnlab::fa1 {
 std::vector<std::string> ConfigKeys() {
   return {
       "tile_q: query rows of a tile; by head dim there are two (docs/fa1.md), by default the "
-      "larger that fits the device",
+      "larger that fits the device, or the smaller, where it has room for the query",
       "tile_kv: keys of a tile, which go with the rows",
   };
 }
