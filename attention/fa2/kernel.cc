@@ -39,9 +39,9 @@ int CodeCapabilityOf(const DeviceInfo& device) {
 absl::StatusOr<Options> Choose(const AttentionProblem& p, const DeviceInfo& device,
                                const LaunchConfig& config) {
   if (absl::Status s = device::CheckDtypeAndPage(p); !s.ok()) return s;
-  // Only what tensor cores multiply from 8.0 on depends on it: bf16, and TF32.
+  // Only what tensor cores multiply depends on it: 16 bits, and TF32.
   const bool depends = device.compute_capability >= 80 &&
-                       (p.dtype == DType::kBFloat16 || config.Get("mma", "auto") == "tf32x3");
+                       (p.dtype != DType::kFloat32 || config.Get("mma", "auto") == "tf32x3");
   return OptionsFor(p, device, depends ? CodeCapabilityOf(device) : device.compute_capability,
                     config);
 }

@@ -73,6 +73,8 @@ TEST(OptionsTest, RowsThatSeeMoreKeysThanTensorCoresAddUp) {
   EXPECT_EQ(OptionsOf(line + "65536,dtype=fp16", kTuring)->engine, Engine::kMma);
   ExpectError(OptionsOf(line + "65537,dtype=fp16", kTuring), absl::StatusCode::kUnimplemented,
               "skv: 65537 keys of a row are above 65536");
+  ExpectError(OptionsOf(line + "65537,dtype=fp16", kHopper, "", 75),
+              absl::StatusCode::kUnimplemented, "skv: 65537 keys of a row are above 65536");
 }
 
 TEST(OptionsTest, Tf32IsForFp32AndCodeFrom80On) {
