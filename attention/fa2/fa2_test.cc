@@ -2,7 +2,6 @@
 // kernels, meet only by chance.
 #include <algorithm>
 #include <cstdint>
-#include <cstring>
 #include <set>
 #include <string>
 #include <vector>
@@ -192,15 +191,6 @@ TEST(Fa2Test, BasesThatMove) {
   }
 }
 
-// A number of 0 or above that bf16 and fp16 have exactly, as their bits.
-void Put(DType dtype, float number, char* to) {
-  uint32_t bits;
-  std::memcpy(&bits, &number, sizeof(bits));
-  if (number != 0)
-    bits = dtype == DType::kBFloat16 ? bits >> 16 : (bits >> 13) - ((127 - 15) << 10);
-  std::memcpy(to, &bits, static_cast<size_t>(SizeOf(dtype)));
-}
-
 // One key, far above the others, in a later tile: P of it is 1, and O its V to the bit, in
 // whichever of the warps that share the row it is. Of any other P the rounding would show.
 TEST(Fa2Test, AKeyThatAloneCountsIsNotRounded) {
@@ -224,14 +214,14 @@ TEST(Fa2Test, AKeyThatAloneCountsIsNotRounded) {
         tensors.v = BshdView(v.data(), dtype, gpu, 1, kKeys, 1, d);
         tensors.o = BshdView(o.data(), dtype, gpu, 1, 1, 1, d);
         std::vector<char> expected(d * size);
-        for (int i = 0; i < d; ++i) Put(dtype, 1.375f, &expected[i * size]);
+        for (int i = 0; i < d; ++i) StoreElement(expected.data(), dtype, i, 1.375f);
+        for (int i = 0; i < kKeys * d; ++i) StoreElement(v.data(), dtype, i, 1.375f);
         for (const int key : {0, 63, 64, 100, 131, 399}) {
           for (const float score : {14.0f, 15.125f, 17.25f, 30.5f}) {
             std::fill(q.begin(), q.end(), 0);
             std::fill(k.begin(), k.end(), 0);
-            Put(dtype, 1, q.data());
-            Put(dtype, score, k.data() + key * d * size);
-            for (int i = 0; i < kKeys * d; ++i) Put(dtype, 1.375f, v.data() + i * size);
+            StoreElement(q.data(), dtype, 0, 1);
+            StoreElement(k.data(), dtype, key * d, score);
             const absl::Status done =
                 Forward(*plan, tensors, {workspace.data(), plan->workspace_bytes});
             ASSERT_TRUE(done.ok()) << done;
