@@ -46,7 +46,7 @@ constexpr char kUsage[] =
 
 struct Flags {
   std::vector<std::string> kernels = {"fa1"};
-  std::vector<std::string> problems;
+  std::vector<AttentionProblem> problems;
   std::string json;
   double at_least = 0;
 };
@@ -65,6 +65,7 @@ std::vector<std::string> DefaultProblems() {
 
 absl::StatusOr<Flags> ParseFlags(int argc, char** argv) {
   Flags flags;
+  std::vector<std::string> lines;
   for (int i = 1; i < argc; ++i) {
     absl::string_view argument = argv[i];
     if (argument == "--help" || argument == "-h") {
@@ -85,14 +86,14 @@ absl::StatusOr<Flags> ParseFlags(int argc, char** argv) {
           std::string(argument) +
           " is not one of --kernels=NAMES, --at_least=X, --json=FILE, --help or a problem");
     } else {
-      flags.problems.emplace_back(argument);
+      lines.emplace_back(argument);
     }
   }
-  if (flags.problems.empty()) flags.problems = DefaultProblems();
-  // Before any of them takes its time.
-  for (const std::string& line : flags.problems) {
+  if (lines.empty()) lines = DefaultProblems();
+  for (const std::string& line : lines) {
     const absl::StatusOr<AttentionProblem> problem = AttentionProblem::Parse(line);
     if (!problem.ok()) return problem.status();
+    flags.problems.push_back(*problem);
   }
   return flags;
 }
@@ -106,12 +107,10 @@ absl::StatusOr<double> Peak() {
   return bench::Quantile(tflops, 0.5);
 }
 
-absl::StatusOr<std::vector<bench::Row>> Time(const std::string& line, const Flags& flags) {
-  const absl::StatusOr<AttentionProblem> problem = AttentionProblem::Parse(line);
-  if (!problem.ok()) return problem.status();
+absl::StatusOr<std::vector<bench::Row>> Time(const AttentionProblem& problem, const Flags& flags) {
   std::vector<Plan> plans;
   for (const std::string& kernel : flags.kernels) {
-    const absl::StatusOr<Plan> plan = MakePlan(*problem, Device::Cuda(0), kernel);
+    const absl::StatusOr<Plan> plan = MakePlan(problem, Device::Cuda(0), kernel);
     if (!plan.ok()) return plan.status();
     plans.push_back(*plan);
   }
@@ -136,10 +135,10 @@ absl::StatusOr<bool> Run(const Flags& flags) {
   std::printf(
       "%s\n\n| problem | kernel | ms | TFLOP/s | peak | fraction |\n|---|---|---|---|---|---|\n",
       gpu->name.c_str());
-  for (const std::string& line : flags.problems) {
+  for (const AttentionProblem& problem : flags.problems) {
     const absl::StatusOr<double> before = Peak();
     if (!before.ok()) return before.status();
-    const absl::StatusOr<std::vector<bench::Row>> timed = Time(line, flags);
+    const absl::StatusOr<std::vector<bench::Row>> timed = Time(problem, flags);
     if (!timed.ok()) return timed.status();
     const absl::StatusOr<double> after = Peak();
     if (!after.ok()) return after.status();
@@ -148,13 +147,13 @@ absl::StatusOr<bool> Run(const Flags& flags) {
       if (!row.status.ok()) return row.status;
       const double fraction = row.TflopPerSecond() / peak;
       passed = passed && row.verified && fraction >= flags.at_least;
-      const std::string problem = row.plan.problem.ToString();
+      const std::string line = row.plan.problem.ToString();
       const std::string& kernel = row.plan.kernel->traits().name;
-      std::printf("| %s | %s | %.3f | %.2f | %.2f | %.3f |%s\n", problem.c_str(), kernel.c_str(),
+      std::printf("| %s | %s | %.3f | %.2f | %.2f | %.3f |%s\n", line.c_str(), kernel.c_str(),
                   row.median * 1e3, row.TflopPerSecond(), peak, fraction,
                   row.verified ? "" : " WRONG");
       if (!row.verified) std::fprintf(stderr, "%s\n", row.verification.message.c_str());
-      rows.push_back({{"problem", problem},
+      rows.push_back({{"problem", line},
                       {"kernel", kernel},
                       {"median_ms", row.median * 1e3},
                       {"p10_ms", row.p10 * 1e3},
