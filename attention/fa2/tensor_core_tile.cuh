@@ -36,6 +36,10 @@ template <class Shape, typename T, bool kCapped, bool kCareful>
 class TensorCoreTile {
   static constexpr int kDim = Shape::kHeadDim, kKeys = Shape::kKeys, kStages = Shape::kStages;
   static constexpr bool kPairs = Shape::kPairs;
+  // Whether there are too few registers to keep what can be found again: K's address in shared
+  // memory and, of two stages, V's place in memory. A look at V takes more, and so does a softcap,
+  // where all are taken already.
+  static constexpr bool kFrugal = kCareful || (kCapped && Shape::kKeptQ == 0);
   static constexpr int kWarpKeys = kKeys / Shape::kSharing, kWarpDim = kDim / Shape::kSharing;
   static constexpr int kM = Shape::kWarpRows / 16, kN = kWarpKeys / 8, kNv = kWarpDim / 8;
 
@@ -136,6 +140,9 @@ class TensorCoreTile {
   // there is all of it.
   __device__ void CopyTile(bool k, bool v, int j, bool whole, int thread, const Keys& keys) {
     char* const to = shared_ + j % kStages * Shape::kKvBytes;
+    if (kFrugal && kStages > 1 && v && j > 0) {
+      v_.Begin(FirstKey(a_.v, kept().tile, keys) + j * kKeys * a_.v.token_stride, a_.v);
+    }
     if (whole) {
       if (k) k_.CopyWhole(to + Shape::kK, a_.k, thread);
       if (v) v_.CopyWhole(to + Shape::kV, a_.v, thread);
@@ -184,8 +191,7 @@ class TensorCoreTile {
         device::CopyAsyncCommit();
       }
       Scores s;
-      // A careful tile needs the register elsewhere.
-      const uint32_t k_address = kCareful ? KAddress() : k_address_;
+      const uint32_t k_address = kFrugal ? KAddress() : k_address_;
       Products::MultiplyQk(QAddress(), k_address + j % kStages * Shape::kKvBytes, q_, s);
       if (Capped()) Warp::Cap(s, a_);
       if (keys.Masked(j)) {
@@ -213,7 +219,7 @@ class TensorCoreTile {
       whole = next_whole;
       next_whole = j + 2 < keys.whole;
       k_.Advance(a_.k);
-      if (kStages > 1 || j > 0) v_.Advance(a_.v);
+      if (kStages > 1 ? !kFrugal : j > 0) v_.Advance(a_.v);
       if (kCareful) ZeroNonfinite(j);
       const uint32_t v_address = VAddress() + j % kStages * Shape::kKvBytes;
       const int first_key = FirstWarpKey();
