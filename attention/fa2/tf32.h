@@ -33,8 +33,7 @@ namespace attnlab::fa2 {
 //
 // Rows a warp: 32 up to head dim 64, where registers have room for O (head dim / 32 a row and
 // lane), P in two parts and the sums of a tile's P V; else 16. Two blocks a multiprocessor, for
-// while one splits the other multiplies. Compiled for 9.0 none of them spills; for 8.0 head dim 256
-// does, two registers.
+// while one splits the other multiplies. Compiled for 9.0 none of them spills.
 template <int kHeadDim>
 struct Tf32ShapeOf;
 template <>

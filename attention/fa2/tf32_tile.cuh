@@ -276,35 +276,40 @@ class Tf32Tile {
     device::SplitA rows[kM];
     load(0);
 #pragma unroll
-    for (int i = 0; i < kCount; ++i) {
-      const int part = i % kParts, k = i / kParts % kN, column = i / (kN * kParts) * (kColumns / 8);
-      if (i + 1 < kCount) load(i + 1);
-      if (part == 0) {
+    for (int group = 0; group < kDim / kColumns; ++group) {
+      // Those beyond dv are zero, and stay it. The branch keeps the compiler from multiplying for
+      // the next columns before it adds up these, for which there are no registers.
+      if (group > 0 && group * kColumns >= a_.dv) break;
 #pragma unroll
-        for (int m = 0; m < kM; ++m) {
+      for (int rest = 0; rest < kN * kParts; ++rest) {
+        const int i = group * kN * kParts + rest, part = rest % kParts, k = rest / kParts;
+        if (i + 1 < kCount) load(i + 1);
+        if (part == 0) {
 #pragma unroll
-          for (int x = 0; x < 4; ++x) {
-            rows[m].Set(x % 2 * 2 + x / 2, __float_as_uint(p.x[m][k].x[x]));
+          for (int m = 0; m < kM; ++m) {
+#pragma unroll
+            for (int x = 0; x < 4; ++x) {
+              rows[m].Set(x % 2 * 2 + x / 2, __float_as_uint(p.x[m][k].x[x]));
+            }
           }
         }
-      }
 #pragma unroll
-      for (int first = 0; first < 4; first += kValueBlocks) {
-        device::SplitB b[kValueBlocks];
+        for (int first = 0; first < 4; first += kValueBlocks) {
+          device::SplitB b[kValueBlocks];
 #pragma unroll
-        for (int n = 0; n < 2 * kValueBlocks; ++n) {
-          b[n / 2].Set(n % 2, values[i % 2][n % 2][first + n / 2]);
+          for (int n = 0; n < 2 * kValueBlocks; ++n) {
+            b[n / 2].Set(n % 2, values[i % 2][n % 2][first + n / 2]);
+          }
+          const auto sum = [&](int m, int n) -> auto& { return sums[m][part * 4 + first + n]; };
+#pragma unroll
+          for (int n = 0; k == 0 && n < kM * kValueBlocks; ++n) sum(n % kM, n / kM) = {};
+          device::MmaSplit(rows, b, sum, sum);
         }
-        const auto sum = [&](int m, int n) -> auto& { return sums[m][part * 4 + first + n]; };
-#pragma unroll
-        for (int n = 0; k == 0 && n < kM * kValueBlocks; ++n) sum(n % kM, n / kM) = {};
-        device::MmaSplit(rows, b, sum, sum);
       }
-      if (k < kN - 1 || part < kParts - 1) continue;
 #pragma unroll
       for (int n = 0; n < kM * kColumns / 8 * 4; ++n) {
         const int m = n / 4 / (kColumns / 8), block = n / 4 % (kColumns / 8);
-        o_.x[m][column + block].x[n % 4] += sums[m][block].x[n % 4];
+        o_.x[m][group * (kColumns / 8) + block].x[n % 4] += sums[m][block].x[n % 4];
       }
     }
   }
