@@ -74,10 +74,9 @@ __device__ void OuterProducts(const float* a, const float* b, int steps,
   for (int first = 0; first < steps; first += kUnroll) {
 #pragma unroll
     for (int step = 0; step < kUnroll; ++step) {
-      // One step ahead of the multiply-adds.
+      // One step ahead of the multiply-adds. Of these a row goes there and the next one back:
+      // within a step each has an operand in common with the one before.
       if (step + 1 < kUnroll || first + kUnroll < steps) load(step + 1);
-        // A row there, the next one back: no multiply-add but has an operand in common with the one
-        // before.
 #pragma unroll
       for (int i = 0; i < kRows; ++i) {
 #pragma unroll
@@ -89,8 +88,9 @@ __device__ void OuterProducts(const float* a, const float* b, int steps,
   }
 }
 
-// O of a row = its factor times O + P V over the first `keys` keys of a tile. `p`, `v` and
-// `factors`: for the thread's first row, and first dim.
+// O of a row = its factor times O + P V over the first `keys` keys of a tile, rounded up: P of
+// those behind is 0, or HiddenWeight(). `p`, `v` and `factors`: for the thread's first row, and
+// first dim.
 //
 // The sum of a tile begins at zero and is added to O as a whole, with the multiply-add that
 // rescales O. Added key by key to what a hundred thousand keys have summed to, it would drown in

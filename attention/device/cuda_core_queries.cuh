@@ -24,7 +24,6 @@ template <class Shape>
 struct WarpTiles {
   int32_t begin, full_begin, full_end, end_key;
 
-  WarpTiles() = default;
   explicit __device__ WarpTiles(const KvTiles& tiles)
       : begin(static_cast<int32_t>(tiles.begin / Shape::kKeys)),
         full_begin(static_cast<int32_t>(tiles.full_begin / Shape::kKeys)),
