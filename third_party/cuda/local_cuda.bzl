@@ -134,6 +134,20 @@ cc_library(
     deps = [":cuda_headers"],
 )
 
+# For programs that load CUPTI when they want it.
+cc_library(
+    name = "cupti_headers",
+    hdrs = glob(
+        [
+            "include/cupti*.h",
+            "include/nvperf*.h",
+        ],
+        allow_empty = True,
+    ),
+    includes = ["include"],
+    deps = [":cuda_headers"],
+)
+
 cc_library(
     name = "nvtx",
     hdrs = glob(
@@ -316,7 +330,8 @@ def _local_cuda_impl(rctx):
         ),
     )
     if not root:
-        names = _LIBRARIES.keys() + _TOOLS.keys() + ["cccl", "cuda", "cuda_headers", "cuda_runtime_static", "nvtx"]
+        names = _LIBRARIES.keys() + _TOOLS.keys()
+        names += ["cccl", "cuda", "cuda_headers", "cuda_runtime_static", "cupti_headers", "nvtx"]
         build += _MISSING_TOOLKIT + "".join([_MISSING.format(name = n) for n in sorted(names)])
         rctx.file("BUILD.bazel", build)
         return

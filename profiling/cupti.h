@@ -1,0 +1,71 @@
+// CUPTI, NVIDIA's profiling library, looked for when it is first wanted: programs that can profile
+// start on machines without it, and say what is missing when asked to.
+//
+//   absl::StatusOr<const Cupti*> cupti = LoadCupti();
+//   if (!cupti.ok()) return cupti.status();
+//   absl::Status s = (*cupti)->Check((*cupti)->cuptiGetVersion(&version), "cuptiGetVersion");
+#ifndef PROFILING_CUPTI_H_
+#define PROFILING_CUPTI_H_
+
+#include <cupti_profiler_host.h>
+#include <cupti_result.h>
+#include <cupti_version.h>
+
+#include <cstring>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+
+namespace attnlab::profiling {
+
+// The functions that are used, by the names that CUPTI gives them.
+#define ATTNLAB_CUPTI_FUNCTIONS(F)        \
+  F(cuptiGetErrorMessage)                 \
+  F(cuptiGetResultString)                 \
+  F(cuptiGetVersion)                      \
+  F(cuptiProfilerHostConfigAddMetrics)    \
+  F(cuptiProfilerHostDeinitialize)        \
+  F(cuptiProfilerHostGetBaseMetrics)      \
+  F(cuptiProfilerHostGetConfigImage)      \
+  F(cuptiProfilerHostGetConfigImageSize)  \
+  F(cuptiProfilerHostGetMetricProperties) \
+  F(cuptiProfilerHostGetNumOfPasses)      \
+  F(cuptiProfilerHostGetSubMetrics)       \
+  F(cuptiProfilerHostGetSupportedChips)   \
+  F(cuptiProfilerHostInitialize)
+
+struct Cupti {
+#define ATTNLAB_CUPTI_MEMBER(name) decltype(&::name) name = nullptr;
+  ATTNLAB_CUPTI_FUNCTIONS(ATTNLAB_CUPTI_MEMBER)
+#undef ATTNLAB_CUPTI_MEMBER
+
+  std::string path;  // of the library
+
+  // OK for CUPTI_SUCCESS. Otherwise "CALL: what CUPTI says", with what to do about it where that is
+  // known: PermissionDenied where the driver keeps counters to administrators, Unavailable where
+  // another profiler holds them, Unimplemented for what the GPU or driver cannot do,
+  // ResourceExhausted for memory, else Internal.
+  absl::Status Check(CUptiResult result, absl::string_view call) const;
+};
+
+// Loaded once. Of CUPTI's major version at compile time, the first of: the file that
+// ATTNLAB_CUPTI names, the loader's own (LD_LIBRARY_PATH, ld.so.conf), and the directories of
+// CUDA_HOME, CUDA_PATH and /usr/local/cuda. libnvperf_host.so has to lie beside it. NotFound, with
+// where it was looked for, or what the loader said, otherwise.
+absl::StatusOr<const Cupti*> LoadCupti();
+
+// A parameter block of CUPTI, zeroed but for its size.
+template <typename T>
+T CuptiParams(size_t size) {
+  T params;
+  std::memset(&params, 0, sizeof(params));
+  params.structSize = size;
+  return params;
+}
+#define ATTNLAB_CUPTI_PARAMS(type) ::attnlab::profiling::CuptiParams<type>(type##_STRUCT_SIZE)
+
+}  // namespace attnlab::profiling
+
+#endif  // PROFILING_CUPTI_H_

@@ -1,0 +1,136 @@
+#include "profiling/quantities.h"
+
+#include <algorithm>
+#include <iterator>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+
+namespace attnlab::profiling {
+namespace {
+
+constexpr absl::string_view kSets[] = {"traffic", "l2", "compute", "stalls", "all"};
+
+// A spelling: metrics that add up to the quantity, all of which a chip must have.
+using Spelling = std::vector<std::string>;
+
+struct Entry {
+  Quantity quantity;
+  std::vector<Spelling> spellings;  // the best first
+};
+
+// Of the warps of a scheduler in each cycle that issues an instruction, those that wait for the
+// reason.
+Entry Stall(absl::string_view name, absl::string_view reason, absl::string_view meaning) {
+  return {
+      {name, "warps", meaning, "stalls"},
+      {{absl::StrCat("smsp__average_warps_issue_stalled_", reason, "_per_issue_active.ratio")}}};
+}
+
+const std::vector<Entry>& Entries() {
+  static const auto* const kEntries = new std::vector<Entry>{
+      {{"hbm_bytes_read", "B", "read from HBM, or whatever memory the GPU has", "traffic"},
+       {{"dram__bytes_read.sum"}, {"dram__bytes_op_read.sum"}}},
+      {{"hbm_bytes_written", "B", "written to it", "traffic"},
+       {{"dram__bytes_write.sum"}, {"dram__bytes_op_write.sum"}}},
+      {{"duration", "s", "of the range", "traffic", 1e-9}, {{"gpu__time_duration.sum"}}},
+
+      {{"l2_bytes", "B", "through L2, from and to whatever side", "l2"}, {{"lts__t_bytes.sum"}}},
+      {{"l2_hit_rate", "%", "of L2's sectors, those that were there", "l2"},
+       {{"lts__t_sector_hit_rate.pct"}}},
+      {{"l2_sectors_read", "", "sectors of 32 bytes that multiprocessors asked L2 for", "l2"},
+       {{"lts__t_sectors_srcunit_tex_op_read.sum"}}},
+      {{"l2_sectors_written", "", "sectors of 32 bytes that multiprocessors wrote to L2", "l2"},
+       {{"lts__t_sectors_srcunit_tex_op_write.sum"}}},
+      {{"l2_bytes_to_sm", "B", "from L2 to multiprocessors", "l2"},
+       {{"l1tex__m_xbar2l1tex_read_bytes.sum"}}},
+      {{"l2_bytes_from_sm", "B", "from multiprocessors to L2", "l2"},
+       {{"l1tex__m_l1tex2xbar_write_bytes.sum"}}},
+      {{"tma_bytes_read", "B", "of these, those that TMA loaded", "l2"},
+       {{"l1tex__m_xbar2l1tex_read_bytes_mem_global_op_tma_ld.sum"}}},
+
+      {{"tensor_active", "%", "of the time, with a tensor core at work", "compute"},
+       {{"sm__pipe_tensor_cycles_active.avg.pct_of_peak_sustained_elapsed"}}},
+      {{"tensor_flops_bf16", "FLOP", "by tensor cores, of bf16", "compute"},
+       {{"sm__ops_path_tensor_src_bf16_dst_fp32.sum"}}},
+      {{"tensor_flops_fp16", "FLOP", "by tensor cores, of fp16", "compute"},
+       {{"sm__ops_path_tensor_src_fp16_dst_fp16.sum", "sm__ops_path_tensor_src_fp16_dst_fp32.sum"},
+        {"sm__ops_path_tensor_src_fp16.sum"}}},
+      {{"tensor_flops_tf32", "FLOP", "by tensor cores, of TF32", "compute"},
+       {{"sm__ops_path_tensor_src_tf32_dst_fp32.sum"}}},
+      {{"tensor_flops_fp8", "FLOP", "by tensor cores, of fp8 (from Blackwell on, and smaller)",
+        "compute"},
+       {{"sm__ops_path_tensor_src_fp4_fp6_fp8_dst_fp16.sum",
+         "sm__ops_path_tensor_src_fp4_fp6_fp8_dst_fp32.sum"},
+        {"sm__ops_path_tensor_src_fp8.sum"}}},
+      {{"occupancy", "%", "of the warps that a multiprocessor has room for, those that it had",
+        "compute"},
+       {{"sm__warps_active.avg.pct_of_peak_sustained_active"}}},
+      {{"issue_active", "%", "of a scheduler's cycles, those that issued an instruction",
+        "compute"},
+       {{"smsp__issue_active.avg.pct_of_peak_sustained_active"}}},
+      {{"shared_bank_conflicts", "", "wavefronts of shared memory that bank conflicts added",
+        "compute"},
+       {{"l1tex__data_bank_conflicts_pipe_lsu_mem_shared.sum"}}},
+      {{"shared_wavefronts", "", "all wavefronts of shared memory", "compute"},
+       {{"l1tex__data_pipe_lsu_wavefronts_mem_shared.sum"}}},
+
+      Stall("stall_long_scoreboard", "long_scoreboard", "wait for global or local memory"),
+      Stall("stall_short_scoreboard", "short_scoreboard", "wait for shared memory or MUFU"),
+      Stall("stall_barrier", "barrier", "wait at a barrier of the block"),
+      Stall("stall_gmma", "gmma", "wait for wgmma"),
+      Stall("stall_math", "math_pipe_throttle", "wait for a pipe that computes"),
+      Stall("stall_mio", "mio_throttle", "wait for the queue of shared memory and MUFU"),
+      Stall("stall_lg", "lg_throttle", "wait for the queue of global and local memory"),
+      Stall("stall_wait", "wait", "wait for a fixed number of cycles"),
+      Stall("stall_dispatch", "dispatch_stall", "are held back at dispatch"),
+      Stall("stall_no_instruction", "no_instruction", "wait for the instruction itself"),
+      Stall("stall_not_selected", "not_selected", "could go on, but another was issued"),
+      Stall("stall_selected", "selected", "are issued"),
+  };
+  return *kEntries;
+}
+
+}  // namespace
+
+absl::Span<const Quantity> Quantities() {
+  static const auto* const kQuantities = [] {
+    auto* quantities = new std::vector<Quantity>();
+    for (const Entry& entry : Entries()) quantities->push_back(entry.quantity);
+    return quantities;
+  }();
+  return *kQuantities;
+}
+
+absl::Span<const absl::string_view> Sets() { return kSets; }
+
+absl::StatusOr<std::vector<Counted>> Resolve(const Chip& chip, absl::string_view set) {
+  if (std::find(std::begin(kSets), std::end(kSets), set) == std::end(kSets)) {
+    return absl::NotFoundError(
+        absl::StrCat("set: ", set, " is not one of ", absl::StrJoin(kSets, ", ")));
+  }
+  std::vector<Counted> counted;
+  for (size_t i = 0; i < Entries().size(); ++i) {
+    const Quantity& quantity = Quantities()[i];
+    if (set != "all" && quantity.set != set) continue;
+    for (const Spelling& spelling : Entries()[i].spellings) {
+      const auto has = [&](const std::string& metric) { return chip.Has(metric); };
+      if (!std::all_of(spelling.begin(), spelling.end(), has)) continue;
+      counted.push_back({&quantity, spelling});
+      break;
+    }
+  }
+  return counted;
+}
+
+std::vector<std::string> MetricsOf(absl::Span<const Counted> counted) {
+  std::vector<std::string> metrics;
+  for (const Counted& c : counted)
+    metrics.insert(metrics.end(), c.metrics.begin(), c.metrics.end());
+  std::sort(metrics.begin(), metrics.end());
+  metrics.erase(std::unique(metrics.begin(), metrics.end()), metrics.end());
+  return metrics;
+}
+
+}  // namespace attnlab::profiling
