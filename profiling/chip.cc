@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <utility>
 
-#include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "profiling/metric_config.h"
 
 namespace attnlab::profiling {
 
@@ -23,19 +23,6 @@ absl::StatusOr<std::vector<std::string>> Chip::Names() {
   return names;
 }
 
-absl::StatusOr<CUpti_Profiler_Host_Object*> Chip::NewHost(const Cupti& cupti,
-                                                          const std::string& name) {
-  auto params = ATTNLAB_CUPTI_PARAMS(CUpti_Profiler_Host_Initialize_Params);
-  params.profilerType = CUPTI_PROFILER_TYPE_RANGE_PROFILER;
-  params.pChipName = name.c_str();
-  if (absl::Status s =
-          cupti.Check(cupti.cuptiProfilerHostInitialize(&params), "cuptiProfilerHostInitialize");
-      !s.ok()) {
-    return s;
-  }
-  return params.pHostObject;
-}
-
 absl::StatusOr<Chip> Chip::Open(const std::string& name) {
   const absl::StatusOr<std::vector<std::string>> names = Names();
   if (!names.ok()) return names.status();
@@ -44,9 +31,15 @@ absl::StatusOr<Chip> Chip::Open(const std::string& name) {
         absl::StrCat("chip: ", name, " is not one of ", absl::StrJoin(*names, ", ")));
   }
   const Cupti* cupti = *LoadCupti();
-  const absl::StatusOr<CUpti_Profiler_Host_Object*> host = NewHost(*cupti, name);
-  if (!host.ok()) return host.status();
-  return Chip(cupti, name, *host);
+  auto params = ATTNLAB_CUPTI_PARAMS(CUpti_Profiler_Host_Initialize_Params);
+  params.profilerType = CUPTI_PROFILER_TYPE_RANGE_PROFILER;
+  params.pChipName = name.c_str();
+  if (absl::Status s =
+          cupti->Check(cupti->cuptiProfilerHostInitialize(&params), "cuptiProfilerHostInitialize");
+      !s.ok()) {
+    return s;
+  }
+  return Chip(cupti, name, params.pHostObject);
 }
 
 Chip::Chip(Chip&& other) noexcept
@@ -128,51 +121,9 @@ absl::StatusOr<int64_t> Chip::Passes(const std::vector<std::string>& metrics) co
   for (const std::string& metric : metrics) {
     if (!Has(metric)) return NoSuchMetric(metric);
   }
-  // A host object of its own, for metrics cannot be taken from one again.
-  const absl::StatusOr<CUpti_Profiler_Host_Object*> host = NewHost(*cupti_, name_);
-  if (!host.ok()) return host.status();
-  const absl::Cleanup end = [&] {
-    auto params = ATTNLAB_CUPTI_PARAMS(CUpti_Profiler_Host_Deinitialize_Params);
-    params.pHostObject = *host;
-    cupti_->cuptiProfilerHostDeinitialize(&params);
-  };
-  std::vector<const char*> names;
-  for (const std::string& metric : metrics) names.push_back(metric.c_str());
-  auto add = ATTNLAB_CUPTI_PARAMS(CUpti_Profiler_Host_ConfigAddMetrics_Params);
-  add.pHostObject = *host;
-  add.ppMetricNames = names.data();
-  add.numMetrics = names.size();
-  if (absl::Status s = cupti_->Check(cupti_->cuptiProfilerHostConfigAddMetrics(&add),
-                                     "cuptiProfilerHostConfigAddMetrics");
-      !s.ok()) {
-    return s;
-  }
-  auto size = ATTNLAB_CUPTI_PARAMS(CUpti_Profiler_Host_GetConfigImageSize_Params);
-  size.pHostObject = *host;
-  if (absl::Status s = cupti_->Check(cupti_->cuptiProfilerHostGetConfigImageSize(&size),
-                                     "cuptiProfilerHostGetConfigImageSize");
-      !s.ok()) {
-    return s;
-  }
-  std::vector<uint8_t> image(size.configImageSize);
-  auto get = ATTNLAB_CUPTI_PARAMS(CUpti_Profiler_Host_GetConfigImage_Params);
-  get.pHostObject = *host;
-  get.configImageSize = image.size();
-  get.pConfigImage = image.data();
-  if (absl::Status s = cupti_->Check(cupti_->cuptiProfilerHostGetConfigImage(&get),
-                                     "cuptiProfilerHostGetConfigImage");
-      !s.ok()) {
-    return s;
-  }
-  auto passes = ATTNLAB_CUPTI_PARAMS(CUpti_Profiler_Host_GetNumOfPasses_Params);
-  passes.configImageSize = image.size();
-  passes.pConfigImage = image.data();
-  if (absl::Status s = cupti_->Check(cupti_->cuptiProfilerHostGetNumOfPasses(&passes),
-                                     "cuptiProfilerHostGetNumOfPasses");
-      !s.ok()) {
-    return s;
-  }
-  return static_cast<int64_t>(passes.numOfPasses);
+  const auto config = MetricConfig::Create(cupti_, name_, metrics);
+  if (!config.ok()) return config.status();
+  return (*config)->passes();
 }
 
 }  // namespace attnlab::profiling

@@ -54,8 +54,6 @@ class Chip {
   Chip(const Cupti* cupti, std::string name, CUpti_Profiler_Host_Object* host)
       : cupti_(cupti), name_(std::move(name)), host_(host) {}
 
-  static absl::StatusOr<CUpti_Profiler_Host_Object*> NewHost(const Cupti& cupti,
-                                                             const std::string& name);
   absl::Status NoSuchMetric(const std::string& metric) const;
 
   const Cupti* cupti_;

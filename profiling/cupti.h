@@ -8,7 +8,10 @@
 #define PROFILING_CUPTI_H_
 
 #include <cupti_profiler_host.h>
+#include <cupti_profiler_target.h>
+#include <cupti_range_profiler.h>
 #include <cupti_result.h>
+#include <cupti_target.h>
 #include <cupti_version.h>
 
 #include <cstring>
@@ -21,20 +24,35 @@
 namespace attnlab::profiling {
 
 // The functions that are used, by the names that CUPTI gives them.
-#define ATTNLAB_CUPTI_FUNCTIONS(F)        \
-  F(cuptiGetErrorMessage)                 \
-  F(cuptiGetResultString)                 \
-  F(cuptiGetVersion)                      \
-  F(cuptiProfilerHostConfigAddMetrics)    \
-  F(cuptiProfilerHostDeinitialize)        \
-  F(cuptiProfilerHostGetBaseMetrics)      \
-  F(cuptiProfilerHostGetConfigImage)      \
-  F(cuptiProfilerHostGetConfigImageSize)  \
-  F(cuptiProfilerHostGetMetricProperties) \
-  F(cuptiProfilerHostGetNumOfPasses)      \
-  F(cuptiProfilerHostGetSubMetrics)       \
-  F(cuptiProfilerHostGetSupportedChips)   \
-  F(cuptiProfilerHostInitialize)
+#define ATTNLAB_CUPTI_FUNCTIONS(F)                \
+  F(cuptiDeviceGetChipName)                       \
+  F(cuptiGetErrorMessage)                         \
+  F(cuptiGetResultString)                         \
+  F(cuptiGetVersion)                              \
+  F(cuptiProfilerDeviceSupported)                 \
+  F(cuptiProfilerHostConfigAddMetrics)            \
+  F(cuptiProfilerHostDeinitialize)                \
+  F(cuptiProfilerHostEvaluateToGpuValues)         \
+  F(cuptiProfilerHostGetBaseMetrics)              \
+  F(cuptiProfilerHostGetConfigImage)              \
+  F(cuptiProfilerHostGetConfigImageSize)          \
+  F(cuptiProfilerHostGetMetricProperties)         \
+  F(cuptiProfilerHostGetNumOfPasses)              \
+  F(cuptiProfilerHostGetSubMetrics)               \
+  F(cuptiProfilerHostGetSupportedChips)           \
+  F(cuptiProfilerHostInitialize)                  \
+  F(cuptiProfilerInitialize)                      \
+  F(cuptiRangeProfilerCounterDataImageInitialize) \
+  F(cuptiRangeProfilerDecodeData)                 \
+  F(cuptiRangeProfilerDisable)                    \
+  F(cuptiRangeProfilerEnable)                     \
+  F(cuptiRangeProfilerGetCounterDataInfo)         \
+  F(cuptiRangeProfilerGetCounterDataSize)         \
+  F(cuptiRangeProfilerPopRange)                   \
+  F(cuptiRangeProfilerPushRange)                  \
+  F(cuptiRangeProfilerSetConfig)                  \
+  F(cuptiRangeProfilerStart)                      \
+  F(cuptiRangeProfilerStop)
 
 struct Cupti {
 #define ATTNLAB_CUPTI_MEMBER(name) decltype(&::name) name = nullptr;
