@@ -1,0 +1,269 @@
+#include "profiling/counters.h"
+
+#include <cuda.h>
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "absl/memory/memory.h"
+#include "absl/strings/str_cat.h"
+#include "attention/cuda_call.h"
+#include "cuda_runtime_api.h"
+
+namespace attnlab::profiling {
+namespace {
+
+using cuda_backend::ScopedDevice;
+
+constexpr char kRange[] = "attnlab";
+
+// The context that is current on this thread: through the runtime, so that nothing is linked that
+// the driver brings.
+absl::StatusOr<CUcontext> CurrentContext() {
+  void* function = nullptr;
+  cudaDriverEntryPointQueryResult found = cudaDriverEntryPointSymbolNotFound;
+  absl::Status s =
+      cuda_backend::ToStatus(cudaGetDriverEntryPointByVersion("cuCtxGetCurrent", &function, 12000,
+                                                              cudaEnableDefault, &found),
+                             "cudaGetDriverEntryPointByVersion");
+  if (!s.ok()) return s;
+  CUcontext context = nullptr;
+  if (found != cudaDriverEntryPointSuccess ||
+      reinterpret_cast<CUresult (*)(CUcontext*)>(function)(&context) != CUDA_SUCCESS ||
+      context == nullptr) {
+    return absl::InternalError("cuCtxGetCurrent: no context");
+  }
+  return context;
+}
+
+// Whether the GPU can be profiled at all, or why not.
+absl::Status CheckSupported(const Cupti& cupti, int ordinal) {
+  auto params = ATTNLAB_CUPTI_PARAMS(CUpti_Profiler_DeviceSupported_Params);
+  params.cuDevice = ordinal;
+  params.api = CUPTI_PROFILER_RANGE_PROFILING;
+  absl::Status s =
+      cupti.Check(cupti.cuptiProfilerDeviceSupported(&params), "cuptiProfilerDeviceSupported");
+  if (!s.ok() || params.isSupported == CUPTI_PROFILER_CONFIGURATION_SUPPORTED) return s;
+  const std::pair<CUpti_Profiler_Support_Level, const char*> reasons[] = {
+      {params.architecture, "its architecture"},
+      {params.sli, "SLI"},
+      {params.vGpu, "being a virtual GPU whose host does not allow it"},
+      {params.confidentialCompute, "confidential computing"},
+      {params.cmp, "being a mining GPU"},
+      {params.wsl, "WSL"},
+  };
+  for (const auto& [level, reason] : reasons) {
+    if (level == CUPTI_PROFILER_CONFIGURATION_UNSUPPORTED ||
+        level == CUPTI_PROFILER_CONFIGURATION_DISABLED) {
+      return absl::UnimplementedError(
+          absl::StrCat("device: cuda:", ordinal, " cannot be profiled because of ", reason));
+    }
+  }
+  return absl::UnimplementedError(absl::StrCat("device: cuda:", ordinal, " cannot be profiled"));
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Counters>> Counters::OpenChip(int ordinal) {
+  const absl::StatusOr<const Cupti*> cupti = LoadCupti();
+  if (!cupti.ok()) return cupti.status();
+  const ScopedDevice current(ordinal);
+  if (!current.status().ok()) return current.status();
+  absl::Status s = cuda_backend::ToStatus(cudaFree(nullptr), absl::StrCat("cuda:", ordinal));
+  if (!s.ok()) return s;
+
+  auto initialize = ATTNLAB_CUPTI_PARAMS(CUpti_Profiler_Initialize_Params);
+  s = (*cupti)->Check((*cupti)->cuptiProfilerInitialize(&initialize), "cuptiProfilerInitialize");
+  if (!s.ok()) return s;
+  if (s = CheckSupported(**cupti, ordinal); !s.ok()) return s;
+  auto chip = ATTNLAB_CUPTI_PARAMS(CUpti_Device_GetChipName_Params);
+  chip.deviceIndex = static_cast<size_t>(ordinal);
+  s = (*cupti)->Check((*cupti)->cuptiDeviceGetChipName(&chip), "cuptiDeviceGetChipName");
+  if (!s.ok()) return s;
+  return absl::WrapUnique(new Counters(*cupti, ordinal, chip.pChipName));
+}
+
+absl::StatusOr<std::unique_ptr<Counters>> Counters::Open(int ordinal, absl::string_view set) {
+  absl::StatusOr<std::unique_ptr<Counters>> counters = OpenChip(ordinal);
+  if (!counters.ok()) return counters;
+  const absl::StatusOr<Chip> chip = Chip::Open((*counters)->chip_);
+  if (!chip.ok()) return chip.status();
+  absl::StatusOr<std::vector<Counted>> counted = Resolve(*chip, set);
+  if (!counted.ok()) return counted.status();
+  (*counters)->counted_ = *std::move(counted);
+  if (absl::Status s = (*counters)->Start(MetricsOf((*counters)->counted_)); !s.ok()) return s;
+  return counters;
+}
+
+absl::StatusOr<std::unique_ptr<Counters>> Counters::OpenMetrics(int ordinal,
+                                                                std::vector<std::string> metrics) {
+  if (metrics.empty()) return absl::InvalidArgumentError("metrics: none is named");
+  absl::StatusOr<std::unique_ptr<Counters>> counters = OpenChip(ordinal);
+  if (!counters.ok()) return counters;
+  const absl::StatusOr<Chip> chip = Chip::Open((*counters)->chip_);
+  if (!chip.ok()) return chip.status();
+  for (const std::string& metric : metrics) {
+    if (const auto description = chip->Description(metric); !description.ok()) {
+      return description.status();
+    }
+  }
+  if (absl::Status s = (*counters)->Start(std::move(metrics)); !s.ok()) return s;
+  return counters;
+}
+
+absl::Status Counters::Start(std::vector<std::string> metrics) {
+  absl::StatusOr<std::unique_ptr<MetricConfig>> config =
+      MetricConfig::Create(cupti_, chip_, std::move(metrics));
+  if (!config.ok()) return config.status();
+  config_ = *std::move(config);
+
+  const ScopedDevice current(ordinal_);
+  if (!current.status().ok()) return current.status();
+  const absl::StatusOr<CUcontext> context = CurrentContext();
+  if (!context.ok()) return context.status();
+  auto enable = ATTNLAB_CUPTI_PARAMS(CUpti_RangeProfiler_Enable_Params);
+  enable.ctx = *context;
+  absl::Status s =
+      cupti_->Check(cupti_->cuptiRangeProfilerEnable(&enable), "cuptiRangeProfilerEnable");
+  if (!s.ok()) return s;
+  profiler_ = enable.pRangeProfilerObject;
+
+  std::vector<const char*> names(config_->names().begin(), config_->names().end());
+  auto size = ATTNLAB_CUPTI_PARAMS(CUpti_RangeProfiler_GetCounterDataSize_Params);
+  size.pRangeProfilerObject = profiler_;
+  size.pMetricNames = names.data();
+  size.numMetrics = names.size();
+  size.maxNumOfRanges = 1;
+  size.maxNumRangeTreeNodes = 1;
+  s = cupti_->Check(cupti_->cuptiRangeProfilerGetCounterDataSize(&size),
+                    "cuptiRangeProfilerGetCounterDataSize");
+  if (!s.ok()) return s;
+  image_.resize(size.counterDataSize);
+  if (s = ClearImage(); !s.ok()) return s;
+  return Configure();
+}
+
+absl::Status Counters::ClearImage() {
+  auto params = ATTNLAB_CUPTI_PARAMS(CUpti_RangeProfiler_CounterDataImage_Initialize_Params);
+  params.pRangeProfilerObject = profiler_;
+  params.counterDataSize = image_.size();
+  params.pCounterData = image_.data();
+  return cupti_->Check(cupti_->cuptiRangeProfilerCounterDataImageInitialize(&params),
+                       "cuptiRangeProfilerCounterDataImageInitialize");
+}
+
+// A range of the caller's, who replays it as well: it may have several kernels.
+absl::Status Counters::Configure() {
+  auto params = ATTNLAB_CUPTI_PARAMS(CUpti_RangeProfiler_SetConfig_Params);
+  params.pRangeProfilerObject = profiler_;
+  params.configSize = config_->image().size();
+  params.pConfig = config_->image().data();
+  params.counterDataImageSize = image_.size();
+  params.pCounterDataImage = image_.data();
+  params.range = CUPTI_UserRange;
+  params.replayMode = CUPTI_UserReplay;
+  params.maxRangesPerPass = 1;
+  params.numNestingLevels = 1;
+  params.minNestingLevel = 1;
+  params.passIndex = 0;
+  params.targetNestingLevel = 1;
+  return cupti_->Check(cupti_->cuptiRangeProfilerSetConfig(&params), "cuptiRangeProfilerSetConfig");
+}
+
+Counters::~Counters() {
+  if (profiler_ == nullptr) return;
+  auto params = ATTNLAB_CUPTI_PARAMS(CUpti_RangeProfiler_Disable_Params);
+  params.pRangeProfilerObject = profiler_;
+  cupti_->cuptiRangeProfilerDisable(&params);
+}
+
+absl::StatusOr<Counters::Pass> Counters::Begin() {
+  if (in_pass_) return absl::FailedPreconditionError("Begin: a pass has begun already");
+  if (done_) return absl::FailedPreconditionError("Begin: all passes are done; Read() comes next");
+  const ScopedDevice current(ordinal_);
+  if (!current.status().ok()) return current.status();
+  absl::Status s = cuda_backend::ToStatus(cudaDeviceSynchronize(), "before a pass");
+  if (!s.ok()) return s;
+  auto start = ATTNLAB_CUPTI_PARAMS(CUpti_RangeProfiler_Start_Params);
+  start.pRangeProfilerObject = profiler_;
+  s = cupti_->Check(cupti_->cuptiRangeProfilerStart(&start), "cuptiRangeProfilerStart");
+  if (!s.ok()) return s;
+  auto push = ATTNLAB_CUPTI_PARAMS(CUpti_RangeProfiler_PushRange_Params);
+  push.pRangeProfilerObject = profiler_;
+  push.pRangeName = kRange;
+  s = cupti_->Check(cupti_->cuptiRangeProfilerPushRange(&push), "cuptiRangeProfilerPushRange");
+  if (!s.ok()) {
+    auto stop = ATTNLAB_CUPTI_PARAMS(CUpti_RangeProfiler_Stop_Params);
+    stop.pRangeProfilerObject = profiler_;
+    cupti_->cuptiRangeProfilerStop(&stop);
+    return s;
+  }
+  in_pass_ = true;
+  return Pass(this);
+}
+
+absl::Status Counters::EndPass() {
+  in_pass_ = false;
+  const ScopedDevice current(ordinal_);
+  if (!current.status().ok()) return current.status();
+  // Whatever went wrong, the range ends.
+  const absl::Status ran = cuda_backend::ToStatus(cudaDeviceSynchronize(), "the pass");
+  auto pop = ATTNLAB_CUPTI_PARAMS(CUpti_RangeProfiler_PopRange_Params);
+  pop.pRangeProfilerObject = profiler_;
+  const absl::Status popped =
+      cupti_->Check(cupti_->cuptiRangeProfilerPopRange(&pop), "cuptiRangeProfilerPopRange");
+  auto stop = ATTNLAB_CUPTI_PARAMS(CUpti_RangeProfiler_Stop_Params);
+  stop.pRangeProfilerObject = profiler_;
+  const absl::Status stopped =
+      cupti_->Check(cupti_->cuptiRangeProfilerStop(&stop), "cuptiRangeProfilerStop");
+  for (const absl::Status& s : {ran, popped, stopped}) {
+    if (!s.ok()) return s;
+  }
+  done_ = stop.isAllPassSubmitted != 0;
+  return absl::OkStatus();
+}
+
+Counters::Pass::~Pass() {
+  if (counters_ != nullptr) End().IgnoreError();
+}
+
+absl::Status Counters::Pass::End() {
+  if (counters_ == nullptr) return absl::FailedPreconditionError("End: the pass has ended already");
+  return std::exchange(counters_, nullptr)->EndPass();
+}
+
+absl::StatusOr<std::vector<Value>> Counters::Read() {
+  if (!done_) return absl::FailedPreconditionError("Read: not all passes are done");
+  auto decode = ATTNLAB_CUPTI_PARAMS(CUpti_RangeProfiler_DecodeData_Params);
+  decode.pRangeProfilerObject = profiler_;
+  absl::Status s =
+      cupti_->Check(cupti_->cuptiRangeProfilerDecodeData(&decode), "cuptiRangeProfilerDecodeData");
+  if (!s.ok()) return s;
+  if (decode.numOfRangeDropped != 0) {
+    return absl::InternalError("cuptiRangeProfilerDecodeData: the range was dropped");
+  }
+  const absl::StatusOr<std::vector<double>> counted = config_->Evaluate(image_, 0);
+  if (!counted.ok()) return counted.status();
+
+  std::vector<Value> values;
+  const std::vector<std::string>& metrics = config_->metrics();
+  if (counted_.empty()) {
+    for (size_t i = 0; i < metrics.size(); ++i) values.push_back({metrics[i], "", (*counted)[i]});
+  }
+  for (const Counted& c : counted_) {
+    Value value = {std::string(c.quantity->name), std::string(c.quantity->unit), 0};
+    for (const std::string& metric : c.metrics) {
+      const auto at = std::find(metrics.begin(), metrics.end(), metric) - metrics.begin();
+      value.value += (*counted)[static_cast<size_t>(at)] * c.quantity->scale;
+    }
+    values.push_back(std::move(value));
+  }
+  // For another time.
+  done_ = false;
+  if (s = ClearImage(); !s.ok()) return s;
+  if (s = Configure(); !s.ok()) return s;
+  return values;
+}
+
+}  // namespace attnlab::profiling

@@ -1,0 +1,113 @@
+// Counts what a GPU does while launches run, with its own counters: a library of its own, for any
+// program that launches kernels.
+//
+//   absl::StatusOr<std::unique_ptr<Counters>> counters = Counters::Open(/*ordinal=*/0, "traffic");
+//   if (!counters.ok()) return counters.status();
+//   while (!(*counters)->Done()) {
+//     absl::StatusOr<Counters::Pass> pass = (*counters)->Begin();
+//     if (!pass.ok()) return pass.status();
+//     MyKernel<<<…>>>(…);  // one launch or several; the same in each pass
+//     if (absl::Status s = pass->End(); !s.ok()) return s;
+//   }
+//   absl::StatusOr<std::vector<Value>> values = (*counters)->Read();
+//   // (*values)[0]: hbm_bytes_read, B, 2147483648
+//
+// Counters belong to the whole GPU: whatever else runs there meanwhile is counted, too. Data that a
+// pass finds in L2 is not read from HBM, and up to an L2 of what it wrote may be there still when
+// it ends: who wants each pass to begin alike makes it so before Begin().
+//
+// One object for a GPU at a time, and one thread.
+#ifndef PROFILING_COUNTERS_H_
+#define PROFILING_COUNTERS_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "profiling/chip.h"
+#include "profiling/cupti.h"
+#include "profiling/metric_config.h"
+#include "profiling/quantities.h"
+
+namespace attnlab::profiling {
+
+// A number that was counted.
+struct Value {
+  std::string name;  // of a quantity, or of a metric
+  std::string unit;  // of a quantity
+  double value = 0;  // NaN where the GPU gave none
+};
+
+class Counters {
+ public:
+  // What runs between Begin() and End() is counted. A Pass that goes away without End() ends too;
+  // its counters are to be counted anew.
+  class Pass {
+   public:
+    Pass(Pass&& other) noexcept : counters_(other.counters_) { other.counters_ = nullptr; }
+    Pass& operator=(Pass&&) = delete;
+    ~Pass();
+    // Waits for the GPU. What the launches left as an error is one of End().
+    absl::Status End();
+
+   private:
+    friend class Counters;
+    explicit Pass(Counters* counters) : counters_(counters) {}
+    Counters* counters_;
+  };
+
+  // The quantities of a set (quantities.h), or metrics by name, of a GPU by its CUDA ordinal. Makes
+  // the GPU current on this thread while it works, and its primary context.
+  //
+  // Unavailable without a driver or a GPU, or where another profiler holds the counters;
+  // PermissionDenied where the driver keeps them to administrators; NotFound without CUPTI, for a
+  // chip that it does not know, and for sets and metrics that there are not; Unimplemented for a
+  // GPU that it cannot profile. Each message says what to do.
+  static absl::StatusOr<std::unique_ptr<Counters>> Open(int ordinal, absl::string_view set);
+  static absl::StatusOr<std::unique_ptr<Counters>> OpenMetrics(int ordinal,
+                                                               std::vector<std::string> metrics);
+  ~Counters();
+  Counters(const Counters&) = delete;
+  Counters& operator=(const Counters&) = delete;
+
+  const std::string& chip() const { return chip_; }
+  int64_t Passes() const { return config_->passes(); }
+
+  // Whether every pass has been run.
+  bool Done() const { return done_; }
+
+  // Begins a pass when the GPU has done what it had to do. FailedPrecondition where one has begun
+  // already, or all are done.
+  absl::StatusOr<Pass> Begin();
+
+  // What was counted, quantity by quantity, or metric by metric; and all can be counted again.
+  // FailedPrecondition before Done().
+  absl::StatusOr<std::vector<Value>> Read();
+
+ private:
+  Counters(const Cupti* cupti, int ordinal, std::string chip)
+      : cupti_(cupti), ordinal_(ordinal), chip_(std::move(chip)) {}
+
+  static absl::StatusOr<std::unique_ptr<Counters>> OpenChip(int ordinal);
+  absl::Status Start(std::vector<std::string> metrics);
+  absl::Status ClearImage();
+  absl::Status Configure();
+  absl::Status EndPass();
+
+  const Cupti* cupti_;
+  int ordinal_;
+  std::string chip_;
+  std::vector<Counted> counted_;  // empty: metrics by name
+  std::unique_ptr<MetricConfig> config_;
+  CUpti_RangeProfiler_Object* profiler_ = nullptr;
+  std::vector<uint8_t> image_;  // what was counted
+  bool in_pass_ = false, done_ = false;
+};
+
+}  // namespace attnlab::profiling
+
+#endif  // PROFILING_COUNTERS_H_

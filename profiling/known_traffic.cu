@@ -1,0 +1,86 @@
+#include <algorithm>
+
+#include "absl/memory/memory.h"
+#include "attention/cuda_call.h"
+#include "attention/device/launch.h"
+#include "profiling/known_traffic.h"
+
+namespace attnlab::profiling {
+namespace {
+
+constexpr int kThreads = 256;
+constexpr int64_t kMostBlocks = 1 << 16;
+
+__global__ void Copy(const uint4* from, uint4* to, int64_t count) {
+  const int64_t step = int64_t{gridDim.x} * blockDim.x;
+  for (int64_t i = int64_t{blockIdx.x} * blockDim.x + threadIdx.x; i < count; i += step) {
+    to[i] = from[i];
+  }
+}
+
+__global__ void Fill(uint4* to, int64_t count, uint32_t pattern) {
+  const int64_t step = int64_t{gridDim.x} * blockDim.x;
+  for (int64_t i = int64_t{blockIdx.x} * blockDim.x + threadIdx.x; i < count; i += step) {
+    to[i] = {pattern, pattern, pattern, pattern};
+  }
+}
+
+__global__ void Read(const uint4* from, int64_t count) {
+  const int64_t step = int64_t{gridDim.x} * blockDim.x;
+  uint32_t bits = 0;
+  for (int64_t i = int64_t{blockIdx.x} * blockDim.x + threadIdx.x; i < count; i += step) {
+    const uint4 four = from[i];
+    bits |= four.x | four.y | four.z | four.w;
+  }
+  asm volatile("" ::"r"(bits));
+}
+
+dim3 BlocksFor(int64_t count) {
+  const int64_t blocks = std::min<int64_t>((count + kThreads - 1) / kThreads, kMostBlocks);
+  return dim3(static_cast<unsigned>(std::max<int64_t>(1, blocks)));
+}
+
+}  // namespace
+
+cudaError_t CopyBytes(const void* from, void* to, int64_t bytes, cudaStream_t stream) {
+  const int64_t count = bytes / 16;
+  return device::Launch(Copy, BlocksFor(count), kThreads, 0, stream,
+                        static_cast<const uint4*>(from), static_cast<uint4*>(to), count);
+}
+
+cudaError_t FillBytes(void* to, int64_t bytes, uint32_t pattern, cudaStream_t stream) {
+  const int64_t count = bytes / 16;
+  return device::Launch(Fill, BlocksFor(count), kThreads, 0, stream, static_cast<uint4*>(to), count,
+                        pattern);
+}
+
+cudaError_t ReadBytes(const void* from, int64_t bytes, cudaStream_t stream) {
+  const int64_t count = bytes / 16;
+  return device::Launch(Read, BlocksFor(count), kThreads, 0, stream,
+                        static_cast<const uint4*>(from), count);
+}
+
+absl::StatusOr<std::unique_ptr<L2Flush>> L2Flush::Create() {
+  int ordinal = 0, bytes = 0;
+  absl::Status s = cuda_backend::ToStatus(cudaGetDevice(&ordinal), "cudaGetDevice");
+  if (!s.ok()) return s;
+  s = cuda_backend::ToStatus(cudaDeviceGetAttribute(&bytes, cudaDevAttrL2CacheSize, ordinal),
+                             "L2 cache");
+  if (!s.ok()) return s;
+  void* scratch = nullptr;
+  s = cuda_backend::ToStatus(
+      cudaMalloc(&scratch, 2 * static_cast<size_t>(std::max(bytes, 1 << 20))), "L2 flush");
+  if (!s.ok()) return s;
+  return absl::WrapUnique(new L2Flush(std::max(bytes, 1 << 20), scratch));
+}
+
+L2Flush::~L2Flush() { cudaFree(scratch_); }
+
+absl::Status L2Flush::Flush(cudaStream_t stream) {
+  absl::Status s =
+      cuda_backend::ToStatus(FillBytes(scratch_, 2 * l2_bytes_, 1, stream), "L2 flush");
+  if (!s.ok()) return s;
+  return cuda_backend::ToStatus(ReadBytes(scratch_, 2 * l2_bytes_, stream), "L2 flush");
+}
+
+}  // namespace attnlab::profiling
