@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "attention/cuda_call.h"
 #include "cuda_runtime_api.h"
+#include "profiling/driver_function.h"
 
 namespace attnlab::profiling {
 namespace {
@@ -18,22 +19,13 @@ using cuda_backend::ScopedDevice;
 
 constexpr char kRange[] = "attnlab";
 
-// The context that is current on this thread: through the runtime, so that nothing is linked that
-// the driver brings.
 absl::StatusOr<CUcontext> CurrentContext() {
-  void* function = nullptr;
-  cudaDriverEntryPointQueryResult found = cudaDriverEntryPointSymbolNotFound;
-  absl::Status s =
-      cuda_backend::ToStatus(cudaGetDriverEntryPointByVersion("cuCtxGetCurrent", &function, 12000,
-                                                              cudaEnableDefault, &found),
-                             "cudaGetDriverEntryPointByVersion");
-  if (!s.ok()) return s;
+  const auto get = DriverFunction<decltype(&cuCtxGetCurrent)>("cuCtxGetCurrent", 4000);
+  if (!get.ok()) return get.status();
   CUcontext context = nullptr;
-  if (found != cudaDriverEntryPointSuccess ||
-      reinterpret_cast<CUresult (*)(CUcontext*)>(function)(&context) != CUDA_SUCCESS ||
-      context == nullptr) {
-    return absl::InternalError("cuCtxGetCurrent: no context");
-  }
+  const absl::Status s = DriverStatus((*get)(&context), "cuCtxGetCurrent");
+  if (!s.ok()) return s;
+  if (context == nullptr) return absl::InternalError("cuCtxGetCurrent: no context");
   return context;
 }
 
@@ -84,37 +76,25 @@ absl::StatusOr<std::unique_ptr<Counters>> Counters::OpenChip(int ordinal) {
   return absl::WrapUnique(new Counters(*cupti, ordinal, chip.pChipName));
 }
 
-absl::StatusOr<std::unique_ptr<Counters>> Counters::Open(int ordinal, absl::string_view set) {
+absl::StatusOr<std::unique_ptr<Counters>> Counters::Open(int ordinal, absl::string_view set,
+                                                         const std::vector<std::string>& metrics) {
+  if (set.empty() && metrics.empty()) {
+    return absl::InvalidArgumentError("set, metrics: neither is named");
+  }
   absl::StatusOr<std::unique_ptr<Counters>> counters = OpenChip(ordinal);
   if (!counters.ok()) return counters;
   const absl::StatusOr<Chip> chip = Chip::Open((*counters)->chip_);
   if (!chip.ok()) return chip.status();
-  absl::StatusOr<std::vector<Counted>> counted = Resolve(*chip, set);
+  absl::StatusOr<std::vector<Counted>> counted = Resolve(*chip, set, metrics);
   if (!counted.ok()) return counted.status();
   (*counters)->counted_ = *std::move(counted);
-  if (absl::Status s = (*counters)->Start(MetricsOf((*counters)->counted_)); !s.ok()) return s;
+  if (absl::Status s = (*counters)->Start(); !s.ok()) return s;
   return counters;
 }
 
-absl::StatusOr<std::unique_ptr<Counters>> Counters::OpenMetrics(int ordinal,
-                                                                std::vector<std::string> metrics) {
-  if (metrics.empty()) return absl::InvalidArgumentError("metrics: none is named");
-  absl::StatusOr<std::unique_ptr<Counters>> counters = OpenChip(ordinal);
-  if (!counters.ok()) return counters;
-  const absl::StatusOr<Chip> chip = Chip::Open((*counters)->chip_);
-  if (!chip.ok()) return chip.status();
-  for (const std::string& metric : metrics) {
-    if (const auto description = chip->Description(metric); !description.ok()) {
-      return description.status();
-    }
-  }
-  if (absl::Status s = (*counters)->Start(std::move(metrics)); !s.ok()) return s;
-  return counters;
-}
-
-absl::Status Counters::Start(std::vector<std::string> metrics) {
+absl::Status Counters::Start() {
   absl::StatusOr<std::unique_ptr<MetricConfig>> config =
-      MetricConfig::Create(cupti_, chip_, std::move(metrics));
+      MetricConfig::Create(cupti_, chip_, MetricsOf(counted_));
   if (!config.ok()) return config.status();
   config_ = *std::move(config);
 
@@ -248,14 +228,11 @@ absl::StatusOr<std::vector<Value>> Counters::Read() {
 
   std::vector<Value> values;
   const std::vector<std::string>& metrics = config_->metrics();
-  if (counted_.empty()) {
-    for (size_t i = 0; i < metrics.size(); ++i) values.push_back({metrics[i], "", (*counted)[i]});
-  }
   for (const Counted& c : counted_) {
-    Value value = {std::string(c.quantity->name), std::string(c.quantity->unit), 0};
+    Value value = {c.name, c.unit, 0};
     for (const std::string& metric : c.metrics) {
       const auto at = std::find(metrics.begin(), metrics.end(), metric) - metrics.begin();
-      value.value += (*counted)[static_cast<size_t>(at)] * c.quantity->scale;
+      value.value += (*counted)[static_cast<size_t>(at)] * c.scale;
     }
     values.push_back(std::move(value));
   }

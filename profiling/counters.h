@@ -32,15 +32,9 @@
 #include "profiling/cupti.h"
 #include "profiling/metric_config.h"
 #include "profiling/quantities.h"
+#include "profiling/value.h"
 
 namespace attnlab::profiling {
-
-// A number that was counted.
-struct Value {
-  std::string name;  // of a quantity, or of a metric
-  std::string unit;  // of a quantity
-  double value = 0;  // NaN where the GPU gave none
-};
 
 class Counters {
  public:
@@ -60,16 +54,16 @@ class Counters {
     Counters* counters_;
   };
 
-  // The quantities of a set (quantities.h), or metrics by name, of a GPU by its CUDA ordinal. Makes
-  // the GPU current on this thread while it works, and its primary context.
+  // The quantities of a set (quantities.h; "" for none) and then metrics by name, at least one in
+  // all, of a GPU by its CUDA ordinal. Makes the GPU current on this thread while it works, and its
+  // primary context.
   //
   // Unavailable without a driver or a GPU, or where another profiler holds the counters;
   // PermissionDenied where the driver keeps them to administrators; NotFound without CUPTI, for a
   // chip that it does not know, and for sets and metrics that there are not; Unimplemented for a
   // GPU that it cannot profile. Each message says what to do.
-  static absl::StatusOr<std::unique_ptr<Counters>> Open(int ordinal, absl::string_view set);
-  static absl::StatusOr<std::unique_ptr<Counters>> OpenMetrics(int ordinal,
-                                                               std::vector<std::string> metrics);
+  static absl::StatusOr<std::unique_ptr<Counters>> Open(
+      int ordinal, absl::string_view set, const std::vector<std::string>& metrics = {});
   ~Counters();
   Counters(const Counters&) = delete;
   Counters& operator=(const Counters&) = delete;
@@ -93,7 +87,7 @@ class Counters {
       : cupti_(cupti), ordinal_(ordinal), chip_(std::move(chip)) {}
 
   static absl::StatusOr<std::unique_ptr<Counters>> OpenChip(int ordinal);
-  absl::Status Start(std::vector<std::string> metrics);
+  absl::Status Start();
   absl::Status ClearImage();
   absl::Status Configure();
   absl::Status EndPass();
@@ -101,7 +95,7 @@ class Counters {
   const Cupti* cupti_;
   int ordinal_;
   std::string chip_;
-  std::vector<Counted> counted_;  // empty: metrics by name
+  std::vector<Counted> counted_;
   std::unique_ptr<MetricConfig> config_;
   CUpti_RangeProfiler_Object* profiler_ = nullptr;
   std::vector<uint8_t> image_;  // what was counted

@@ -31,7 +31,7 @@ class CountersTest : public ::testing::Test {
     ASSERT_EQ(cudaMalloc(&from_, kBytes), cudaSuccess);
     ASSERT_EQ(cudaMalloc(&to_, kBytes), cudaSuccess);
     ASSERT_EQ(FillBytes(from_, kBytes, 3, nullptr), cudaSuccess);
-    auto flush = L2Flush::Create();
+    auto flush = L2Flush::Create(0);
     ASSERT_TRUE(flush.ok()) << flush.status();
     flush_ = *std::move(flush);
   }
@@ -126,15 +126,15 @@ TEST_F(CountersTest, SetsOfSeveralPasses) {
 }
 
 TEST_F(CountersTest, MetricsByName) {
-  auto counters = Counters::OpenMetrics(0, {"sm__warps_launched.sum", "lts__t_bytes.sum"});
+  auto counters = Counters::Open(0, "", {"sm__warps_launched.sum", "lts__t_bytes.sum"});
   ASSERT_TRUE(counters.ok()) << counters.status();
   const auto counted = Count(**counters, [&] { return ReadBytes(from_, kBytes, nullptr); });
   EXPECT_GT(counted.at("sm__warps_launched.sum"), 0);
   EXPECT_GE(counted.at("lts__t_bytes.sum"), 0.99 * kBytes);
-  const absl::Status s = Counters::OpenMetrics(0, {"sm__warps_lunched.sum"}).status();
+  const absl::Status s = Counters::Open(0, "", {"sm__warps_lunched.sum"}).status();
   EXPECT_EQ(s.code(), absl::StatusCode::kNotFound);
   EXPECT_THAT(std::string(s.message()), HasSubstr("sm__warps_lunched.sum"));
-  EXPECT_EQ(Counters::OpenMetrics(0, {}).status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(Counters::Open(0, "").status().code(), absl::StatusCode::kInvalidArgument);
 }
 
 TEST_F(CountersTest, TheOrderOfCallsIsChecked) {

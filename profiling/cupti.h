@@ -7,6 +7,7 @@
 #ifndef PROFILING_CUPTI_H_
 #define PROFILING_CUPTI_H_
 
+#include <cupti_activity.h>
 #include <cupti_profiler_host.h>
 #include <cupti_profiler_target.h>
 #include <cupti_range_profiler.h>
@@ -25,6 +26,12 @@ namespace attnlab::profiling {
 
 // The functions that are used, by the names that CUPTI gives them.
 #define ATTNLAB_CUPTI_FUNCTIONS(F)                \
+  F(cuptiActivityDisable)                         \
+  F(cuptiActivityEnable)                          \
+  F(cuptiActivityFlushAll)                        \
+  F(cuptiActivityGetNextRecord)                   \
+  F(cuptiActivityGetNumDroppedRecords)            \
+  F(cuptiActivityRegisterCallbacks)               \
   F(cuptiDeviceGetChipName)                       \
   F(cuptiGetErrorMessage)                         \
   F(cuptiGetResultString)                         \

@@ -15,22 +15,22 @@ namespace attnlab::profiling {
 // a time, neighbours by neighbours. Asynchronous; the error is that of the launch.
 cudaError_t CopyBytes(const void* from, void* to, int64_t bytes, cudaStream_t stream);
 cudaError_t FillBytes(void* to, int64_t bytes, uint32_t pattern, cudaStream_t stream);
-// What is read comes to nothing, but the compiler does not know.
+// What is read comes to nothing.
 cudaError_t ReadBytes(const void* from, int64_t bytes, cudaStream_t stream);
 
 // Empties the L2 cache of a GPU: fills twice its size and reads that again, so that what was there
 // has gone to memory, and nothing that is there is still to go.
 class L2Flush {
  public:
-  // Of the GPU that is current. ResourceExhausted without memory for it.
-  static absl::StatusOr<std::unique_ptr<L2Flush>> Create();
+  // Of a GPU by its CUDA ordinal. ResourceExhausted without memory for it.
+  static absl::StatusOr<std::unique_ptr<L2Flush>> Create(int ordinal);
   ~L2Flush();
   L2Flush(const L2Flush&) = delete;
   L2Flush& operator=(const L2Flush&) = delete;
 
   int64_t l2_bytes() const { return l2_bytes_; }
 
-  // Asynchronous.
+  // Asynchronous; the GPU is current.
   absl::Status Flush(cudaStream_t stream);
 
  private:

@@ -105,21 +105,29 @@ absl::Span<const Quantity> Quantities() {
 
 absl::Span<const absl::string_view> Sets() { return kSets; }
 
-absl::StatusOr<std::vector<Counted>> Resolve(const Chip& chip, absl::string_view set) {
-  if (std::find(std::begin(kSets), std::end(kSets), set) == std::end(kSets)) {
+absl::StatusOr<std::vector<Counted>> Resolve(const Chip& chip, absl::string_view set,
+                                             const std::vector<std::string>& metrics) {
+  if (!set.empty() && std::find(std::begin(kSets), std::end(kSets), set) == std::end(kSets)) {
     return absl::NotFoundError(
         absl::StrCat("set: ", set, " is not one of ", absl::StrJoin(kSets, ", ")));
   }
   std::vector<Counted> counted;
-  for (size_t i = 0; i < Entries().size(); ++i) {
-    const Quantity& quantity = Quantities()[i];
+  for (const Entry& entry : Entries()) {
+    const Quantity& quantity = entry.quantity;
     if (set != "all" && quantity.set != set) continue;
-    for (const Spelling& spelling : Entries()[i].spellings) {
+    for (const Spelling& spelling : entry.spellings) {
       const auto has = [&](const std::string& metric) { return chip.Has(metric); };
       if (!std::all_of(spelling.begin(), spelling.end(), has)) continue;
-      counted.push_back({&quantity, spelling});
+      counted.push_back(
+          {std::string(quantity.name), std::string(quantity.unit), spelling, quantity.scale});
       break;
     }
+  }
+  for (const std::string& metric : metrics) {
+    if (const auto description = chip.Description(metric); !description.ok()) {
+      return description.status();
+    }
+    counted.push_back({metric, "", {metric}, 1});
   }
   return counted;
 }

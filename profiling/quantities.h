@@ -3,7 +3,7 @@
 //
 //   absl::StatusOr<Chip> chip = Chip::Open("GH100");
 //   absl::StatusOr<std::vector<Counted>> counted = Resolve(*chip, "traffic");
-//   // counted[0]: hbm_bytes_read, as the sum of {"dram__bytes_read.sum"}
+//   // (*counted)[0]: hbm_bytes_read, as the sum of {"dram__bytes_read.sum"}
 //
 // Names of metrics drift from chip to chip. A quantity has the spellings that are known, the first
 // of which that a chip has is the one for it, and a chip that has none does not count it (there are
@@ -35,14 +35,17 @@ absl::Span<const Quantity> Quantities();
 // "traffic", "l2", "compute", "stalls" and "all".
 absl::Span<const absl::string_view> Sets();
 
+// What is counted on a chip: a quantity, or a metric by its own name.
 struct Counted {
-  const Quantity* quantity = nullptr;
+  std::string name, unit;
   std::vector<std::string> metrics;  // that add up to it
+  double scale = 1;                  // from their unit
 };
 
-// The quantities of the set that the chip counts. NotFound for another set, with those that there
-// are.
-absl::StatusOr<std::vector<Counted>> Resolve(const Chip& chip, absl::string_view set);
+// The quantities of the set that the chip counts ("": none), then the metrics. NotFound for a set
+// that there is not, with those that there are, and for a metric that the chip does not have.
+absl::StatusOr<std::vector<Counted>> Resolve(const Chip& chip, absl::string_view set,
+                                             const std::vector<std::string>& metrics = {});
 
 // The metrics of all of them, each once.
 std::vector<std::string> MetricsOf(absl::Span<const Counted> counted);

@@ -28,7 +28,7 @@ std::vector<Counted> ResolveOf(const Chip& chip, absl::string_view set) {
 
 std::vector<std::string> NamesOf(const std::vector<Counted>& counted) {
   std::vector<std::string> names;
-  for (const Counted& c : counted) names.emplace_back(c.quantity->name);
+  for (const Counted& c : counted) names.push_back(c.name);
   return names;
 }
 
@@ -84,7 +84,7 @@ TEST(QuantitiesTest, LittleIsNotCounted) {
 TEST(QuantitiesTest, SpellingsGoByTheChip) {
   const auto metrics = [](const char* chip, absl::string_view quantity) {
     for (const Counted& c : ResolveOf(Chip::Open(chip).value(), "all")) {
-      if (c.quantity->name == quantity) return c.metrics;
+      if (c.name == quantity) return c.metrics;
     }
     return std::vector<std::string>();
   };

@@ -1,0 +1,120 @@
+#include "profiling/ceilings_cache.h"
+
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace attnlab::profiling {
+namespace {
+
+using ::testing::HasSubstr;
+
+class CeilingsCacheTest : public ::testing::Test {
+ protected:
+  CeilingsCacheTest()
+      : directory_(absl::StrCat(
+            ::testing::TempDir(), "/",
+            ::testing::UnitTest::GetInstance()->current_test_info()->name(), "/attnlab")) {
+    std::filesystem::remove_all(directory_);
+  }
+
+  // The `hbm_read` of what is kept, and whether it was measured for it.
+  KeptCeilings Keep(double hbm_read, bool anew = false) {
+    const absl::StatusOr<KeptCeilings> kept =
+        KeepCeilings(directory_, key_, anew, [&]() -> absl::StatusOr<Ceilings> {
+          Ceilings ceilings;
+          ceilings.hbm_read = hbm_read;
+          ceilings.hbm_write = ceilings.hbm_copy = 3e12;
+          ceilings.fp32 = 6e13;
+          ceilings.bf16 = 8e14;
+          return ceilings;
+        });
+    EXPECT_TRUE(kept.ok()) << kept.status();
+    return kept.value_or(KeptCeilings());
+  }
+
+  std::string Path() const { return directory_ + "/ceilings-" + key_.uuid + ".json"; }
+  std::string Text() const {
+    std::ifstream file(Path());
+    return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+  }
+  void Write(const std::string& text) { std::ofstream(Path()) << text; }
+
+  std::string directory_;
+  CeilingsKey key_ = {"NVIDIA H200", "GPU-1234", "580.1", "13.0"};
+};
+
+TEST_F(CeilingsCacheTest, MeasuresOnce) {
+  EXPECT_TRUE(Keep(4e12).measured);
+  const KeptCeilings again = Keep(5e12);
+  EXPECT_FALSE(again.measured);
+  EXPECT_EQ(again.remark, "");
+  EXPECT_EQ(again.ceilings.hbm_read, 4e12);
+  EXPECT_EQ(again.ceilings.bf16, 8e14);
+  EXPECT_EQ(again.ceilings.fp8, 0);  // what was not measured
+}
+
+TEST_F(CeilingsCacheTest, MeasuresAnewWhenAskedTo) {
+  Keep(4e12);
+  EXPECT_TRUE(Keep(5e12, /*anew=*/true).measured);
+  EXPECT_EQ(Keep(6e12).ceilings.hbm_read, 5e12);
+}
+
+TEST_F(CeilingsCacheTest, AnotherDriverOrGpuIsAnotherThing) {
+  Keep(4e12);
+  key_.driver = "580.2";
+  const KeptCeilings other = Keep(5e12);
+  EXPECT_TRUE(other.measured);
+  EXPECT_EQ(other.remark, "");
+  key_.uuid = "GPU-5678";
+  EXPECT_TRUE(Keep(6e12).measured);
+  EXPECT_EQ(Keep(7e12).ceilings.hbm_read, 6e12);
+}
+
+TEST_F(CeilingsCacheTest, ADamagedFileIsReportedAndReplaced) {
+  Keep(4e12);
+  const std::string whole = Text();
+  const std::string damages[] = {
+      "", "{}", "[1]", "no JSON", whole.substr(0, whole.size() / 2),
+      [&] {
+        std::string negative = whole;
+        return negative.replace(negative.find("4000000000000"), 1, "-4");
+      }(),
+      [&] {
+        std::string missing = whole;
+        return missing.replace(missing.find("hbm_copy"), 8, "hbm_kopy");
+      }()};
+  for (const std::string& damage : damages) {
+    Write(damage);
+    const KeptCeilings kept = Keep(5e12);
+    EXPECT_TRUE(kept.measured) << damage;
+    EXPECT_THAT(kept.remark, HasSubstr("damaged")) << damage;
+    EXPECT_THAT(kept.remark, HasSubstr(Path())) << damage;
+    EXPECT_EQ(Keep(6e12).ceilings.hbm_read, 5e12) << damage;
+    EXPECT_EQ(Keep(6e12).remark, "") << damage;
+  }
+}
+
+TEST_F(CeilingsCacheTest, ADirectoryThatCannotBeIsNoError) {
+  directory_ = "/proc/none/attnlab";
+  const KeptCeilings kept = Keep(4e12);
+  EXPECT_TRUE(kept.measured);
+  EXPECT_THAT(kept.remark, HasSubstr("are not kept"));
+  directory_ = "";
+  EXPECT_THAT(Keep(4e12).remark, HasSubstr("are not kept"));
+}
+
+TEST_F(CeilingsCacheTest, WhatCannotBeMeasuredIsAnError) {
+  const auto fails = [] { return absl::StatusOr<Ceilings>(absl::UnavailableError("no GPU")); };
+  EXPECT_EQ(KeepCeilings(directory_, key_, false, fails).status().code(),
+            absl::StatusCode::kUnavailable);
+  EXPECT_FALSE(std::filesystem::exists(Path()));
+}
+
+}  // namespace
+}  // namespace attnlab::profiling

@@ -1,0 +1,177 @@
+#include "profiling/timeline.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <cstdlib>
+#include <mutex>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "attention/cuda_call.h"
+#include "cuda_runtime_api.h"
+#include "profiling/cupti.h"
+#include "profiling/kernel_name.h"
+
+namespace attnlab::profiling {
+namespace {
+
+using cuda_backend::ScopedDevice;
+using cuda_backend::ToStatus;
+
+constexpr size_t kBufferBytes = 1 << 20;
+constexpr size_t kBufferAlignment = 8;
+
+constexpr CUpti_ActivityKind kKinds[] = {CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL,
+                                         CUPTI_ACTIVITY_KIND_MEMSET, CUPTI_ACTIVITY_KIND_MEMCPY};
+
+// What CUPTI has handed over; it calls from a thread of its own, and knows no caller.
+struct Records {
+  std::mutex mutex;
+  const Cupti* cupti = nullptr;
+  bool wanted = false;
+  std::vector<std::pair<uint64_t, Activity>> activities;  // with the nanosecond that each began
+};
+
+Records& TheRecords() {
+  static auto* const kRecords = new Records();
+  return *kRecords;
+}
+
+void CUPTIAPI GiveBuffer(uint8_t** buffer, size_t* size, size_t* most_records) {
+  *buffer = static_cast<uint8_t*>(std::aligned_alloc(kBufferAlignment, kBufferBytes));
+  *size = *buffer == nullptr ? 0 : kBufferBytes;
+  *most_records = 0;  // as many as there is room for
+}
+
+template <typename Record>
+std::pair<uint64_t, Activity> Timed(const Record& record, Activity::Kind kind, std::string name) {
+  return {record.start,
+          {kind, std::move(name), 0, 1e-9 * static_cast<double>(record.end - record.start)}};
+}
+
+void CUPTIAPI TakeBuffer(CUcontext, uint32_t, uint8_t* buffer, size_t, size_t valid) {
+  Records& records = TheRecords();
+  {
+    const std::lock_guard<std::mutex> lock(records.mutex);
+    CUpti_Activity* activity = nullptr;
+    while (records.wanted && records.cupti->cuptiActivityGetNextRecord(buffer, valid, &activity) ==
+                                 CUPTI_SUCCESS) {
+      // Later versions of these records add to their ends.
+      if (activity->kind == CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL) {
+        const auto& kernel = *reinterpret_cast<const CUpti_ActivityKernel9*>(activity);
+        records.activities.push_back(
+            Timed(kernel, Activity::Kind::kKernel, Demangled(kernel.name)));
+      } else if (activity->kind == CUPTI_ACTIVITY_KIND_MEMSET) {
+        records.activities.push_back(
+            Timed(*reinterpret_cast<const CUpti_ActivityMemset4*>(activity), Activity::Kind::kFill,
+                  "memset"));
+      } else if (activity->kind == CUPTI_ACTIVITY_KIND_MEMCPY) {
+        records.activities.push_back(
+            Timed(*reinterpret_cast<const CUpti_ActivityMemcpy5*>(activity), Activity::Kind::kCopy,
+                  "memcpy"));
+      }
+    }
+  }
+  std::free(buffer);
+}
+
+// Records are kept from Begin() until the end of its life.
+class Recorder {
+ public:
+  explicit Recorder(const Cupti* cupti) : cupti_(cupti) {}
+  ~Recorder() {
+    for (int i = 0; i < enabled_; ++i) cupti_->cuptiActivityDisable(kKinds[i]);
+    cupti_->cuptiActivityFlushAll(CUPTI_ACTIVITY_FLAG_FLUSH_FORCED);
+    Records& records = TheRecords();
+    const std::lock_guard<std::mutex> lock(records.mutex);
+    records.wanted = false;
+    records.activities.clear();
+  }
+
+  absl::Status Begin() {
+    {
+      Records& records = TheRecords();
+      const std::lock_guard<std::mutex> lock(records.mutex);
+      records.cupti = cupti_;
+      records.activities.clear();
+      records.wanted = true;
+    }
+    absl::Status s = cupti_->Check(cupti_->cuptiActivityRegisterCallbacks(GiveBuffer, TakeBuffer),
+                                   "cuptiActivityRegisterCallbacks");
+    for (const CUpti_ActivityKind kind : kKinds) {
+      if (!s.ok()) return s;
+      s = cupti_->Check(cupti_->cuptiActivityEnable(kind), "cuptiActivityEnable");
+      enabled_ += s.ok();
+    }
+    return s;
+  }
+
+  absl::StatusOr<std::vector<std::pair<uint64_t, Activity>>> Take() {
+    absl::Status s = cupti_->Check(cupti_->cuptiActivityFlushAll(CUPTI_ACTIVITY_FLAG_FLUSH_FORCED),
+                                   "cuptiActivityFlushAll");
+    if (!s.ok()) return s;
+    size_t dropped = 0;
+    s = cupti_->Check(cupti_->cuptiActivityGetNumDroppedRecords(nullptr, 0, &dropped),
+                      "cuptiActivityGetNumDroppedRecords");
+    if (!s.ok()) return s;
+    if (dropped > 0) {
+      return absl::ResourceExhaustedError(
+          absl::StrCat("CUPTI dropped ", dropped, " activity records"));
+    }
+    Records& records = TheRecords();
+    const std::lock_guard<std::mutex> lock(records.mutex);
+    return std::exchange(records.activities, {});
+  }
+
+ private:
+  const Cupti* cupti_;
+  int enabled_ = 0;
+};
+
+struct OwnStream {
+  cudaStream_t stream = nullptr;
+  ~OwnStream() {
+    if (stream != nullptr) cudaStreamDestroy(stream);
+  }
+};
+
+}  // namespace
+
+double SpanOf(const std::vector<Activity>& timeline) {
+  double end = 0;
+  for (const Activity& a : timeline) end = std::max(end, a.begin + a.seconds);
+  return end;
+}
+
+absl::StatusOr<std::vector<Activity>> TimelineOf(
+    int ordinal, absl::FunctionRef<absl::Status(void* stream)> enqueue) {
+  const absl::StatusOr<const Cupti*> cupti = LoadCupti();
+  if (!cupti.ok()) return cupti.status();
+  const ScopedDevice current(ordinal);
+  if (!current.status().ok()) return current.status();
+  OwnStream own;
+  absl::Status s = ToStatus(cudaStreamCreateWithFlags(&own.stream, cudaStreamNonBlocking),
+                            "cudaStreamCreateWithFlags");
+  if (!s.ok()) return s;
+  if (s = ToStatus(cudaDeviceSynchronize(), "before the call"); !s.ok()) return s;
+
+  Recorder recorder(*cupti);
+  if (s = recorder.Begin(); !s.ok()) return s;
+  const absl::Status enqueued = enqueue(own.stream);
+  s = ToStatus(cudaDeviceSynchronize(), "the call");
+  if (!enqueued.ok()) return enqueued;
+  if (!s.ok()) return s;
+  auto taken = recorder.Take();
+  if (!taken.ok()) return taken.status();
+
+  std::stable_sort(taken->begin(), taken->end(),
+                   [](const auto& a, const auto& b) { return a.first < b.first; });
+  std::vector<Activity> timeline;
+  for (auto& [began, activity] : *taken) {
+    activity.begin = 1e-9 * static_cast<double>(began - taken->front().first);
+    timeline.push_back(std::move(activity));
+  }
+  return timeline;
+}
+
+}  // namespace attnlab::profiling
