@@ -55,9 +55,12 @@ absl::Status CheckSupported(const Cupti& cupti, int ordinal) {
   return absl::UnimplementedError(absl::StrCat("device: cuda:", ordinal, " cannot be profiled"));
 }
 
-}  // namespace
+struct OpenedGpu {
+  const Cupti* cupti;
+  std::string chip;
+};
 
-absl::StatusOr<std::unique_ptr<Counters>> Counters::OpenChip(int ordinal) {
+absl::StatusOr<OpenedGpu> OpenGpu(int ordinal) {
   const absl::StatusOr<const Cupti*> cupti = LoadCupti();
   if (!cupti.ok()) return cupti.status();
   const ScopedDevice current(ordinal);
@@ -73,7 +76,15 @@ absl::StatusOr<std::unique_ptr<Counters>> Counters::OpenChip(int ordinal) {
   chip.deviceIndex = static_cast<size_t>(ordinal);
   s = (*cupti)->Check((*cupti)->cuptiDeviceGetChipName(&chip), "cuptiDeviceGetChipName");
   if (!s.ok()) return s;
-  return absl::WrapUnique(new Counters(*cupti, ordinal, chip.pChipName));
+  return OpenedGpu{*cupti, chip.pChipName};
+}
+
+}  // namespace
+
+absl::StatusOr<std::string> ChipOf(int ordinal) {
+  const absl::StatusOr<OpenedGpu> gpu = OpenGpu(ordinal);
+  if (!gpu.ok()) return gpu.status();
+  return gpu->chip;
 }
 
 absl::StatusOr<std::unique_ptr<Counters>> Counters::Open(int ordinal, absl::string_view set,
@@ -81,14 +92,15 @@ absl::StatusOr<std::unique_ptr<Counters>> Counters::Open(int ordinal, absl::stri
   if (set.empty() && metrics.empty()) {
     return absl::InvalidArgumentError("set, metrics: neither is named");
   }
-  absl::StatusOr<std::unique_ptr<Counters>> counters = OpenChip(ordinal);
-  if (!counters.ok()) return counters;
-  const absl::StatusOr<Chip> chip = Chip::Open((*counters)->chip_);
+  const absl::StatusOr<OpenedGpu> gpu = OpenGpu(ordinal);
+  if (!gpu.ok()) return gpu.status();
+  const absl::StatusOr<Chip> chip = Chip::Open(gpu->chip);
   if (!chip.ok()) return chip.status();
   absl::StatusOr<std::vector<Counted>> counted = Resolve(*chip, set, metrics);
   if (!counted.ok()) return counted.status();
-  (*counters)->counted_ = *std::move(counted);
-  if (absl::Status s = (*counters)->Start(); !s.ok()) return s;
+  auto counters = absl::WrapUnique(new Counters(gpu->cupti, ordinal, gpu->chip));
+  counters->counted_ = *std::move(counted);
+  if (absl::Status s = counters->Start(); !s.ok()) return s;
   return counters;
 }
 

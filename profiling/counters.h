@@ -36,6 +36,9 @@
 
 namespace attnlab::profiling {
 
+// What CUPTI calls the chip of a GPU, by its CUDA ordinal: "GH100". Errors as Counters::Open().
+absl::StatusOr<std::string> ChipOf(int ordinal);
+
 class Counters {
  public:
   // What runs between Begin() and End() is counted. A Pass that goes away without End() ends too;
@@ -86,7 +89,6 @@ class Counters {
   Counters(const Cupti* cupti, int ordinal, std::string chip)
       : cupti_(cupti), ordinal_(ordinal), chip_(std::move(chip)) {}
 
-  static absl::StatusOr<std::unique_ptr<Counters>> OpenChip(int ordinal);
   absl::Status Start();
   absl::Status ClearImage();
   absl::Status Configure();

@@ -96,7 +96,7 @@ ArgumentParser MakeParser(Flags* f) {
 
 struct Results {
   std::vector<bench::Row> rows;
-  LeftOut left_out;
+  LeftOut left_out{"attnlab bench"};
   bool interrupted = false;
 };
 

@@ -47,7 +47,7 @@ void LeftOut::Note(const absl::Status& status, const std::string& where) {
 
 void LeftOut::Print(std::ostream& out) const {
   for (const Reason& reason : reasons_) {
-    out << "attnlab bench: " << reason.message;
+    out << command_ << ": " << reason.message;
     if (!reason.where.empty()) {
       out << " (" << reason.where;
       if (reason.count > 1) out << " and " << reason.count - 1 << " more";
@@ -130,7 +130,7 @@ absl::StatusOr<AttentionProblem> DefaultProblem(DType dtype, const BenchSelectio
   for (int64_t length : kDefaultLengths) {
     problem.sq = problem.skv = length;
     if (length == *std::prev(std::end(kDefaultLengths)) || Interrupt::Pressed()) break;
-    LeftOut unused;
+    LeftOut unused("");
     const absl::StatusOr<std::vector<Plan>> plans = PlansOf(problem, selection, &unused);
     if (!plans.ok()) return plans.status();
     double slowest = 0;

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <ostream>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -30,6 +31,9 @@ struct BenchSelection {
 // What was left out, and why: each reason once, however many rows it is the reason for.
 class LeftOut {
  public:
+  // Of the subcommand "attnlab bench", as it is printed.
+  explicit LeftOut(std::string command) : command_(std::move(command)) {}
+
   // `status` is the reason, with the kernel's name; `where` the problem, or "" for any.
   void Add(const absl::Status& status, const std::string& where);
 
@@ -48,6 +52,7 @@ class LeftOut {
   };
   void Note(const absl::Status& status, const std::string& where);
 
+  std::string command_;
   std::vector<Reason> reasons_;
   Blame blame_;
 };

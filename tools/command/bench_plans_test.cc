@@ -46,7 +46,7 @@ std::string Text(const LeftOut& left_out) {
 constexpr char kSmall[] = "hq=1,sq=4,d=64,dtype=fp32";
 
 TEST(BenchPlansTest, AReasonIsPrintedOnce) {
-  LeftOut left_out;
+  LeftOut left_out("attnlab bench");
   EXPECT_THAT(Text(left_out), IsEmpty());
   left_out.Add(absl::InvalidArgumentError("cpu: no"), "b=1");
   left_out.Add(absl::InvalidArgumentError("cpu: no"), "b=2");
@@ -58,7 +58,7 @@ TEST(BenchPlansTest, AReasonIsPrintedOnce) {
 }
 
 TEST(BenchPlansTest, AllAreThoseOfTheDevice) {
-  LeftOut left_out;
+  LeftOut left_out("attnlab bench");
   const auto plans = PlansOf(Problem(kSmall), Select("all"), &left_out);
   ASSERT_TRUE(plans.ok()) << plans.status();
   // picky says no, via_host is not asked.
@@ -68,14 +68,14 @@ TEST(BenchPlansTest, AllAreThoseOfTheDevice) {
 }
 
 TEST(BenchPlansTest, OneThatIsNamedSaysWhyItIsNotTimed) {
-  LeftOut left_out;
+  LeftOut left_out("attnlab bench");
   const auto plans = PlansOf(Problem(kSmall), Select("all,via_host"), &left_out);
   ASSERT_TRUE(plans.ok()) << plans.status();
   EXPECT_THAT(Text(left_out), HasSubstr("via_host: runs on CUDA devices, not on cpu"));
 }
 
 TEST(BenchPlansTest, EachKernelIsPlannedWhereItRuns) {
-  LeftOut left_out;
+  LeftOut left_out("attnlab bench");
   const auto plans = PlansOf(Problem(kSmall), Select("cpu,via_host", "auto"), &left_out);
   ASSERT_TRUE(plans.ok()) << plans.status();
   ASSERT_FALSE(plans->empty());
@@ -93,7 +93,7 @@ TEST(BenchPlansTest, EachKernelIsPlannedWhereItRuns) {
 TEST(BenchPlansTest, EveryConfigurationIsAPlan) {
   BenchSelection selection = Select("cpu,reference");
   selection.configs = *ConfigsOf({"tile_kv=32..64,tile_q=0/16"});
-  LeftOut left_out;
+  LeftOut left_out("attnlab bench");
   const auto plans = PlansOf(Problem(kSmall), selection, &left_out);
   ASSERT_TRUE(plans.ok()) << plans.status();
   ASSERT_THAT(Names(*plans), ElementsAre("cpu", "cpu"));
@@ -108,7 +108,7 @@ TEST(BenchPlansTest, EveryConfigurationIsAPlan) {
 }
 
 TEST(BenchPlansTest, ProblemsWithoutInputsHaveNoPlans) {
-  LeftOut left_out;
+  LeftOut left_out("attnlab bench");
   const auto plans =
       PlansOf(Problem("hq=1,sq=1,skv=2147483647,d=1,lens=packed"), Select("cpu"), &left_out);
   ASSERT_TRUE(plans.ok()) << plans.status();
@@ -118,7 +118,7 @@ TEST(BenchPlansTest, ProblemsWithoutInputsHaveNoPlans) {
 }
 
 TEST(BenchPlansTest, ADeviceThatIsNotThereIsAnError) {
-  LeftOut left_out;
+  LeftOut left_out("attnlab bench");
   EXPECT_EQ(PlansOf(Problem(kSmall), Select("cpu", "cuda:99"), &left_out).status().code(),
             absl::StatusCode::kUnavailable);
 }
@@ -138,12 +138,12 @@ TEST(BenchPlansTest, TheOracleIsLeftOutWhereItIsSlow) {
     LeaveOutSlow(selection, &plans, left_out);
     return Names(plans);
   };
-  LeftOut left_out;
+  LeftOut left_out("attnlab bench");
   EXPECT_THAT(kept("all", "", &left_out), ElementsAre("failing", "cpu"));
   EXPECT_THAT(Text(left_out), HasSubstr("attnlab bench: reference: left out of b=64,"));
   EXPECT_THAT(Text(left_out), HasSubstr("s a call; --kernel=all,reference times it all the same"));
   EXPECT_FALSE(left_out.blame().Flags());
-  LeftOut nothing;
+  LeftOut nothing("attnlab bench");
   EXPECT_THAT(kept("reference", "", &nothing), ElementsAre("reference"));
   EXPECT_THAT(kept("all,reference", "", &nothing), ElementsAre("reference", "failing", "cpu"));
   EXPECT_THAT(kept("all", "reference", &nothing), ElementsAre("reference", "failing", "cpu"));
@@ -162,7 +162,7 @@ TEST(BenchPlansTest, TheCpuIsLeftOutWhereItIsSlowBesideAGpu) {
     LeaveOutSlow(Select(names), &plans, left_out);
     return Names(plans);
   };
-  LeftOut left_out, nothing;
+  LeftOut left_out("attnlab bench"), nothing("attnlab bench");
   EXPECT_THAT(kept("all", true, &left_out), ElementsAre("via_host"));
   EXPECT_THAT(Text(left_out), HasSubstr("attnlab bench: cpu: left out of b=64,"));
   EXPECT_THAT(kept("cpu,via_host", true, &nothing), ElementsAre("cpu", "via_host"));

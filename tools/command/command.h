@@ -4,6 +4,7 @@
 //   attnlab run       attention on .npy files or on generated inputs
 //   attnlab verify    kernels against the oracle
 //   attnlab bench     verifies, then times
+//   attnlab profile   what kernels move, by the counters of a GPU
 #ifndef TOOLS_COMMAND_COMMAND_H_
 #define TOOLS_COMMAND_COMMAND_H_
 
@@ -42,6 +43,7 @@ int List(const Arguments& arguments, const Streams& streams);
 int Run(const Arguments& arguments, const Streams& streams);
 int Verify(const Arguments& arguments, const Streams& streams);
 int Bench(const Arguments& arguments, const Streams& streams);
+int Profile(const Arguments& arguments, const Streams& streams);
 
 // The command: `arguments` without the program's name; the first names the subcommand.
 int Main(const Arguments& arguments, const Streams& streams);

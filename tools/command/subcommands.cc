@@ -24,11 +24,12 @@ constexpr Subcommand kSubcommands[] = {
     {"run", "attention on .npy files, or on generated inputs", Run},
     {"verify", "kernels against the oracle: a table of errors", Verify},
     {"bench", "verifies kernels, then times them", Bench},
+    {"profile", "what kernels move, by a GPU's own counters", Profile},
 };
 
 std::string Help() {
   std::string help =
-      "attnlab computes attention, checks it and times it.\n\n"
+      "attnlab computes attention, checks it, times it and counts what it moves.\n\n"
       "Usage: attnlab SUBCOMMAND [flags]\n\nSubcommands:\n";
   for (const Subcommand& s : kSubcommands) {
     absl::StrAppend(&help, "  ", s.name, std::string(8 - std::string(s.name).size(), ' '),

@@ -1,0 +1,31 @@
+#include "tools/command/process.h"
+
+#include <unistd.h>
+
+#include <iostream>
+#include <new>
+
+#include "tools/terminal.h"
+
+namespace attnlab::command {
+
+int RunProcess(const Arguments& arguments) {
+  const Streams streams = {std::cout, std::cerr, ColoursWanted(STDOUT_FILENO)};
+  int code = kFailed;
+  try {
+    code = Main(arguments, streams);
+  } catch (const std::bad_alloc&) {
+    // Large buffers are asked for with a Status; this is the rest, where a limit on memory is low.
+    std::cerr << "attnlab: out of memory\n";
+    return kImpossible;
+  }
+  // A full disk shows here at the latest; without this the loss would go unseen.
+  std::cout.flush();
+  if (!std::cout) {
+    std::cerr << "attnlab: cannot write to the standard output\n";
+    return kUsage;
+  }
+  return code;
+}
+
+}  // namespace attnlab::command

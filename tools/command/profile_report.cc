@@ -1,0 +1,305 @@
+#include "tools/command/profile_report.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <map>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/string_view.h"
+#include "profiling/ceilings_json.h"
+#include "profiling/kernel_name.h"
+#include "profiling/roofline.h"
+#include "tools/sweep.h"
+#include "tools/table.h"
+#include "tools/terminal.h"
+
+namespace attnlab::command {
+namespace {
+
+using profiling::Activity;
+using profiling::KernelProfile;
+using profiling::LaunchFacts;
+using profiling::RooflinePoint;
+using profiling::Value;
+
+// What the first table shows; the others have a table of their own.
+constexpr absl::string_view kInFirstTable[] = {"hbm_bytes_read", "hbm_bytes_written"};
+
+double Ratio(double a, int64_t b) { return a / static_cast<double>(b); }
+
+// The kernel where the card's ceilings are known: on the bytes that it moved, if those were
+// counted, or on those that any kernel moves.
+std::optional<RooflinePoint> PointOf(const ProfileReport& report, const KernelProfile& p,
+                                     bool compulsory) {
+  if (!report.ceilings || !p.status.ok()) return std::nullopt;
+  const auto read = p.Counted("hbm_bytes_read"), written = p.Counted("hbm_bytes_written");
+  if (!compulsory && (!read || !written)) return std::nullopt;
+  RooflinePoint point;
+  point.flops = p.compulsory.flops;
+  point.bytes = compulsory ? static_cast<double>(p.compulsory.Bytes()) : *read + *written;
+  point.seconds = p.seconds;
+  point.most_flops =
+      report.ceilings->Flops(p.plan.problem.dtype,
+                             p.plan.kernel->MultipliesAsTf32(p.plan.problem, p.plan.config));
+  point.most_bytes = report.ceilings->Hbm();
+  if (!(point.flops > 0 && point.bytes > 0 && point.seconds > 0 && point.most_flops > 0)) {
+    return std::nullopt;
+  }
+  return point;
+}
+
+Json Number(double value) { return std::isfinite(value) ? Json(value) : Json(nullptr); }
+
+Json LaunchJson(const LaunchFacts& launch) {
+  return {{"kernel", profiling::ShortName(launch.name)},
+          {"name", launch.name},
+          {"grid", launch.grid},
+          {"block", launch.block},
+          {"registers", launch.registers},
+          {"static_shared_bytes", launch.static_shared_bytes},
+          {"dynamic_shared_bytes", launch.dynamic_shared_bytes},
+          {"local_bytes", launch.local_bytes},
+          {"blocks_per_multiprocessor", launch.blocks_per_multiprocessor},
+          {"theoretical_occupancy", launch.theoretical_occupancy}};
+}
+
+Json ActivityJson(const Activity& activity) {
+  return {{"kernel", profiling::ShortName(activity.name)},
+          {"begin_seconds", activity.begin},
+          {"seconds", activity.seconds}};
+}
+
+Json RowJson(const ProfileRow& row, const ProfileReport& report, const std::string& date) {
+  const KernelProfile& p = row.profile;
+  Json json = {{"problem", p.plan.problem.ToString()},
+               {"kernel", p.plan.kernel->traits().name},
+               {"config", p.plan.config.ToString()},
+               {"verdict", p.status.ok() ? row.verdict : "failed"},
+               {"seconds", nullptr},
+               {"tflop_per_second", nullptr},
+               {"flops", p.compulsory.flops},
+               {"compulsory_bytes_read", p.compulsory.bytes_read},
+               {"compulsory_bytes_written", p.compulsory.bytes_written},
+               {"expected_bytes_read", p.expected.bytes_read},
+               {"expected_bytes_written", p.expected.bytes_written},
+               {"expected_flops", p.expected.flops},
+               {"counted", Json::object()},
+               {"ceiling_flops_per_second", nullptr},
+               {"fraction_of_roofline", nullptr},
+               {"fraction_of_compulsory_roofline", nullptr},
+               {"launches", Json::array()},
+               {"timeline", Json::array()},
+               {"counted_calls", p.counted_calls},
+               {"overhead_seconds", p.overhead_seconds},
+               {"repetitions", report.repetitions},
+               {"seed", report.seed},
+               {"lse", report.lse},
+               {"commit", report.commit.empty() ? Json(nullptr) : Json(report.commit)},
+               {"date", date}};
+  if (!p.status.ok()) {
+    json["message"] = std::string(p.status.message());
+    return json;
+  }
+  json["seconds"] = p.seconds;
+  json["tflop_per_second"] = Number(p.TflopPerSecond());
+  for (const Value& value : p.counted) json["counted"][value.name] = Number(value.value);
+  if (const auto point = PointOf(report, p, false)) {
+    json["ceiling_flops_per_second"] = point->most_flops;
+    json["fraction_of_roofline"] = point->Fraction();
+  }
+  if (const auto point = PointOf(report, p, true)) {
+    json["fraction_of_compulsory_roofline"] = point->Fraction();
+  }
+  for (const LaunchFacts& launch : p.launches) json["launches"].push_back(LaunchJson(launch));
+  for (const Activity& activity : p.timeline) json["timeline"].push_back(ActivityJson(activity));
+  return json;
+}
+
+std::string Amount(double value, absl::string_view unit) {
+  if (!std::isfinite(value)) return "-";
+  if (unit == "B") return Bytes(static_cast<int64_t>(value));
+  if (unit == "s") return Seconds(value);
+  if (unit == "FLOP") return absl::StrCat(Digits(value * 1e-9), " GFLOP");
+  return absl::StrCat(Digits(value), unit.empty() ? "" : " ", unit);
+}
+
+std::string Times(double ratio) {
+  return std::isfinite(ratio) ? absl::StrCat(Digits(ratio), "x") : std::string("-");
+}
+
+std::string Percent(const std::optional<RooflinePoint>& point) {
+  return point ? absl::StrCat(Digits(100 * point->Fraction()), " %") : std::string("-");
+}
+
+std::string NameOf(const ProfileRow& row) {
+  const Plan& plan = row.profile.plan;
+  return plan.config.empty()
+             ? plan.kernel->traits().name
+             : absl::StrCat(plan.kernel->traits().name, ":", plan.config.ToString());
+}
+
+// The bytes that were counted, times those of the model, times those that any kernel moves.
+void AddBytes(const KernelProfile& p, absl::string_view quantity, int64_t expected,
+              int64_t compulsory, std::vector<Table::Cell>* cells) {
+  const std::optional<double> counted = p.Counted(quantity);
+  cells->push_back({counted ? Amount(*counted, "B") : "-"});
+  cells->push_back({counted ? Times(Ratio(*counted, expected)) : "-"});
+  cells->push_back({counted ? Times(Ratio(*counted, compulsory)) : "-"});
+}
+
+Table Figures(const ProfileReport& report, const CommonKeys& problems) {
+  const bool several =
+      std::any_of(problems.rests.begin(), problems.rests.end(),
+                  [](const std::string& rest) { return !rest.empty(); });
+  std::vector<Table::Column> columns;
+  if (several) columns.push_back({"problem", Table::kLeft});
+  columns.push_back({"kernel", Table::kLeft});
+  for (const char* title : {"time", "TFLOP/s", "HBM read", "model", "least", "HBM written", "model",
+                            "least", "roofline", "least roofline"}) {
+    columns.push_back({title, Table::kRight});
+  }
+  columns.push_back({"verdict", Table::kLeft});
+  Table table(std::move(columns));
+  for (size_t i = 0; i < report.rows.size(); ++i) {
+    const ProfileRow& row = report.rows[i];
+    const KernelProfile& p = row.profile;
+    std::vector<Table::Cell> cells;
+    if (several) cells.push_back({problems.rests[i]});
+    cells.push_back({NameOf(row)});
+    if (!p.status.ok()) {
+      for (int k = 0; k < 10; ++k) cells.push_back({"-"});
+      cells.push_back({"FAILED", Colour::kRed});
+    } else {
+      cells.push_back({Seconds(p.seconds)});
+      cells.push_back({Digits(p.TflopPerSecond())});
+      AddBytes(p, "hbm_bytes_read", p.expected.bytes_read, p.compulsory.bytes_read, &cells);
+      AddBytes(p, "hbm_bytes_written", p.expected.bytes_written, p.compulsory.bytes_written,
+               &cells);
+      cells.push_back({Percent(PointOf(report, p, false))});
+      cells.push_back({Percent(PointOf(report, p, true))});
+      cells.push_back({row.verdict, row.verdict == "ok"      ? Colour::kGreen
+                                    : row.verdict == "WRONG" ? Colour::kRed
+                                                             : Colour::kYellow});
+    }
+    table.AddRow(std::move(cells));
+  }
+  return table;
+}
+
+// Counters that the first table does not show: a line each, a column a row of the first.
+std::optional<Table> OtherCounters(const ProfileReport& report) {
+  std::vector<std::pair<std::string, std::string>> names;  // with units, in order
+  std::vector<const ProfileRow*> rows;
+  for (const ProfileRow& row : report.rows) {
+    if (!row.profile.status.ok() || row.profile.counted.empty()) continue;
+    rows.push_back(&row);
+    for (const Value& value : row.profile.counted) {
+      const bool shown = std::find(std::begin(kInFirstTable), std::end(kInFirstTable),
+                                   value.name) != std::end(kInFirstTable);
+      const auto entry = std::make_pair(value.name, value.unit);
+      if (!shown && std::find(names.begin(), names.end(), entry) == names.end()) {
+        names.push_back(entry);
+      }
+    }
+  }
+  if (names.empty()) return std::nullopt;
+  std::vector<Table::Column> columns = {{"counted", Table::kLeft}};
+  for (const ProfileRow* row : rows) columns.push_back({NameOf(*row), Table::kRight});
+  Table table(std::move(columns));
+  for (const auto& [name, unit] : names) {
+    std::vector<Table::Cell> cells = {{name}};
+    for (const ProfileRow* row : rows) {
+      const std::optional<double> value = row->profile.Counted(name);
+      cells.push_back({value ? Amount(*value, unit) : "-"});
+    }
+    table.AddRow(std::move(cells));
+  }
+  return table;
+}
+
+std::string Dimensions(const std::array<int64_t, 3>& d) { return absl::StrJoin(d, "x"); }
+
+// The kernels of one call, with their times and the gaps before them.
+Table Launches(const KernelProfile& p) {
+  Table table({{"launch", Table::kLeft},
+               {"time", Table::kRight},
+               {"gap before", Table::kRight},
+               {"grid", Table::kRight},
+               {"block", Table::kRight},
+               {"registers", Table::kRight},
+               {"shared", Table::kRight},
+               {"local", Table::kRight},
+               {"blocks/SM", Table::kRight},
+               {"occupancy", Table::kRight}});
+  size_t next = 0;  // of the launches
+  double end = 0;
+  for (const Activity& activity : p.timeline) {
+    std::vector<Table::Cell> cells = {{profiling::ShortName(activity.name)},
+                                      {Seconds(activity.seconds)},
+                                      {Seconds(std::max(0.0, activity.begin - end))}};
+    end = activity.begin + activity.seconds;
+    if (activity.kind == Activity::Kind::kKernel && next < p.launches.size()) {
+      const LaunchFacts& launch = p.launches[next++];
+      cells.push_back({Dimensions(launch.grid)});
+      cells.push_back({Dimensions(launch.block)});
+      cells.push_back({absl::StrCat(launch.registers)});
+      cells.push_back({Bytes(launch.static_shared_bytes + launch.dynamic_shared_bytes)});
+      cells.push_back({absl::StrCat(launch.local_bytes, " B")});
+      cells.push_back({absl::StrCat(launch.blocks_per_multiprocessor)});
+      cells.push_back({absl::StrCat(Digits(100 * launch.theoretical_occupancy), " %")});
+    }
+    table.AddRow(std::move(cells));
+  }
+  return table;
+}
+
+std::string CeilingsText(const profiling::Ceilings& c) {
+  const auto tera = [](double value) { return value > 0 ? Digits(value * 1e-12) : "-"; };
+  return absl::StrCat("Ceilings: HBM read ", tera(c.hbm_read), ", write ", tera(c.hbm_write),
+                      ", copy ", tera(c.hbm_copy), " TB/s; bf16 ", tera(c.bf16), ", fp16 ",
+                      tera(c.fp16), ", TF32 ", tera(c.tf32), ", fp8 ", tera(c.fp8),
+                      ", fp32 on CUDA cores ", tera(c.fp32), " TFLOP/s.\n");
+}
+
+}  // namespace
+
+Json ProfileJson(const ProfileReport& report) {
+  const std::string date = UtcNow();
+  Json rows = Json::array();
+  for (const ProfileRow& row : report.rows) rows.push_back(RowJson(row, report, date));
+  return {{"command", "profile"},
+          {"machine", MachineJson(report.rows[0].profile.plan.device)},
+          {"chip", report.chip.empty() ? Json(nullptr) : Json(report.chip)},
+          {"ceilings", report.ceilings ? JsonOf(*report.ceilings) : Json(nullptr)},
+          {"rows", rows}};
+}
+
+void PrintProfile(const ProfileReport& report, const Streams& streams) {
+  std::vector<std::string> lines;
+  for (const ProfileRow& row : report.rows) lines.push_back(row.profile.plan.problem.ToString());
+  const CommonKeys problems = SplitCommon(lines);
+  const DeviceInfo& device = report.rows[0].profile.plan.device;
+  if (!problems.common.empty()) streams.out << problems.common << "\n";
+  streams.out << device.name << ", " << MachineSummary(device)
+              << (report.chip.empty() ? "" : ", " + report.chip) << "\n\n";
+  streams.out << Figures(report, problems).Markdown(streams.colours);
+  if (report.ceilings) streams.out << "\n" << CeilingsText(*report.ceilings);
+  if (const std::optional<Table> others = OtherCounters(report)) {
+    streams.out << "\n" << others->Markdown(streams.colours);
+  }
+  for (size_t i = 0; i < report.rows.size(); ++i) {
+    const ProfileRow& row = report.rows[i];
+    if (row.profile.timeline.empty()) continue;
+    streams.out << "\n" << NameOf(row);
+    if (!problems.rests[i].empty()) streams.out << " (" << problems.rests[i] << ")";
+    streams.out << "\n" << Launches(row.profile).Markdown(streams.colours);
+  }
+  for (const ProfileRow& row : report.rows) {
+    if (!row.profile.status.ok()) streams.out << "\n" << row.profile.status.message() << "\n";
+  }
+}
+
+}  // namespace attnlab::command
