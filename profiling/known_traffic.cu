@@ -65,14 +65,15 @@ absl::StatusOr<std::unique_ptr<L2Flush>> L2Flush::Create(int ordinal) {
   const cuda_backend::ScopedDevice current(ordinal);
   if (!current.status().ok()) return current.status();
   int bytes = 0;
-  absl::Status s = cuda_backend::ToStatus(cudaDeviceGetAttribute(&bytes, cudaDevAttrL2CacheSize, ordinal),
-                             "L2 cache");
-  if (!s.ok()) return s;
+  const absl::Status known = cuda_backend::ToStatus(
+      cudaDeviceGetAttribute(&bytes, cudaDevAttrL2CacheSize, ordinal), "L2 cache");
+  if (!known.ok()) return known;
+  bytes = std::max(bytes, 1 << 20);
   void* scratch = nullptr;
-  s = cuda_backend::ToStatus(
-      cudaMalloc(&scratch, 2 * static_cast<size_t>(std::max(bytes, 1 << 20))), "L2 flush");
-  if (!s.ok()) return s;
-  return absl::WrapUnique(new L2Flush(std::max(bytes, 1 << 20), scratch));
+  const absl::Status allocated =
+      cuda_backend::ToStatus(cudaMalloc(&scratch, 2 * static_cast<size_t>(bytes)), "L2 flush");
+  if (!allocated.ok()) return allocated;
+  return absl::WrapUnique(new L2Flush(bytes, scratch));
 }
 
 L2Flush::~L2Flush() { cudaFree(scratch_); }

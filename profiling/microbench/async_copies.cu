@@ -1,0 +1,126 @@
+// Asynchronous copies: blocks bring chunks of 16 KiB to shared memory and write them elsewhere. A
+// plain load takes the way through registers: an instruction loads, another one stores. cp.async (8.0)
+// is one instruction for both, and the thread goes on at once. A bulk copy by the Tensor Memory
+// Accelerator (9.0) is one instruction of one thread for the whole chunk. Memory and L2 see no
+// difference.
+#include <cstdint>
+
+#include "attention/device/cp_async.cuh"
+#include "attention/device/launch.h"
+#include "profiling/microbench/device_array.h"
+#include "profiling/microbench/lesson.h"
+
+namespace attnlab::profiling {
+namespace {
+
+constexpr int kThreads = 128;
+constexpr int kChunkBytes = 16 << 10;
+constexpr int kChunkUnits = kChunkBytes / 16;
+constexpr int64_t kBytes = int64_t{1} << 28;
+constexpr int64_t kChunks = kBytes / kChunkBytes;
+
+enum class Way { kRegisters, kCpAsync, kBulk };
+
+template <Way kWay>
+__global__ void CopyChunks(const uint4* from, uint4* to) {
+  __shared__ alignas(128) uint4 chunk[kChunkUnits];
+  const int64_t begin = int64_t{blockIdx.x} * kChunkUnits;
+  if constexpr (kWay == Way::kRegisters) {
+#pragma unroll 8
+    for (int i = threadIdx.x; i < kChunkUnits; i += kThreads) chunk[i] = from[begin + i];
+  } else if constexpr (kWay == Way::kCpAsync) {
+#pragma unroll 8
+    for (int i = threadIdx.x; i < kChunkUnits; i += kThreads) {
+      device::CopyAsync<16>(chunk + i, from + begin + i);
+    }
+    device::CopyAsyncCommit();
+    device::CopyAsyncWait<0>();
+  } else {
+#if __CUDA_ARCH__ >= 900
+    __shared__ alignas(8) uint64_t arrived;
+    const uint32_t barrier = static_cast<uint32_t>(__cvta_generic_to_shared(&arrived));
+    if (threadIdx.x == 0) {
+      asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(barrier) : "memory");
+      asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+      asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier),
+                   "n"(kChunkBytes)
+                   : "memory");
+      asm volatile(
+          "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::
+              "r"(static_cast<uint32_t>(__cvta_generic_to_shared(chunk))),
+          "l"(from + begin), "n"(kChunkBytes), "r"(barrier)
+          : "memory");
+    }
+    __syncthreads();  // The barrier is there.
+    asm volatile(
+        "{\n"
+        ".reg .pred done;\n"
+        "wait: mbarrier.try_wait.parity.shared::cta.b64 done, [%0], 0;\n"
+        "@!done bra wait;\n"
+        "}" ::"r"(barrier)
+        : "memory");
+#endif
+  }
+  __syncthreads();
+  // Each thread writes what another one has brought.
+#pragma unroll 8
+  for (int i = threadIdx.x; i < kChunkUnits; i += kThreads) {
+    const int other = i ^ 1;
+    to[begin + other] = chunk[other];
+  }
+}
+
+absl::Status CheckCopy(const SharedArray<float>& from, const SharedArray<float>& to) {
+  const auto a = from->ToHost(), b = to->ToHost();
+  if (!a.ok()) return a.status();
+  if (!b.ok()) return b.status();
+  return *a == *b ? absl::OkStatus() : absl::InternalError("the copy is not what was copied");
+}
+
+template <Way kWay>
+absl::StatusOr<Variant> VariantOf(const char* name, const SharedArray<float>& from,
+                                  const Gpu& gpu) {
+  const auto to = DeviceArray<float>::Make(kBytes / 4);
+  if (!to.ok()) return to.status();
+  Variant variant;
+  variant.name = name;
+  variant.launch = [=](cudaStream_t stream) {
+    return device::Launch(CopyChunks<kWay>, kChunks, kThreads, 0, stream,
+                          reinterpret_cast<const uint4*>(from->data()),
+                          reinterpret_cast<uint4*>((*to)->data()));
+  };
+  constexpr double kInstructions = kBytes / 16.0 / 32;  // of warps that move 16 bytes a thread
+  const bool cp_async = kWay == Way::kCpAsync && gpu.compute_capability >= 80;
+  const bool registers = kWay != Way::kBulk && !cp_async;
+  variant.expected = {
+      About("smsp__inst_executed_op_global_ld.sum", registers ? kInstructions : 0),
+      About("smsp__inst_executed_op_ldgsts.sum", cp_async ? kInstructions : 0),
+      About("hbm_bytes_read", kBytes, 0.01, 1 << 20),
+      About("hbm_bytes_written", kBytes, 0.01, static_cast<double>(gpu.l2_bytes))};
+  if (gpu.compute_capability >= 90) {
+    variant.expected.push_back(About("tma_bytes_read", kWay == Way::kBulk ? kBytes : 0));
+  }
+  variant.check = [=] { return CheckCopy(from, *to); };
+  return variant;
+}
+
+}  // namespace
+
+absl::StatusOr<Lesson> MakeAsyncCopies(const Gpu& gpu) {
+  const auto from = DeviceArray<float>::MakeRandom(kBytes / 4, NumberType::kFloat, /*seed=*/10);
+  if (!from.ok()) return from.status();
+  std::vector<absl::StatusOr<Variant>> variants = {
+      VariantOf<Way::kRegisters>("through registers", *from, gpu),
+      VariantOf<Way::kCpAsync>("cp.async", *from, gpu)};
+  if (gpu.compute_capability >= 90) {
+    variants.push_back(VariantOf<Way::kBulk>("bulk copy (TMA)", *from, gpu));
+  }
+  Lesson lesson;
+  for (const absl::StatusOr<Variant>& variant : variants) {
+    if (!variant.ok()) return variant.status();
+    lesson.variants.push_back(*variant);
+  }
+  return lesson;
+}
+
+}  // namespace attnlab::profiling

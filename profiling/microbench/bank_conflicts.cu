@@ -1,0 +1,93 @@
+// Bank conflicts: shared memory has 32 banks of 4 bytes, and a warp's access takes as many cycles
+// (wavefronts) as the busiest bank has different addresses. A block transposes a tile of 32 x 32
+// floats: it writes rows and reads columns. With rows of 32 floats a column lies in one bank; with a
+// float of padding, or with the columns of each row swizzled, in 32.
+#include "attention/device/launch.h"
+#include "profiling/microbench/device_array.h"
+#include "profiling/microbench/lesson.h"
+
+namespace attnlab::profiling {
+namespace {
+
+constexpr int kTile = 32;
+constexpr int kRows = 8;  // of threads: each has four rows of the tile
+constexpr int kSize = 4096;
+
+enum class Layout { kPlain, kPadded, kSwizzled };
+
+template <Layout kLayout>
+__device__ int PlaceOf(int row, int column) {
+  if (kLayout == Layout::kPadded) return row * (kTile + 1) + column;
+  if (kLayout == Layout::kSwizzled) return row * kTile + (column ^ row);
+  return row * kTile + column;
+}
+
+template <Layout kLayout>
+__global__ void Transpose(const float* from, float* to) {
+  __shared__ float tile[kTile * (kTile + 1)];
+  const int x = threadIdx.x, y = threadIdx.y;
+  const int column = kTile * static_cast<int>(blockIdx.x), row = kTile * static_cast<int>(blockIdx.y);
+#pragma unroll
+  for (int i = y; i < kTile; i += kRows) {
+    tile[PlaceOf<kLayout>(i, x)] = from[(row + i) * kSize + column + x];
+  }
+  __syncthreads();
+#pragma unroll
+  for (int i = y; i < kTile; i += kRows) {
+    to[(column + i) * kSize + row + x] = tile[PlaceOf<kLayout>(x, i)];
+  }
+}
+
+absl::Status CheckTransposed(const SharedArray<float>& from, const SharedArray<float>& to) {
+  const auto a = from->ToHost(), b = to->ToHost();
+  if (!a.ok()) return a.status();
+  if (!b.ok()) return b.status();
+  for (size_t i = 0; i < kSize; ++i) {
+    for (size_t j = 0; j < kSize; ++j) {
+      if ((*a)[i * kSize + j] != (*b)[j * kSize + i]) {
+        return absl::InternalError("the transposed matrix is wrong");
+      }
+    }
+  }
+  return absl::OkStatus();
+}
+
+template <Layout kLayout>
+absl::StatusOr<Variant> Transposition(const char* name, const SharedArray<float>& from,
+                                      double conflicts_a_read) {
+  const auto to = DeviceArray<float>::Make(kSize * kSize);
+  if (!to.ok()) return to.status();
+  Variant variant;
+  variant.name = name;
+  variant.launch = [=](cudaStream_t stream) {
+    return device::Launch(Transpose<kLayout>, dim3(kSize / kTile, kSize / kTile),
+                          dim3(kTile, kRows), 0, stream, from->data(), (*to)->data());
+  };
+  // A read and a write of a warp for each 32 floats.
+  constexpr double kAccesses = kSize * kSize / 32.0;
+  variant.expected = {
+      About("shared_bank_conflicts", kAccesses * conflicts_a_read, 0.02, 0.05 * kAccesses),
+      About("shared_wavefronts", kAccesses * (2 + conflicts_a_read), 0.02, 0.05 * kAccesses),
+  };
+  variant.check = [=] { return CheckTransposed(from, *to); };
+  return variant;
+}
+
+}  // namespace
+
+absl::StatusOr<Lesson> MakeBankConflicts(const Gpu&) {
+  const auto from = DeviceArray<float>::MakeRandom(kSize * kSize, NumberType::kFloat, /*seed=*/3);
+  if (!from.ok()) return from.status();
+  Lesson lesson;
+  const absl::StatusOr<Variant> variants[] = {
+      Transposition<Layout::kPlain>("columns in one bank", *from, 31),
+      Transposition<Layout::kPadded>("padded rows", *from, 0),
+      Transposition<Layout::kSwizzled>("swizzled columns", *from, 0)};
+  for (const absl::StatusOr<Variant>& variant : variants) {
+    if (!variant.ok()) return variant.status();
+    lesson.variants.push_back(*variant);
+  }
+  return lesson;
+}
+
+}  // namespace attnlab::profiling

@@ -1,0 +1,101 @@
+// Exponentials: the special-function unit (MUFU) computes 2^x for 16 threads of a multiprocessor a
+// cycle, CUDA cores multiply and add for 128. A polynomial of ten instructions is therefore about as
+// fast, and a kernel whose MUFU is busy can give it some of the exponentials.
+#include <cmath>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "attention/device/launch.h"
+#include "attention/device/special_functions.cuh"
+#include "profiling/microbench/device_array.h"
+#include "profiling/microbench/lesson.h"
+
+namespace attnlab::profiling {
+namespace {
+
+constexpr int kThreads = 256;
+constexpr int64_t kNumbers = int64_t{1} << 20;
+constexpr int kEach = 256;  // exponentials a thread, of x, x - 1/32, …
+
+// 2^x for x in (-126, 1]: 2^n 2^f with n the nearest integer. Adding 1.5 * 2^23 leaves n in the last
+// bits of a float, and the polynomial, fitted to least relative error on [-1/2, 1/2], is within
+// 7.5e-8 of 2^f.
+__device__ float Exp2ByPolynomial(float x) {
+  const float shifted = x + 0x1.8p23f;
+  const float f = x - (shifted - 0x1.8p23f);
+  float p = 0.001327646482f;
+  p = fmaf(p, f, 0.009675541277f);
+  p = fmaf(p, f, 0.05550713296f);
+  p = fmaf(p, f, 0.2402211973f);
+  p = fmaf(p, f, 0.6931469671f);
+  p = fmaf(p, f, 1.000000072f);
+  return __int_as_float(__float_as_int(p) + (__float_as_int(shifted) << 23));
+}
+
+template <bool kPolynomial>
+__global__ void SumOfExponentials(const float* numbers, float* sums) {
+  const int64_t i = int64_t{blockIdx.x} * kThreads + threadIdx.x;
+  const float x = numbers[i];
+  float sum = 0;
+#pragma unroll 16
+  for (int k = 0; k < kEach; ++k) {
+    const float y = x - static_cast<float>(k) * 0x1p-5f;
+    sum += kPolynomial ? Exp2ByPolynomial(y) : device::Exp2(y);
+  }
+  sums[i] = sum;
+}
+
+absl::Status CheckSums(const SharedArray<float>& numbers, const SharedArray<float>& sums) {
+  const auto x = numbers->ToHost(), sum = sums->ToHost();
+  if (!x.ok()) return x.status();
+  if (!sum.ok()) return sum.status();
+  for (size_t i = 0; i < x->size(); i += 1013) {
+    double exact = 0;
+    for (int k = 0; k < kEach; ++k) exact += std::exp2((*x)[i] - k / 32.0);
+    if (!(std::abs((*sum)[i] / exact - 1) < 1e-5)) {
+      return absl::InternalError(absl::StrCat("number ", i, ": ", (*sum)[i], ", not ", exact));
+    }
+  }
+  return absl::OkStatus();
+}
+
+template <bool kPolynomial>
+absl::StatusOr<Variant> VariantOf(const char* name, const SharedArray<float>& numbers) {
+  const auto sums = DeviceArray<float>::Make(kNumbers);
+  if (!sums.ok()) return sums.status();
+  Variant variant;
+  variant.name = name;
+  variant.launch = [=](cudaStream_t stream) {
+    return device::Launch(SumOfExponentials<kPolynomial>, static_cast<unsigned>(kNumbers / kThreads),
+                          kThreads, 0, stream, numbers->data(), (*sums)->data());
+  };
+  constexpr double kExponentials = static_cast<double>(kNumbers) * kEach / 32;  // of warps
+  const std::string unit = "smsp__inst_executed_pipe_xu.sum";
+  if (kPolynomial) {
+    variant.expected = {{unit, 0, 0.02 * kExponentials},
+                        {"smsp__sass_thread_inst_executed_op_ffma_pred_on.sum",
+                         5 * 32 * kExponentials, 6.05 * 32 * kExponentials}};
+  } else {
+    variant.expected = {About(unit, kExponentials, 0.02)};
+  }
+  variant.check = [=] { return CheckSums(numbers, *sums); };
+  return variant;
+}
+
+}  // namespace
+
+absl::StatusOr<Lesson> MakeExponential(const Gpu&) {
+  const auto numbers = DeviceArray<float>::MakeRandom(kNumbers, NumberType::kFloat, /*seed=*/4);
+  if (!numbers.ok()) return numbers.status();
+  Lesson lesson;
+  const absl::StatusOr<Variant> variants[] = {
+      VariantOf<false>("special-function unit", *numbers),
+      VariantOf<true>("polynomial", *numbers)};
+  for (const absl::StatusOr<Variant>& variant : variants) {
+    if (!variant.ok()) return variant.status();
+    lesson.variants.push_back(*variant);
+  }
+  return lesson;
+}
+
+}  // namespace attnlab::profiling

@@ -1,0 +1,150 @@
+// Softmax of the rows of a matrix. In steps, each a kernel of its own, the matrix is read three times
+// and written twice: the maximum, the exponentials and their sum, the quotients. Fused, a row stays in
+// the registers of a block: read once, written once. That is what attention kernels do to S.
+#include <algorithm>
+#include <cmath>
+
+#include "absl/strings/str_cat.h"
+#include "attention/device/launch.h"
+#include "profiling/microbench/device_array.h"
+#include "profiling/microbench/lesson.h"
+
+namespace attnlab::profiling {
+namespace {
+
+constexpr int kThreads = 256;
+constexpr int kWarps = kThreads / 32;
+constexpr int kColumns = 8192;
+constexpr int kEach = kColumns / kThreads;  // of a row, a thread
+constexpr int kRows = 8192;
+constexpr int64_t kNumbers = int64_t{kRows} * kColumns;
+
+struct Sum {
+  __device__ static float Of(float a, float b) { return a + b; }
+};
+struct Maximum {
+  __device__ static float Of(float a, float b) { return fmaxf(a, b); }
+};
+
+// Of all threads of the block, in all of them.
+template <typename Operation>
+__device__ float OfBlock(float x) {
+  __shared__ float of_warps[kWarps];
+  for (int lane = 16; lane > 0; lane /= 2) {
+    x = Operation::Of(x, __shfl_xor_sync(0xffffffff, x, lane));
+  }
+  if (threadIdx.x % 32 == 0) of_warps[threadIdx.x / 32] = x;
+  __syncthreads();
+  x = of_warps[0];
+  for (int w = 1; w < kWarps; ++w) x = Operation::Of(x, of_warps[w]);
+  __syncthreads();  // before somebody's next
+  return x;
+}
+
+__device__ int64_t RowOfBlock() { return int64_t{blockIdx.x} * kColumns; }
+
+__global__ void MaximaOfRows(const float* x, float* maxima) {
+  float most = -INFINITY;
+  for (int i = threadIdx.x; i < kColumns; i += kThreads) most = fmaxf(most, x[RowOfBlock() + i]);
+  most = OfBlock<Maximum>(most);
+  if (threadIdx.x == 0) maxima[blockIdx.x] = most;
+}
+
+__global__ void ExponentialsAndSums(const float* x, const float* maxima, float* y, float* sums) {
+  const float most = maxima[blockIdx.x];
+  float sum = 0;
+  for (int i = threadIdx.x; i < kColumns; i += kThreads) {
+    const float e = __expf(x[RowOfBlock() + i] - most);
+    y[RowOfBlock() + i] = e;
+    sum += e;
+  }
+  sum = OfBlock<Sum>(sum);
+  if (threadIdx.x == 0) sums[blockIdx.x] = sum;
+}
+
+__global__ void Quotients(float* y, const float* sums) {
+  const float factor = 1 / sums[blockIdx.x];
+  for (int i = threadIdx.x; i < kColumns; i += kThreads) y[RowOfBlock() + i] *= factor;
+}
+
+__global__ void FusedSoftmax(const float* x, float* y) {
+  float row[kEach], most = -INFINITY, sum = 0;
+#pragma unroll
+  for (int i = 0; i < kEach; ++i) {
+    row[i] = x[RowOfBlock() + i * kThreads + threadIdx.x];
+    most = fmaxf(most, row[i]);
+  }
+  most = OfBlock<Maximum>(most);
+#pragma unroll
+  for (int i = 0; i < kEach; ++i) sum += row[i] = __expf(row[i] - most);
+  const float factor = 1 / OfBlock<Sum>(sum);
+#pragma unroll
+  for (int i = 0; i < kEach; ++i) y[RowOfBlock() + i * kThreads + threadIdx.x] = row[i] * factor;
+}
+
+absl::Status CheckRows(const SharedArray<float>& x, const SharedArray<float>& y) {
+  for (const int64_t row : {0, 1, kRows / 2, kRows - 1}) {
+    const auto in = x->ToHost(row * kColumns, (row + 1) * kColumns);
+    const auto out = y->ToHost(row * kColumns, (row + 1) * kColumns);
+    if (!in.ok()) return in.status();
+    if (!out.ok()) return out.status();
+    double sum = 0;
+    for (const float v : *in) sum += std::exp(double{v});
+    for (size_t i = 0; i < kColumns; ++i) {
+      const double exact = std::exp(double{(*in)[i]}) / sum;
+      if (!(std::abs((*out)[i] / exact - 1) < 1e-4)) {
+        return absl::InternalError(absl::StrCat("row ", row, ", column ", i, ": ", (*out)[i]));
+      }
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<Lesson> MakeFusedSoftmax(const Gpu& gpu) {
+  const auto x = DeviceArray<float>::MakeRandom(kNumbers, NumberType::kFloat, /*seed=*/8);
+  if (!x.ok()) return x.status();
+  const auto in_steps = DeviceArray<float>::Make(kNumbers);
+  if (!in_steps.ok()) return in_steps.status();
+  const auto fused = DeviceArray<float>::Make(kNumbers);
+  if (!fused.ok()) return fused.status();
+  const auto of_rows = DeviceArray<float>::Make(2 * kRows);
+  if (!of_rows.ok()) return of_rows.status();
+
+  constexpr double kBytes = 4.0 * kNumbers;
+  const auto l2 = static_cast<double>(gpu.l2_bytes);
+  Lesson lesson;
+  Variant steps;
+  steps.name = "three kernels";
+  steps.launch = [=](cudaStream_t stream) {
+    float* const maxima = (*of_rows)->data();
+    float* const sums = maxima + kRows;
+    cudaError_t error =
+        device::Launch(MaximaOfRows, kRows, kThreads, 0, stream, (*x)->data(), maxima);
+    if (error != cudaSuccess) return error;
+    error = device::Launch(ExponentialsAndSums, kRows, kThreads, 0, stream, (*x)->data(), maxima,
+                           (*in_steps)->data(), sums);
+    if (error != cudaSuccess) return error;
+    return device::Launch(Quotients, kRows, kThreads, 0, stream, (*in_steps)->data(), sums);
+  };
+  // A step may find the end of what the one before read or wrote in L2.
+  steps.expected = {{"hbm_bytes_read", 3 * kBytes - 2 * l2, 3.03 * kBytes},
+                    {"hbm_bytes_written", 2 * kBytes - 2 * l2, 2.02 * kBytes}};
+  steps.check = [=] { return CheckRows(*x, *in_steps); };
+  lesson.variants.push_back(std::move(steps));
+
+  Variant one;
+  one.name = "fused";
+  one.launch = [=](cudaStream_t stream) {
+    return device::Launch(FusedSoftmax, kRows, kThreads, 0, stream, (*x)->data(),
+                          (*fused)->data());
+  };
+  one.expected = {About("hbm_bytes_read", kBytes, 0.01, 1 << 20),
+                  About("hbm_bytes_written", kBytes, 0.01, l2)};
+  one.check = [=] { return CheckRows(*x, *fused); };
+  lesson.variants.push_back(std::move(one));
+  return lesson;
+}
+
+}  // namespace attnlab::profiling

@@ -1,0 +1,92 @@
+// L2 that all multiprocessors share: each of them reads the same window of memory eight times over.
+// While the window fits, memory is read once. An L2 of two partitions, as GPUs from 8.0 on have,
+// holds what both sides read in both of them: half of the cache is what there is for data that all
+// read. What one multiprocessor alone reads has more room.
+#include <cstring>
+
+#include "absl/strings/str_cat.h"
+#include "attention/device/launch.h"
+#include "profiling/microbench/device_array.h"
+#include "profiling/microbench/lesson.h"
+
+namespace attnlab::profiling {
+namespace {
+
+constexpr int kThreads = 1024;
+constexpr int kPasses = 8;
+constexpr int64_t kMiB = int64_t{1} << 20;
+
+// Block b reads [b * `apart`, b * `apart` + `count`), or, with `apart` 0, what all read.
+__global__ void __launch_bounds__(kThreads)
+    ReadOverAndOver(const uint4* from, int64_t count, int64_t apart, uint32_t* sums) {
+  uint32_t sum = 0;
+  for (int pass = 0; pass < kPasses; ++pass) {
+#pragma unroll 4
+    for (int64_t i = threadIdx.x; i < count; i += kThreads) {
+      const uint4 four = __ldcg(from + blockIdx.x * apart + i);
+      sum += (four.x ^ four.y) + (four.z ^ four.w);
+    }
+  }
+  atomicAdd(sums + blockIdx.x, sum);
+}
+
+// Makes the sums 0.
+__global__ void Clear(uint32_t* sums) { sums[blockIdx.x] = 0; }
+
+absl::Status CheckSums(const SharedArray<float>& from, int64_t count, int64_t apart,
+                       const SharedArray<uint32_t>& sums) {
+  const auto numbers = from->ToHost();
+  if (!numbers.ok()) return numbers.status();
+  const auto found = sums->ToHost();
+  if (!found.ok()) return found.status();
+  for (const int64_t block : {int64_t{0}, sums->count() - 1}) {
+    uint32_t sum = 0;
+    for (int64_t i = 0; i < count; ++i) {
+      uint4 four;
+      std::memcpy(&four, &(*numbers)[static_cast<size_t>(4 * (block * apart + i))], sizeof(four));
+      sum += (four.x ^ four.y) + (four.z ^ four.w);
+    }
+    if ((*found)[static_cast<size_t>(block)] != kPasses * sum) {
+      return absl::InternalError("a sum is wrong");
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<Lesson> MakeL2Capacity(const Gpu& gpu) {
+  const int64_t blocks = gpu.multiprocessors;
+  const auto from =
+      DeviceArray<float>::MakeRandom(2 * gpu.l2_bytes / 4, NumberType::kFloat, /*seed=*/9);
+  if (!from.ok()) return from.status();
+  const auto sums = DeviceArray<uint32_t>::Make(blocks);
+  if (!sums.ok()) return sums.status();
+  Lesson lesson;
+  for (const bool shared : {true, false}) {
+    for (const int eighths : {1, 2, 3, 4, 5, 6, 8, 12}) {
+      const int64_t window = gpu.l2_bytes * eighths / 8 / 16;
+      const int64_t count = shared ? window : window / blocks;
+      const int64_t apart = shared ? 0 : count;
+      Variant variant;
+      variant.name = absl::StrCat(shared ? "all read " : "a share each of ",
+                                  count * 16 * (shared ? 1 : blocks) / kMiB, " MiB");
+      variant.launch = [=](cudaStream_t stream) {
+        const cudaError_t error = device::Launch(Clear, static_cast<unsigned>(blocks), 1, 0, stream,
+                                                 (*sums)->data());
+        if (error != cudaSuccess) return error;
+        return device::Launch(ReadOverAndOver, static_cast<unsigned>(blocks), kThreads, 0, stream,
+                              reinterpret_cast<const uint4*>((*from)->data()), count, apart,
+                              (*sums)->data());
+      };
+      const double bytes = 16.0 * static_cast<double>(count * (shared ? 1 : blocks));
+      variant.expected = {{"hbm_bytes_read", 0.99 * bytes, 1.05 * kPasses * bytes + kMiB}};
+      if (eighths <= 2) variant.expected = {About("hbm_bytes_read", bytes, 0.05, kMiB)};
+      variant.check = [=] { return CheckSums(*from, count, apart, *sums); };
+      lesson.variants.push_back(std::move(variant));
+    }
+  }
+  return lesson;
+}
+
+}  // namespace attnlab::profiling

@@ -1,0 +1,32 @@
+// Lessons under the counters.
+#ifndef PROFILING_MICROBENCH_MEASURE_H_
+#define PROFILING_MICROBENCH_MEASURE_H_
+
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "profiling/microbench/lesson.h"
+
+namespace attnlab::profiling {
+
+struct Measured {
+  Expectation expectation;
+  double value = 0;
+  bool AsExpected() const { return expectation.least <= value && value <= expectation.most; }
+};
+
+struct MeasuredVariant {
+  std::string name;
+  double seconds = 0;  // of a launch without counters, from an empty L2: the median of five
+  std::vector<Measured> measured;
+};
+
+// Every variant of a lesson on the current GPU: run, checked, timed and counted. Errors are those of
+// making the lesson, of Counters::Open(), of launches; Internal where a result is wrong.
+absl::StatusOr<std::vector<MeasuredVariant>> MeasureLesson(const LessonEntry& entry);
+
+}  // namespace attnlab::profiling
+
+#endif  // PROFILING_MICROBENCH_MEASURE_H_

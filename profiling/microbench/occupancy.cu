@@ -1,0 +1,101 @@
+// Occupancy: the same chains of dependent reads by 1, 2, … blocks a multiprocessor at a time, each of
+// 128 threads. What a warp waits for memory, others can use; from some number on the memory is what
+// is busy, and more warps gain nothing. Shared memory that a block asks for and does not use limits
+// how many there are.
+#include <algorithm>
+#include <numeric>
+#include <random>
+
+#include "absl/strings/str_cat.h"
+#include "attention/device/launch.h"
+#include "profiling/microbench/device_array.h"
+#include "profiling/microbench/lesson.h"
+
+namespace attnlab::profiling {
+namespace {
+
+constexpr int kThreads = 128;
+constexpr int kSteps = 64;
+constexpr int kRoundsOfMost = 4;  // blocks a multiprocessor and place, of 16 at a time
+constexpr int64_t kLinks = int64_t{1} << 22;  // 16 MiB: in L2
+
+// Each thread follows links, each of which says where the next one is.
+__global__ void FollowLinks(const uint32_t* links, uint32_t* ends) {
+  extern __shared__ char unused[];
+  const uint32_t thread = blockIdx.x * kThreads + threadIdx.x;
+  uint32_t place = thread % kLinks;
+  for (int i = 0; i < kSteps; ++i) place = links[place];
+  ends[thread] = place;
+}
+
+// One cycle through all numbers below `count`, at random.
+std::vector<uint32_t> RandomCycle(int64_t count) {
+  std::vector<uint32_t> order(static_cast<size_t>(count)), links(order.size());
+  std::iota(order.begin(), order.end(), 0);
+  std::shuffle(order.begin(), order.end(), std::mt19937(7));  // NOLINT: the same each time
+  for (size_t i = 0; i < order.size(); ++i) links[order[i]] = order[(i + 1) % order.size()];
+  return links;
+}
+
+// Of the current GPU.
+absl::StatusOr<int> Attribute(cudaDeviceAttr attribute) {
+  int ordinal = 0, value = 0;
+  const cudaError_t error = cudaGetDevice(&ordinal);
+  const absl::Status s = cuda_backend::ToStatus(
+      error == cudaSuccess ? cudaDeviceGetAttribute(&value, attribute, ordinal) : error,
+      "cudaDeviceGetAttribute");
+  if (!s.ok()) return s;
+  return value;
+}
+
+absl::Status CheckEnds(const std::vector<uint32_t>& links, const SharedArray<uint32_t>& ends) {
+  const auto found = ends->ToHost();
+  if (!found.ok()) return found.status();
+  for (size_t i = 0; i < found->size(); i += 997) {
+    uint32_t place = static_cast<uint32_t>(i % kLinks);
+    for (int step = 0; step < kSteps; ++step) place = links[place];
+    if ((*found)[i] != place) return absl::InternalError("a thread has lost its way");
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<Lesson> MakeOccupancy(const Gpu& gpu) {
+  const auto host = std::make_shared<const std::vector<uint32_t>>(RandomCycle(kLinks));
+  const auto links = DeviceArray<uint32_t>::Make(kLinks);
+  if (!links.ok()) return links.status();
+  const absl::Status copied = cuda_backend::ToStatus(
+      cudaMemcpy((*links)->data(), host->data(), kLinks * sizeof(uint32_t), cudaMemcpyHostToDevice),
+      "links");
+  if (!copied.ok()) return copied;
+  const absl::StatusOr<int> shared = Attribute(cudaDevAttrMaxSharedMemoryPerMultiprocessor);
+  if (!shared.ok()) return shared.status();
+  const absl::StatusOr<int> most_asked = Attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin);
+  if (!most_asked.ok()) return most_asked.status();
+  const int most_blocks = std::min(16, gpu.most_threads / kThreads);
+  const int64_t blocks = int64_t{kRoundsOfMost} * most_blocks * gpu.multiprocessors;
+  const auto ends = DeviceArray<uint32_t>::Make(blocks * kThreads);
+  if (!ends.ok()) return ends.status();
+
+  Lesson lesson;
+  for (int at_a_time = 1; at_a_time <= most_blocks; at_a_time *= 2) {
+    Variant variant;
+    variant.name = absl::StrCat(at_a_time, at_a_time == 1 ? " block at a time" : " blocks at a time");
+    // Each block takes a KiB more than it asks for; what is asked for leaves no room for another.
+    const int asked = std::clamp(*shared / at_a_time - 1024, 0, *most_asked) / 256 * 256;
+    variant.launch = [=](cudaStream_t stream) {
+      return device::Launch(FollowLinks, static_cast<unsigned>(blocks), kThreads,
+                            static_cast<size_t>(asked), stream, (*links)->data(), (*ends)->data());
+    };
+    const double percent = 100.0 * at_a_time * kThreads / gpu.most_threads;
+    variant.expected = {About("occupancy", percent, 0.1),
+                        About("smsp__inst_executed_op_global_ld.sum",
+                              static_cast<double>(blocks * kThreads / 32 * kSteps))};
+    variant.check = [=] { return CheckEnds(*host, *ends); };
+    lesson.variants.push_back(std::move(variant));
+  }
+  return lesson;
+}
+
+}  // namespace attnlab::profiling

@@ -1,0 +1,87 @@
+// Unrolling: four chains of multiply-adds in a loop. Rolled up, each turn also counts, compares and
+// branches; unrolled 16 times that is paid once for 64 multiply-adds, which are as many as before.
+#include <cmath>
+
+#include "attention/device/launch.h"
+#include "profiling/microbench/device_array.h"
+#include "profiling/microbench/lesson.h"
+
+namespace attnlab::profiling {
+namespace {
+
+constexpr int kThreads = 256;
+constexpr int64_t kNumbers = int64_t{1} << 18;
+constexpr int kTurns = 4096;
+constexpr int kChains = 4;
+constexpr float kFactor = -0.75f, kAddend = 0.5f;
+
+template <int kUnroll>
+__global__ void MultiplyAdds(const float* from, float* to, int turns) {
+  const int64_t i = int64_t{blockIdx.x} * kThreads + threadIdx.x;
+  const float x = from[i];
+  float chain[kChains];
+#pragma unroll
+  for (int c = 0; c < kChains; ++c) chain[c] = x + static_cast<float>(c);
+#pragma unroll kUnroll
+  for (int turn = 0; turn < turns; ++turn) {
+#pragma unroll
+    for (int c = 0; c < kChains; ++c) chain[c] = fmaf(chain[c], kFactor, kAddend);
+  }
+  to[i] = (chain[0] + chain[1]) + (chain[2] + chain[3]);
+}
+
+absl::Status CheckChains(const SharedArray<float>& from, const SharedArray<float>& to) {
+  const auto x = from->ToHost(), y = to->ToHost();
+  if (!x.ok()) return x.status();
+  if (!y.ok()) return y.status();
+  for (size_t i = 0; i < x->size(); i += 4099) {
+    float chain[kChains];
+    for (int c = 0; c < kChains; ++c) {
+      chain[c] = (*x)[i] + static_cast<float>(c);
+      for (int turn = 0; turn < kTurns; ++turn) chain[c] = std::fma(chain[c], kFactor, kAddend);
+    }
+    if ((*y)[i] != (chain[0] + chain[1]) + (chain[2] + chain[3])) {
+      return absl::InternalError("a chain has another end");
+    }
+  }
+  return absl::OkStatus();
+}
+
+template <int kUnroll>
+absl::StatusOr<Variant> VariantOf(const char* name, const SharedArray<float>& from,
+                                  double least_instructions, double most_instructions) {
+  const auto to = DeviceArray<float>::Make(kNumbers);
+  if (!to.ok()) return to.status();
+  Variant variant;
+  variant.name = name;
+  variant.launch = [=](cudaStream_t stream) {
+    return device::Launch(MultiplyAdds<kUnroll>, static_cast<unsigned>(kNumbers / kThreads),
+                          kThreads, 0, stream, from->data(), (*to)->data(), kTurns);
+  };
+  constexpr double kMultiplyAdds = static_cast<double>(kNumbers) * kTurns * kChains;
+  variant.expected = {
+      About("smsp__sass_thread_inst_executed_op_ffma_pred_on.sum", kMultiplyAdds),
+      // Of warps, beside the multiply-adds.
+      {"smsp__inst_executed.sum", least_instructions * kMultiplyAdds / 32,
+       most_instructions * kMultiplyAdds / 32}};
+  variant.check = [=] { return CheckChains(from, *to); };
+  return variant;
+}
+
+}  // namespace
+
+absl::StatusOr<Lesson> MakeUnrolling(const Gpu&) {
+  const auto from = DeviceArray<float>::MakeRandom(kNumbers, NumberType::kFloat, /*seed=*/5);
+  if (!from.ok()) return from.status();
+  Lesson lesson;
+  // Three or four instructions more than the four multiply-adds of a turn; and a 16th of that.
+  const absl::StatusOr<Variant> variants[] = {VariantOf<1>("rolled", *from, 1.5, 2.3),
+                                              VariantOf<16>("unrolled 16 times", *from, 1, 1.1)};
+  for (const absl::StatusOr<Variant>& variant : variants) {
+    if (!variant.ok()) return variant.status();
+    lesson.variants.push_back(*variant);
+  }
+  return lesson;
+}
+
+}  // namespace attnlab::profiling
