@@ -5,17 +5,13 @@
 
 #include "attention/baseline/as_matrices.h"
 #include "attention/baseline/softmax.h"
+#include "attention/l2_reuse.h"
 #include "attention/tensor.h"
 
 namespace attnlab::baseline {
 namespace {
 
-// Counts in double: quadratic figures can be more than an int64 holds.
-struct Bytes {
-  double read = 0, written = 0;
-  void Read(double elements, double size) { read += elements * size; }
-  void Write(double elements, double size) { written += elements * size; }
-};
+enum Tensors { kQ, kK, kV, kO, kMatricesQ, kMatricesK, kMatricesV, kMatricesO, kS, kP };
 
 int64_t Whole(double bytes) { return static_cast<int64_t>(std::min(bytes, 0x1p61)); }
 
@@ -39,34 +35,34 @@ Traffic ExpectedTraffic(const AttentionProblem& p, const DeviceInfo& device,
                                           p.b, length, heads, dim);
     return !AsMatrices(view, group).has_value();
   };
-  Bytes bytes;
-  const auto permute = [&](double elements, double from, double to) {
-    bytes.Read(elements, from);
-    bytes.Write(elements, to);
-  };
+  // What is written lies in L2 once, wherever it is read.
+  L2Steps steps(static_cast<double>(device.last_level_cache_bytes));
   // 1. Permutations of the inputs.
   const int64_t group = p.GroupSize();
-  if (permuted(p.sq, p.hq, p.d, group)) permute(rows * d, size, inner);
-  if (permuted(p.skv, p.hkv, p.d, 1)) permute(keys * d, size, inner);
-  if (copies_v || permuted(p.skv, p.hkv, p.dv, 1)) permute(keys * dv, size, inner);
+  const auto input = [&](int tensor, int matrices, double elements, bool permute) {
+    if (permute) steps.Add({{tensor, elements * size}}, {{matrices, elements * inner}});
+    return L2Steps::Access{permute ? matrices : tensor, elements * inner};
+  };
+  const auto q = input(kQ, kMatricesQ, rows * d, permuted(p.sq, p.hq, p.d, group));
+  const auto k = input(kK, kMatricesK, keys * d, permuted(p.skv, p.hkv, p.d, 1));
+  const auto v = input(kV, kMatricesV, keys * dv, copies_v || permuted(p.skv, p.hkv, p.dv, 1));
   // 2. S = Q Kᵀ.
-  bytes.Read(rows * d + keys * d, inner);
-  bytes.Write(scores, 4);
+  steps.Add({q, k}, {{kS, 4 * scores}});
   // 3. Scale and mask.
-  if (!options.fused) permute(scores, 4, 4);
+  if (!options.fused) steps.Add({{kS, 4 * scores}}, {{kS, 4 * scores}});
   // 4. Softmax; long rows are read twice.
-  bytes.Read(p.skv > int64_t{kRowInRegisters} * options.softmax_block ? 2 * scores : scores, 4);
-  bytes.Write(scores, inner);
+  const bool twice = p.skv > int64_t{kRowInRegisters} * options.softmax_block;
+  steps.Add({{kS, twice ? 8 * scores : 4 * scores}}, {{kP, scores * inner}});
   // 5. O = P V.
-  bytes.Read(scores + keys * dv, inner);
-  bytes.Write(rows * dv, inner);
+  const bool permutes_o = permuted(p.sq, p.hq, p.dv, group);
+  steps.Add({{kP, scores * inner}, v}, {{permutes_o ? kMatricesO : kO, rows * dv * inner}});
   // 6. Permutation of O.
-  if (permuted(p.sq, p.hq, p.dv, group)) permute(rows * dv, inner, size);
+  if (permutes_o) steps.Add({{kMatricesO, rows * dv * inner}}, {{kO, rows * dv * size}});
 
   Traffic traffic;
   traffic.flops = 2 * scores * (d + dv);
-  traffic.bytes_read = Whole(bytes.read);
-  traffic.bytes_written = Whole(bytes.written);
+  traffic.bytes_read = Whole(steps.BytesRead());
+  traffic.bytes_written = Whole(steps.BytesWritten());
   return traffic;
 }
 

@@ -8,9 +8,9 @@
 
 namespace attnlab::baseline {
 
-// Every step reads its inputs once and writes its outputs once, and nothing stays in L2 between two
-// steps. So it holds for scores that L2 does not hold, and counts too much for smaller ones. FLOPs
-// are those of the products, which know no mask. Tensors are taken to lie as BSHD.
+// Every step reads its inputs once and writes its outputs once, all from their beginnings to their
+// ends; what L2 still has is not read from memory (l2_reuse.h). FLOPs are those of the products,
+// which know no mask. Tensors are taken to lie as BSHD.
 Traffic ExpectedTraffic(const AttentionProblem& problem, const DeviceInfo& device,
                         const Options& options);
 

@@ -18,6 +18,7 @@ constexpr int kThreads = 128;
 constexpr int kSteps = 64;
 constexpr int kRoundsOfMost = 4;  // blocks a multiprocessor and place, of 16 at a time
 constexpr int64_t kLinks = int64_t{1} << 22;  // 16 MiB: in L2
+constexpr int kTogether = 32;                 // that a warp reads side by side
 
 // Each thread follows links, each of which says where the next one is.
 __global__ void FollowLinks(const uint32_t* links, uint32_t* ends) {
@@ -28,12 +29,19 @@ __global__ void FollowLinks(const uint32_t* links, uint32_t* ends) {
   ends[thread] = place;
 }
 
-// One cycle through all numbers below `count`, at random.
+// One cycle through all lines of 32 links, at random; the links of a line lead side by side to the
+// next, so that a warp reads one line at a time.
 std::vector<uint32_t> RandomCycle(int64_t count) {
-  std::vector<uint32_t> order(static_cast<size_t>(count)), links(order.size());
-  std::iota(order.begin(), order.end(), 0);
-  std::shuffle(order.begin(), order.end(), std::mt19937(7));  // NOLINT: the same each time
-  for (size_t i = 0; i < order.size(); ++i) links[order[i]] = order[(i + 1) % order.size()];
+  std::vector<uint32_t> lines(static_cast<size_t>(count / kTogether));
+  std::vector<uint32_t> links(static_cast<size_t>(count));
+  std::iota(lines.begin(), lines.end(), 0);
+  std::shuffle(lines.begin(), lines.end(), std::mt19937(7));  // NOLINT: the same each time
+  for (size_t i = 0; i < lines.size(); ++i) {
+    const uint32_t next = lines[(i + 1) % lines.size()];
+    for (uint32_t k = 0; k < kTogether; ++k) {
+      links[lines[i] * kTogether + k] = next * kTogether + k;
+    }
+  }
   return links;
 }
 

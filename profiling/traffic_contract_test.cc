@@ -1,0 +1,98 @@
+// Traffic as a contract: what each family's ExpectedTraffic() says of HBM is what the GPU counts.
+// Reads within 5 % of the model and 1 MiB, writes within 5 % and one L2, for that much may not have
+// left the cache when a call ends. Skipped where the driver keeps its counters to administrators.
+//
+// Problems go from those that L2 holds to those far beyond, and leave out what no simple model
+// tells: where what is read again is about as much as L2 holds, part of it is found there
+// (docs/profiling.md has figures).
+#include <cmath>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "attention/attention.h"
+#include "gtest/gtest.h"
+#include "profiling/counters.h"
+#include "profiling/kernel_profile.h"
+
+namespace attnlab::profiling {
+namespace {
+
+struct Case {
+  const char* kernel;
+  const char* problem;
+};
+
+std::ostream& operator<<(std::ostream& out, const Case& c) {
+  return out << c.kernel << " on " << c.problem;
+}
+
+class TrafficContractTest : public ::testing::TestWithParam<Case> {};
+
+TEST_P(TrafficContractTest, CountsAreThoseOfTheModel) {
+  const absl::Status permitted = Counters::Open(0, "traffic").status();
+  if (absl::IsPermissionDenied(permitted)) GTEST_SKIP() << permitted.message();
+  ASSERT_TRUE(permitted.ok()) << permitted;
+  const absl::StatusOr<AttentionProblem> problem = AttentionProblem::Parse(GetParam().problem);
+  ASSERT_TRUE(problem.ok()) << problem.status();
+  const absl::StatusOr<Plan> plan = MakePlan(*problem, Device::Cuda(0), GetParam().kernel);
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  const auto profiles = ProfileKernels({*plan}, {});
+  ASSERT_TRUE(profiles.ok()) << profiles.status();
+  const KernelProfile& profile = profiles->front();
+  ASSERT_TRUE(profile.status.ok()) << profile.status;
+  const std::optional<double> read = profile.Counted("hbm_bytes_read");
+  const std::optional<double> written = profile.Counted("hbm_bytes_written");
+  ASSERT_TRUE(read.has_value() && written.has_value());
+  const auto model_read = static_cast<double>(profile.expected.bytes_read);
+  const auto model_written = static_cast<double>(profile.expected.bytes_written);
+  const auto l2 = static_cast<double>(plan->device.last_level_cache_bytes);
+  EXPECT_NEAR(*read, model_read, 0.05 * model_read + (1 << 20));
+  EXPECT_NEAR(*written, model_written, 0.05 * model_written + l2);
+  RecordProperty("read_over_model", absl::StrCat(*read / model_read));
+}
+
+// Everything is read and written once: what a problem needs fits L2 with room to spare.
+constexpr Case kInL2[] = {
+    {"baseline", "hq=12,sq=384,d=64,dtype=bf16,mask=causal"},
+    {"baseline", "b=2,hq=8,hkv=2,sq=300,skv=500,d=128,dtype=fp32"},
+    {"fa1", "hq=12,sq=1500,d=64,dtype=bf16,mask=causal"},
+    {"fa1", "b=3,hq=8,hkv=2,sq=1000,d=96,dtype=fp32"},
+    {"fa2", "hq=12,sq=1500,d=64,dtype=bf16,mask=causal"},
+    {"fa2", "b=3,hq=8,hkv=2,sq=1000,d=96,dtype=fp16"},
+    {"fa2", "b=2,hq=6,sq=1200,d=64,dtype=fp32,mask=causal"},
+};
+
+// Far beyond: S and P of the baseline, which grow with the square of the length; K and V of FA1's
+// heads, of which each tile reads what it sees; and FA2, which reads them once all the same.
+constexpr Case kBeyondL2[] = {
+    {"baseline", "hq=12,sq=3000,d=64,dtype=bf16,mask=causal"},
+    {"baseline", "hq=20,hkv=5,sq=2500,d=128,dtype=fp16"},
+    {"baseline", "b=3,hq=8,sq=2200,d=64,dtype=fp32"},
+    {"fa1", "b=5,hq=20,sq=5000,d=64,dtype=bf16"},
+    {"fa1", "b=5,hq=28,sq=6000,d=64,dtype=bf16,mask=causal"},
+    {"fa1", "b=4,hq=40,sq=3000,d=128,dtype=fp32,mask=causal"},
+    {"fa2", "b=5,hq=20,sq=5000,d=64,dtype=bf16"},
+    {"fa2", "b=5,hq=28,sq=6000,d=64,dtype=bf16,mask=causal"},
+    {"fa2", "b=4,hq=40,sq=3000,d=128,dtype=fp16,mask=causal"},
+    {"fa2", "b=4,hq=40,hkv=8,sq=3000,d=128,dtype=bf16,mask=none"},
+    {"fa2", "b=4,hq=40,sq=3000,d=128,dtype=bf16,mask=none"},
+    {"fa2", "b=2,hq=30,sq=10000,d=128,dtype=bf16,mask=causal"},
+    {"fa2", "b=2,hq=20,sq=7000,d=256,dtype=bf16,mask=causal"},
+    {"fa2", "hq=24,sq=12000,d=64,dtype=bf16,mask=window:2000:0"},
+};
+
+// One query: K and V are read once, whatever the kernel.
+constexpr Case kDecode[] = {
+    {"fa1", "b=30,hq=32,hkv=8,sq=1,skv=5000,d=128,dtype=bf16"},
+    {"fa2", "b=30,hq=32,hkv=8,sq=1,skv=5000,d=128,dtype=bf16"},
+};
+
+INSTANTIATE_TEST_SUITE_P(InL2, TrafficContractTest, ::testing::ValuesIn(kInL2));
+INSTANTIATE_TEST_SUITE_P(BeyondL2, TrafficContractTest, ::testing::ValuesIn(kBeyondL2));
+INSTANTIATE_TEST_SUITE_P(Decode, TrafficContractTest, ::testing::ValuesIn(kDecode));
+
+}  // namespace
+}  // namespace attnlab::profiling
