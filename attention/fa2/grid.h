@@ -5,7 +5,7 @@
 // as many blocks a group as the GPU has at a time, a place that had a long one gets a short one of
 // the next group and the other way round, so that all are done at the same time, and few heads are
 // under way, whose K and V stay in the L2 cache. (CUDA cores, which read less in a time, have
-// groups of twice as many.)
+// groups of twice as many.) Without a mask all blocks are as long, and each unit is a group.
 #ifndef ATTENTION_FA2_GRID_H_
 #define ATTENTION_FA2_GRID_H_
 

@@ -146,13 +146,14 @@ GroupSize GroupSizeOf(Engine engine, const DeviceInfo& device, int blocks) {
   GroupSize size;
   size.blocks = std::max<int64_t>(1, rounds * device.multiprocessors * blocks);
   size.kv_bytes =
-      static_cast<double>(device.last_level_cache_bytes) / 2 * (getenv("X_KV") ? atof(getenv("X_KV")) : static_cast<double>(rounds));
+      static_cast<double>(device.last_level_cache_bytes) / 2 * static_cast<double>(rounds);
   return size;
 }
 
 int64_t GroupsOf(const AttentionProblem& p, const GroupSize& size, int64_t units, int64_t tiles,
                  int32_t pack) {
-  if (getenv("X_FULL") && p.mask == Mask::None()) return std::max<int64_t>(1, units);
+  // Where all blocks are as long, one head after the other: fewer K and V are under way at a time.
+  if (p.mask == Mask::None()) return std::max<int64_t>(1, units);
   const double rounds =
       std::round(static_cast<double>(units * tiles) / static_cast<double>(size.blocks));
   const double kv_bytes =

@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "attention/dtype.h"
+#include "attention/l2_reuse.h"
 #include "attention/mask.h"
 
 namespace attnlab::fa2 {
@@ -12,11 +13,11 @@ Traffic ExpectedTraffic(const AttentionProblem& p, const DeviceInfo& device,
                         const Options& options) {
   Traffic traffic = CompulsoryTraffic(p);
   const double kv_row = static_cast<double>((p.d + p.dv) * SizeOf(p.dtype));
-  if (static_cast<double>(p.skv) * kv_row <= static_cast<double>(device.last_level_cache_bytes)) {
+  const int64_t together = std::max<int64_t>(1, int64_t{device.multiprocessors} * options.blocks);
+  if (static_cast<double>(p.skv) * kv_row <= L2BytesFor(device, static_cast<double>(together))) {
     return traffic;
   }
   // Rounds of the tiles of one head, the last ones first, and the keys that each walks.
-  const int64_t together = std::max<int64_t>(1, int64_t{device.multiprocessors} * options.blocks);
   const int64_t rows_together = std::max<int64_t>(1, together * options.Rows() / options.grid.pack);
   double keys = 0;
   for (int64_t end = p.sq; end > 0; end -= rows_together) {

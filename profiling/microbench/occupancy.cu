@@ -15,7 +15,7 @@ namespace attnlab::profiling {
 namespace {
 
 constexpr int kThreads = 128;
-constexpr int kSteps = 64;
+constexpr int kSteps = 256;
 constexpr int kRoundsOfMost = 4;  // blocks a multiprocessor and place, of 16 at a time
 constexpr int64_t kLinks = int64_t{1} << 22;  // 16 MiB: in L2
 constexpr int kTogether = 32;                 // that a warp reads side by side
