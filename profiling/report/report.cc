@@ -1,0 +1,34 @@
+#include "profiling/report/report.h"
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
+#include "absl/strings/string_view.h"
+
+namespace attnlab::profiling {
+namespace {
+
+// What of the template the JSON takes the place of.
+constexpr absl::string_view kPlaceholder = "@PROFILE@";
+
+constexpr unsigned char kTemplate[] = {
+#include "profiling/report/template.inc"
+};
+
+absl::string_view Template() {
+  return absl::string_view(reinterpret_cast<const char*>(kTemplate), sizeof(kTemplate));
+}
+
+}  // namespace
+
+std::string HtmlReport(const nlohmann::ordered_json& profile) {
+  const std::string json = profile.dump(-1, ' ', /*ensure_ascii=*/false,
+                                        nlohmann::ordered_json::error_handler_t::replace);
+  // Outside of strings JSON has no "<", so none is left: neither "</script>", which would end the
+  // element, nor "<!--", after which "</script>" would not.
+  const std::string escaped = absl::StrReplaceAll(json, {{"<", "\\u003c"}});
+  const size_t at = Template().find(kPlaceholder);
+  return absl::StrCat(Template().substr(0, at), escaped,
+                      Template().substr(at + kPlaceholder.size()));
+}
+
+}  // namespace attnlab::profiling

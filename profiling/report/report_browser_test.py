@@ -1,0 +1,390 @@
+"""Reports in a real browser: they draw what the JSON has, can be read, and fetch nothing."""
+
+import json
+import math
+import pathlib
+import subprocess
+import tempfile
+import unittest
+
+import support  # of //tools/python/tests: cases that are skipped count as skipped
+
+from profiling.report import browser, report_png
+
+PACKAGE = pathlib.Path("profiling/report")
+REPORTS = ("h200", "lengths", "failed")
+
+# Texts that can be seen, each with its contrast to what is behind it; marks and bars as well.
+CONTRASTS = """
+const parse = (colour) => {
+  const [r, g, b, a] = colour.match(/[\\d.]+/g).map(Number);
+  return { rgb: [r, g, b], a: a === undefined ? 1 : a };
+};
+const luminance = ({ rgb }) => rgb.map((v) => v / 255)
+    .map((v) => (v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4))
+    .reduce((sum, v, i) => sum + v * [0.2126, 0.7152, 0.0722][i], 0);
+const behind = (element) => {
+  for (let e = element; e; e = e.parentElement) {
+    const colour = parse(getComputedStyle(e).backgroundColor);
+    if (colour.a === 1) return colour;
+  }
+  return parse("rgb(255, 255, 255)");
+};
+const contrast = (a, b) => {
+  const [x, y] = [luminance(a), luminance(b)];
+  return (Math.max(x, y) + 0.05) / (Math.min(x, y) + 0.05);
+};
+const texts = new Set(document.querySelectorAll("select"));
+const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+while (walker.nextNode()) {
+  const element = walker.currentNode.parentElement;
+  const seen = element.getClientRects().length && !element.closest("script");
+  if (seen && walker.currentNode.data.trim()) texts.add(element);
+}
+const of = (elements, property) => [...elements].map((element) => {
+  const style = getComputedStyle(element);
+  const svg = element instanceof SVGElement;
+  return [(element.textContent || element.outerHTML).slice(0, 60),
+          contrast(parse(svg || property === "fill" ? style.fill : style.color), behind(element))];
+});
+return { texts: of(texts, "color"), shapes: of(document.querySelectorAll(".mark, .bar, .gantt rect"), "fill") };
+"""
+
+# Texts of a figure that lie on one another or leave the picture. What stands aslant is not looked at.
+CROWDED = """
+const found = [];
+for (const svg of document.querySelectorAll("figure svg[role=img]")) {
+  const frame = svg.getBoundingClientRect();
+  const texts = [...svg.querySelectorAll("text")]
+      .filter((t) => t.textContent && !/rotate/.test(t.getAttribute("transform")))
+      .map((t) => ({ text: t.textContent, box: t.getBoundingClientRect() }));
+  texts.forEach(({ text, box }, i) => {
+    if (box.left < frame.left - 1 || box.right > frame.right + 1 ||
+        box.top < frame.top - 1 || box.bottom > frame.bottom + 1) {
+      found.push(`${text}: leaves the picture`);
+    }
+    for (const other of texts.slice(i + 1)) {
+      const x = Math.min(box.right, other.box.right) - Math.max(box.left, other.box.left);
+      const y = Math.min(box.bottom, other.box.bottom) - Math.max(box.top, other.box.top);
+      if (x > 1 && y > 3) found.push(`${text}: on ${other.text}`);
+    }
+  });
+}
+return found;
+"""
+
+
+def profile(name):
+    return json.loads((PACKAGE / "testdata" / f"{name}.json").read_text(encoding="utf-8"))
+
+
+def positive(value):
+    return isinstance(value, (int, float)) and value > 0
+
+
+def measured(rows):
+    return [row for row in rows if row.get("verdict") != "failed"]
+
+
+def counted(row, name):
+    return (row.get("counted") or {}).get(name)
+
+
+def without_length(row):
+    return ",".join(pair for pair in row["problem"].split(",") if not pair.startswith(("sq=", "skv=")))
+
+
+@unittest.skipIf(browser.missing(), browser.missing() or "")
+class ReportBrowserTest(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        directory = tempfile.TemporaryDirectory()
+        cls.addClassCleanup(directory.cleanup)
+        cls.directory = pathlib.Path(directory.name)
+        for name in REPORTS:
+            cls.make((PACKAGE / "testdata" / f"{name}.json").absolute(), name)
+        cls.browser = browser.Browser()
+        cls.addClassCleanup(cls.browser.close)
+
+    @classmethod
+    def make(cls, path, name):
+        subprocess.run([PACKAGE / "make_report", path, cls.directory / f"{name}.html"], check=True)
+
+    def open(self, name, **options):
+        self.browser.open(self.directory / f"{name}.html", **options)
+
+    def state(self):
+        return self.browser.run("const d = document.documentElement.dataset; return [d.ready, d.errors]")
+
+    def count(self, selector):
+        return self.browser.count(selector)
+
+    def text(self, selector):
+        return " ".join(self.browser.run("return arguments[0].textContent", e) for e in self.browser.find(selector))
+
+    def altered(self, name, *replacements):
+        """A report, with parts of its page replaced."""
+        page = (self.directory / f"{name}.html").read_text(encoding="utf-8")
+        for old, new in replacements:
+            self.assertEqual(page.count(old), 1, old)
+            page = page.replace(old, new)
+        (self.directory / "altered.html").write_text(page, encoding="utf-8")
+        self.open("altered")
+
+    def made_of(self, value):
+        """The report of any JSON."""
+        (self.directory / "made.json").write_text(json.dumps(value), encoding="utf-8")
+        self.make(self.directory / "made.json", "made")
+        self.open("made")
+
+    def test_pages_are_drawn_without_errors(self):
+        for name in REPORTS:
+            for width in (1280, 400):
+                with self.subTest(name, width=width):
+                    self.open(name, width=width)
+                    self.assertEqual(self.state(), ["true", "0"])
+                    self.assertEqual(self.browser.console(), [])
+                    self.assertEqual(self.count(".error"), 0)
+
+    def test_nothing_is_fetched(self):
+        for name in REPORTS:
+            self.open(name)
+            self.assertEqual(self.browser.requests(), [], name)
+
+    def test_what_is_fetched_would_be_seen(self):
+        csp = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:"
+        image = ("<main>", '<main><img src="http://127.0.0.1:9/x.png" alt="">')
+        self.altered("h200", (csp, "img-src *"), image)
+        self.assertEqual(self.browser.requests(), ["http://127.0.0.1:9/x.png"])
+        # And what the page says of itself keeps a browser from it.
+        self.altered("h200", image)
+        self.assertIn("Content Security Policy", " ".join(self.browser.console()))
+
+    def test_roofline_has_a_point_a_row(self):
+        for name in REPORTS:
+            rows = [row for row in measured(profile(name)["rows"]) if positive(counted(row, "hbm_bytes_read"))]
+            self.open(name)
+            self.assertEqual(self.count("#roofline > svg .mark"), len(rows), name)
+            self.assertGreater(len(rows), 0)
+        self.assertEqual(self.count("#roofline .ceiling"), 2, "of HBM and bf16; that of fp32 is null")
+        self.open("h200")
+        self.assertEqual(self.count("#roofline .ceiling"), 3)
+        self.assertEqual(self.count("#roofline .point-label"), 3)
+        self.assertIn("HBM: 4.51 TB/s", self.text("#roofline"))
+        self.assertIn("bf16: 817 TFLOP/s", self.text("#roofline"))
+
+    def test_points_lie_where_the_figures_say(self):
+        self.open("h200")
+        rows = {row["kernel"]: row for row in profile("h200")["rows"]}
+        at = {}
+        for mark in self.browser.find("#roofline > svg .mark"):
+            x, y = mark.get_attribute("transform")[len("translate("):-1].split()
+            at[mark.get_attribute("data-tip").split("\n")[0]] = (float(x), -float(y))
+        self.assertEqual(set(at), set(rows))
+        self.assertLess(at["baseline"][0], at["fa1"][0])
+        self.assertLess(at["fa1"][1], at["baseline"][1])
+        self.assertLess(at["baseline"][1], at["fa2"][1])
+
+        def decade(a, b):
+            return (at[a][1] - at[b][1]) / math.log10(rows[a]["tflop_per_second"] / rows[b]["tflop_per_second"])
+
+        self.assertAlmostEqual(decade("fa2", "fa1"), decade("fa2", "baseline"), places=3)
+
+    def test_no_ceilings_is_said(self):
+        self.open("lengths")
+        self.assertEqual(self.count("#roofline .ceiling"), 0)
+        self.assertIn("ceilings were not measured", self.text("#roofline"))
+
+    def check_group(self, rows):
+        for selector, name in (
+            (".counted", "hbm_bytes_read"),
+            ("circle.model[data-tip]", "expected_bytes_read"),
+            ("line.least[data-tip]", "compulsory_bytes_read"),
+        ):
+            want = [row for row in rows if positive(row.get(name) or counted(row, name))]
+            self.assertEqual(self.count(f"#traffic {selector}"), len(want), selector)
+        lengths = {row["problem"].split("skv=")[1].split(",")[0] for row in rows}
+        self.assertEqual(self.count("#time svg .mark") > 0, len(lengths) > 1)
+        if len(lengths) > 1:
+            self.assertEqual(self.count("#time > svg .mark"), len(rows))
+            self.assertEqual(self.count("#time > svg .path"), len({row["kernel"] for row in rows}))
+
+    def test_groups_can_be_chosen(self):
+        groups = {}
+        for row in profile("lengths")["rows"]:
+            groups.setdefault(without_length(row), []).append(row)
+        self.open("lengths")
+        options = [option.text for option in self.browser.find("#group-select option")]
+        self.assertEqual(len(options), len(groups))
+        self.assertEqual(len(options), 3)
+        self.assertIn("3 lengths", options[0])
+        for place, rows in enumerate(groups.values()):  # those of the most lengths come first in the file, too
+            with self.subTest(options[place]):
+                self.browser.find("#group-select option")[place].click()
+                self.check_group(rows)
+        self.assertIn("one length alone", self.text("#time"))
+        self.assertEqual(self.state(), ["true", "0"])
+
+    def test_traffic_of_one_length(self):
+        self.open("h200")
+        self.assertEqual(self.count("#group-select"), 0)
+        self.check_group(profile("h200")["rows"])
+        self.assertIn("5.53 GB, 110× the least", self.text("#traffic"))
+
+    def test_growth_with_length(self):
+        self.open("lengths")
+        exponents = [float(e.text.split("n")[-1]) for e in self.browser.find("#traffic svg .small.tick")]
+        self.assertEqual(len(exponents), 3)  # fa1, baseline, fa2
+        self.assertAlmostEqual(exponents[1], 2, delta=0.1)
+        self.assertAlmostEqual(exponents[2], 1, delta=0.1)
+
+    def test_ladder_goes_from_the_baseline_to_the_fastest(self):
+        self.open("h200")
+        names = [bar.get_attribute("data-tip").split("\n")[0] for bar in self.browser.find("#ladder .bar")]
+        self.assertEqual(names, ["baseline", "fa1", "fa2"])
+        self.assertIn("7.81× the baseline", self.text("#ladder"))
+        rates = {row["kernel"]: row["tflop_per_second"] for row in profile("h200")["rows"]}
+        widths = [float(bar.get_attribute("width")) for bar in self.browser.find("#ladder .bar")]
+        for name, width in zip(names, widths):
+            self.assertAlmostEqual(width / widths[0], rates[name] / rates["baseline"], places=3)
+
+    def test_ladder_has_a_problem_to_choose(self):
+        rows = profile("lengths")["rows"]
+        problems = list(dict.fromkeys(row["problem"] for row in rows))
+        self.open("lengths")
+        options = self.browser.find("#problem-select option")
+        self.assertEqual(len(options), 1 + len(problems))
+        options[0].click()
+        self.assertEqual(self.count("#ladder .bar"), len(rows))
+        for option, problem in zip(options[1:], problems):
+            option.click()
+            self.assertEqual(self.count("#ladder .bar"), sum(row["problem"] == problem for row in rows), problem)
+
+    def test_tables_have_all_rows(self):
+        for name in REPORTS:
+            rows = profile(name)["rows"]
+            self.open(name)
+            self.assertEqual(self.count("#rows tr.row"), len(rows), name)
+            called = [row for row in measured(rows) if row.get("launches") or row.get("timeline")]
+            self.assertEqual(self.count("#launches details"), len(called), name)
+            activities = sum(len(row["timeline"]) for row in called)
+            self.assertEqual(self.count("#launches .gantt rect"), activities, name)
+            self.assertEqual(self.count("#launches tr.launch"), activities, name)
+        self.open("h200")
+        cells = [cell.text for cell in self.browser.find("#rows tr.row")[1].find_elements("css selector", "td")]
+        self.assertEqual(cells, ["baseline", "2.87 ms", "47.9", "5.53 GB", "1.01×", "110×", "5.45 GB", "0.995×", "163×",
+                                 "84.9 %", "ok"])  # fmt: skip
+
+    def test_header_names_the_machine(self):
+        self.open("h200")
+        for text in ("NVIDIA H200", "GH100", "580.159.04", "2026-11-22", "wip", "4.03 TB/s"):
+            self.assertIn(text, self.text("#header"))
+        self.assertEqual(self.browser.driver.title, "Attention kernels on NVIDIA H200")
+
+    def test_failed_and_wrong_rows_are_told(self):
+        self.open("failed")
+        failed = [row for row in profile("failed")["rows"] if row["verdict"] in ("failed", "WRONG")]
+        self.assertEqual(self.count("#failures li"), len(failed))
+        (message,) = [row["message"] for row in failed if row["verdict"] == "failed"]
+        self.assertIn(message, self.text("#failures"))
+        self.assertTrue(self.browser.find("#failures li")[1].is_displayed())
+        self.assertEqual(self.count("#injected"), 0)
+        self.assertIn("<i>fa2</i>", self.text("#rows"))
+        self.assertNotIn("NaN", self.text("main"))
+        self.assertNotIn("undefined", self.text("main"))
+        self.assertNotIn("null", self.text("main"))
+
+    def test_any_field_may_be_null_or_of_another_type(self):
+        whole = profile("h200")
+        for field in whole:
+            for value in (None, 7, "text", [], {}):
+                self.made_of({**whole, field: value})
+                self.assertEqual(self.state(), ["true", "0"], f"{field}: {value}")
+        for field in whole["rows"][0]:
+            for value in (None, "text", -1, [None], {"x": None}):
+                rows = [{**row, field: value} for row in whole["rows"]]
+                self.made_of({**whole, "rows": rows})
+                self.assertEqual(self.state(), ["true", "0"], f"rows[].{field}: {value}")
+                self.assertEqual(self.count("#rows tr.row"), 3)
+        for value in (None, 1, "text", [], {}, {"rows": [None, 1, {}, {"launches": [None], "timeline": [None, {}]}]}):
+            self.made_of(value)
+            self.assertEqual(self.state(), ["true", "0"], value)
+            self.assertEqual(self.browser.console(), [])
+
+    def test_an_error_stays_in_its_figure(self):
+        head = "function drawTraffic(data, width) {"
+        self.altered("lengths", (head, head + ' throw new Error("planted");'))
+        self.assertEqual(self.state(), ["true", "1"])
+        self.assertIn("could not be drawn: planted", self.text("#traffic"))
+        self.assertGreater(self.count("#time > svg .mark"), 0)
+        self.assertGreater(self.count("#rows tr.row"), 0)
+
+    def test_both_schemes_can_be_read(self):
+        for name in REPORTS:
+            backgrounds = []
+            for scheme in ("light", "dark"):
+                with self.subTest(name, scheme=scheme):
+                    self.open(name, scheme=scheme)
+                    self.browser.run("document.querySelectorAll('details').forEach((d) => { d.open = true; })")
+                    found = self.browser.run(CONTRASTS)
+                    self.assertGreater(len(found["texts"]), 50)
+                    self.assertEqual([(text, c) for text, c in found["texts"] if c < 4.5], [])
+                    self.assertGreater(len(found["shapes"]), 3)
+                    self.assertEqual([(shape, c) for shape, c in found["shapes"] if c < 3], [])
+                    backgrounds.append(self.browser.run("return getComputedStyle(document.body).backgroundColor"))
+            self.assertEqual(len(set(backgrounds)), 2)
+
+    def test_nothing_leaves_the_window_or_lies_on_another_text(self):
+        for name in REPORTS:
+            for width in (1280, 768, 400):
+                with self.subTest(name, width=width):
+                    self.open(name, width=width)
+                    self.browser.run("document.querySelectorAll('details').forEach((d) => { d.open = true; })")
+                    widest = self.browser.run("return document.documentElement.scrollWidth")
+                    self.assertLessEqual(widest, width)
+                    self.assertEqual(self.browser.run(CROWDED), [])
+
+    def test_figures_are_drawn_anew_for_another_width(self):
+        self.open("lengths", width=1280)
+        wide = [svg.size["width"] for svg in self.browser.find("figure > svg")]
+        self.assertEqual(len(wide), 4)
+        self.browser.resize(400)
+        narrow = self.browser.run(
+            "return new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() => "
+            "done([...document.querySelectorAll('figure > svg')].map((s) => s.viewBox.baseVal.width)))))"
+        )
+        for before, after in zip(wide, narrow):
+            self.assertGreater(before, 800)
+            self.assertLess(after, 400)
+        self.assertEqual(self.state(), ["true", "0"])
+
+    def test_figures_have_names(self):
+        self.open("lengths")
+        for svg in self.browser.find("figure > svg"):
+            self.assertEqual(svg.get_attribute("role"), "img")
+            self.assertGreater(len(svg.get_attribute("aria-label")), 20)
+
+    def test_pointing_at_a_point_tells_its_problem(self):
+        self.open("h200")
+        self.browser.run(
+            "arguments[0].dispatchEvent(new PointerEvent('pointerover', { bubbles: true, clientX: 99, clientY: 99 }))",
+            self.browser.find("#roofline > svg .mark")[2],
+        )
+        (tip,) = self.browser.find("#tip")
+        self.assertTrue(tip.is_displayed())
+        for text in ("fa2", "sq=4096", "367 µs", "45.9 % of the roofline"):
+            self.assertIn(text, tip.text)
+
+    def test_pictures_of_the_figures(self):
+        written, absent = report_png.write_figures(self.browser, self.directory / "lengths.html", self.directory)
+        self.assertEqual([path.name for path in written], ["roofline.png", "traffic.png", "time.png", "ladder.png"])
+        self.assertEqual(absent, [])
+        for path in written:
+            self.assertEqual(path.read_bytes()[:8], b"\x89PNG\r\n\x1a\n")
+            self.assertTrue(5_000 < path.stat().st_size < 150_000, f"{path.name}: {path.stat().st_size}")
+        _, absent = report_png.write_figures(self.browser, self.directory / "h200.html", self.directory)
+        self.assertEqual(absent, ["time"])
+
+
+if __name__ == "__main__":
+    support.main()

@@ -1,0 +1,70 @@
+#!/usr/bin/env python3
+"""Pictures of the figures of a report, for pages that show no scripts.
+
+    profiling/report/report_png.py REPORT.html DIRECTORY [--width=900] [--scheme=light]
+
+Writes roofline.png, traffic.png, time.png and ladder.png, two pixels a point, by headless Chromium. A
+figure that the report does not draw, such as time against length for problems of one length, gets no
+file, and a line on stderr. Exit status: 0; 1 where the page has errors; 2 where Chromium or Selenium
+is not installed, or a file cannot be read or written.
+"""
+
+import argparse
+import pathlib
+import sys
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
+
+import browser  # noqa: E402  beside this file, also in a checkout
+
+FIGURES = ("roofline", "traffic", "time", "ladder")
+
+
+def write_figures(chromium, report, directory, width=900, scheme="light"):
+    """The files that it wrote, and the figures that there are not."""
+    chromium.open(report, width=width, scheme=scheme, scale=2)
+    written, absent = [], []
+    for name in FIGURES:
+        figures = chromium.find(f"#{name}")
+        if not figures or not chromium.count(f"#{name} > svg"):
+            absent.append(name)
+            continue
+        path = pathlib.Path(directory) / f"{name}.png"
+        path.write_bytes(figures[0].screenshot_as_png)
+        written.append(path)
+    return written, absent
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("report")
+    parser.add_argument("directory")
+    parser.add_argument("--width", type=int, default=900, help="of the page, in points")
+    parser.add_argument("--scheme", choices=("light", "dark"), default="light")
+    arguments = parser.parse_args()
+    if browser.missing():
+        print(f"report_png: {browser.missing()}", file=sys.stderr)
+        return 2
+    try:
+        with open(arguments.report, "rb"):
+            pass
+        pathlib.Path(arguments.directory).mkdir(parents=True, exist_ok=True)
+        with browser.Browser() as chromium:
+            written, absent = write_figures(chromium, arguments.report, arguments.directory, arguments.width,
+                                            arguments.scheme)
+            errors = chromium.run("return document.documentElement.dataset.errors")
+    except OSError as error:
+        print(f"report_png: {error}", file=sys.stderr)
+        return 2
+    for path in written:
+        print(f"{path}: {path.stat().st_size} bytes")
+    for name in absent:
+        print(f"report_png: {arguments.report} has no figure {name}", file=sys.stderr)
+    if errors != "0":
+        print(f"report_png: {arguments.report}: {errors} parts could not be drawn", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
