@@ -15,6 +15,7 @@
 #include "profiling/counters.h"
 #include "profiling/kernel_profile.h"
 #include "profiling/quantities.h"
+#include "profiling/report/report.h"
 #include "tools/arguments.h"
 #include "tools/command/bench_plans.h"
 #include "tools/command/command.h"
@@ -23,6 +24,7 @@
 #include "tools/command/list_metrics.h"
 #include "tools/command/profile_report.h"
 #include "tools/command/selection.h"
+#include "tools/files.h"
 #include "tools/terminal.h"
 
 namespace attnlab::command {
@@ -42,6 +44,7 @@ struct Flags {
   bool list_metrics = false;
   std::string chip, match;
   bool json = false;
+  std::string html;
   ProfileReport report;
 };
 
@@ -84,6 +87,8 @@ ArgumentParser MakeParser(Flags* f) {
   parser.AddString("commit", "ID", &f->report.commit,
                    "Goes into every JSON row; by default $ATTNLAB_COMMIT.");
   parser.AddBool("json", &f->json, "Print JSON.");
+  parser.AddString("html", "FILE", &f->html,
+                   "Write a report that a browser shows, one file, no network.");
   parser.AddSection("The one-line form of a problem", kProblemHelp);
   parser.AddSection(
       "Columns",
@@ -101,6 +106,7 @@ ArgumentParser MakeParser(Flags* f) {
                     "attnlab profile --kernel=fa2 --problem=gpt2,dtype=bf16 --set=none "
                     "--metric=sm__warps_launched.sum\n"
                     "attnlab profile --problem='hq=8,sq=1024..16384,d=64,dtype=bf16' --json\n"
+                    "attnlab profile --problem=llama3-8b-prefill-4k --html=profile.html\n"
                     "attnlab profile --list_metrics --chip=GH100\n"
                     "attnlab profile --list_metrics --chip=GH100 --match=dram__bytes");
   parser.AddSection("Exit codes", kExitCodesHelp);
@@ -132,6 +138,14 @@ std::string VerdictOf(const profiling::KernelProfile& profile, const Flags& f) {
   return result.ok() && result->passed ? "ok" : "WRONG";
 }
 
+absl::Status WriteHtml(const std::string& html, const Json& profile) {
+  absl::StatusOr<AtomicFile> file = AtomicFile::Create(ResolvePath(html));
+  if (!file.ok()) return file.status();
+  const std::string page = profiling::HtmlReport(profile);
+  const absl::Status s = file->Append(page.data(), static_cast<int64_t>(page.size()));
+  return s.ok() ? file->Commit() : s;
+}
+
 absl::Status CheckFlags(const Flags& f) {
   if (f.ceilings != "kept" && f.ceilings != "anew" && f.ceilings != "none") {
     return absl::InvalidArgumentError(
@@ -146,7 +160,9 @@ absl::Status CheckFlags(const Flags& f) {
   if (!f.list_metrics && (!f.chip.empty() || !f.match.empty())) {
     return absl::InvalidArgumentError("--chip and --match go with --list_metrics");
   }
-  return absl::OkStatus();
+  if (f.list_metrics || f.html.empty()) return absl::OkStatus();
+  // Where it cannot be written that is said now, and not after all the measuring.
+  return AtomicFile::Create(ResolvePath(f.html)).status();
 }
 
 absl::Status List(const Flags& f, const Streams& streams) {
@@ -257,11 +273,13 @@ int Profile(const Arguments& arguments, const Streams& streams) {
             : absl::UnimplementedError("no kernel here does any of these problems on a GPU");
   }
   if (!rows.empty()) {
+    const Json profile = ProfileJson(flags.report);
     if (flags.json) {
-      streams.out << Dump(ProfileJson(flags.report));
+      streams.out << Dump(profile);
     } else {
       PrintProfile(flags.report, streams);
     }
+    if (!flags.html.empty()) s.Update(WriteHtml(flags.html, profile));
   }
   if (!s.ok()) return Fail(streams, "profile", s);
   if (Interrupt::Pressed()) {
