@@ -344,6 +344,27 @@ class ReportBrowserTest(unittest.TestCase):
                     self.assertLessEqual(widest, width)
                     self.assertEqual(self.browser.run(CROWDED), [])
 
+    def test_many_kernels_and_lengths_are_not_crowded(self):
+        kernels = ["baseline", "fa1", "fa2", "split_k", "warp_specialized", "fa2:block=128,stages=3", "a_long_name"]
+        rows = []
+        for n in (2**power for power in range(16)):
+            for place, kernel in enumerate(kernels):
+                name, _, config = kernel.partition(":")
+                flops, seconds = 2048 * n * n, 1e-6 + 1e-12 * n * n * (1 + place / 50)
+                row = {"problem": f"b=1,hq=8,hkv=8,sq={n},skv={n},d=64,dtype=bf16,mask=none", "verdict": "ok"}
+                row.update(kernel=name, config=config, seconds=seconds, flops=flops)
+                row.update(tflop_per_second=flops / seconds * 1e-12)
+                row.update(compulsory_bytes_read=3072 * n, expected_bytes_read=3100 * n)
+                row.update(counted={"hbm_bytes_read": (3200 + place) * n, "hbm_bytes_written": 1024 * n})
+                rows.append(row)
+        self.made_of({"rows": rows, "ceilings": profile("h200")["ceilings"]})
+        for width in (1280, 400):
+            self.browser.open(self.directory / "made.html", width=width)
+            self.assertEqual(self.state(), ["true", "0"])
+            self.assertEqual(self.count("#time > svg .mark"), len(rows))
+            self.assertEqual(self.browser.run(CROWDED), [], width)
+            self.assertLessEqual(self.browser.run("return document.documentElement.scrollWidth"), width)
+
     def test_figures_are_drawn_anew_for_another_width(self):
         self.open("lengths", width=1280)
         wide = [svg.size["width"] for svg in self.browser.find("figure > svg")]
