@@ -1,5 +1,5 @@
-// What the L2 cache of a GPU saves: the assumptions that the families' models of their traffic share
-// (ExpectedTraffic()).
+// What the L2 cache of a GPU saves: the assumptions that the families' models of their traffic
+// share (ExpectedTraffic()).
 //
 // Cached data that was used longest ago goes first, so what was read or written is still there when
 // no more than the cache holds was used since. On GPUs whose L2 is in two parts (NVIDIA A100 and

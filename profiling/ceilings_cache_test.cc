@@ -17,9 +17,9 @@ using ::testing::HasSubstr;
 class CeilingsCacheTest : public ::testing::Test {
  protected:
   CeilingsCacheTest()
-      : directory_(absl::StrCat(
-            ::testing::TempDir(), "/",
-            ::testing::UnitTest::GetInstance()->current_test_info()->name(), "/attnlab")) {
+      : directory_(absl::StrCat(::testing::TempDir(), "/",
+                                ::testing::UnitTest::GetInstance()->current_test_info()->name(),
+                                "/attnlab")) {
     std::filesystem::remove_all(directory_);
   }
 
@@ -79,16 +79,19 @@ TEST_F(CeilingsCacheTest, AnotherDriverOrGpuIsAnotherThing) {
 TEST_F(CeilingsCacheTest, ADamagedFileIsReportedAndReplaced) {
   Keep(4e12);
   const std::string whole = Text();
-  const std::string damages[] = {
-      "", "{}", "[1]", "no JSON", whole.substr(0, whole.size() / 2),
-      [&] {
-        std::string negative = whole;
-        return negative.replace(negative.find("4000000000000"), 1, "-4");
-      }(),
-      [&] {
-        std::string missing = whole;
-        return missing.replace(missing.find("hbm_copy"), 8, "hbm_kopy");
-      }()};
+  const std::string damages[] = {"",
+                                 "{}",
+                                 "[1]",
+                                 "no JSON",
+                                 whole.substr(0, whole.size() / 2),
+                                 [&] {
+                                   std::string negative = whole;
+                                   return negative.replace(negative.find("4000000000000"), 1, "-4");
+                                 }(),
+                                 [&] {
+                                   std::string missing = whole;
+                                   return missing.replace(missing.find("hbm_copy"), 8, "hbm_kopy");
+                                 }()};
   for (const std::string& damage : damages) {
     Write(damage);
     const KeptCeilings kept = Keep(5e12);

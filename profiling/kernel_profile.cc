@@ -51,9 +51,8 @@ class Subject {
     absl::StatusOr<std::unique_ptr<L2Flush>> flush = L2Flush::Create(ordinal);
     if (!flush.ok()) return flush.status();
     // One set, since what it leaves in L2 is emptied.
-    absl::StatusOr<bench::RotatedInputs> inputs =
-        bench::RotatedInputs::Make(plans[0].problem, plans[0].device, options.seed,
-                                   options.with_lse, /*memory_bytes=*/1);
+    absl::StatusOr<bench::RotatedInputs> inputs = bench::RotatedInputs::Make(
+        plans[0].problem, plans[0].device, options.seed, options.with_lse, /*memory_bytes=*/1);
     if (!inputs.ok()) return inputs.status();
     absl::StatusOr<Buffer> workspace = bench::SharedWorkspace(plans);
     if (!workspace.ok()) return workspace.status();

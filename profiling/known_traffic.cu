@@ -25,7 +25,8 @@ __global__ void Fill(uint4* to, int64_t count, uint32_t pattern) {
   }
 }
 
-// `result` is null: but the compiler, which would leave out reads that come to nothing, does not know.
+// `result` is null: but the compiler, which would leave out reads that come to nothing, does not
+// know.
 __global__ void Read(const uint4* from, int64_t count, uint32_t* result) {
   const int64_t step = int64_t{gridDim.x} * blockDim.x;
   uint32_t bits = 0;

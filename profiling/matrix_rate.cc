@@ -107,10 +107,10 @@ class Product {
     absl::Status s = LtStatus(cublasLtMatmulPreferenceCreate(&preference), "cublasLt");
     if (!s.ok()) return s;
     const Owned<cublasLtMatmulPreference_t, cublasLtMatmulPreferenceDestroy> owner(preference);
-    s = LtStatus(cublasLtMatmulPreferenceSetAttribute(preference,
-                                                      CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES,
-                                                      &kWorkspace, sizeof(kWorkspace)),
-                 "cublasLtMatmulPreferenceSetAttribute");
+    s = LtStatus(
+        cublasLtMatmulPreferenceSetAttribute(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES,
+                                             &kWorkspace, sizeof(kWorkspace)),
+        "cublasLtMatmulPreferenceSetAttribute");
     if (!s.ok()) return s;
     cublasLtMatmulHeuristicResult_t results[kAlgorithms];
     int found = 0;
@@ -126,11 +126,10 @@ class Product {
 
   absl::Status Run(const cublasLtMatmulAlgo_t& algorithm) {
     const float one = 1, zero = 0;
-    return LtStatus(
-        cublasLtMatmul(handle_.get(), operation_.get(), &one, a_.get(), in_.get(), b_.get(),
-                       in_.get(), &zero, c_.get(), out_.get(), c_.get(), out_.get(), &algorithm,
-                       workspace_.get(), kWorkspace, nullptr),
-        "cublasLtMatmul");
+    return LtStatus(cublasLtMatmul(handle_.get(), operation_.get(), &one, a_.get(), in_.get(),
+                                   b_.get(), in_.get(), &zero, c_.get(), out_.get(), c_.get(),
+                                   out_.get(), &algorithm, workspace_.get(), kWorkspace, nullptr),
+                    "cublasLtMatmul");
   }
 
  private:

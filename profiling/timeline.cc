@@ -54,8 +54,8 @@ void CUPTIAPI TakeBuffer(CUcontext, uint32_t, uint8_t* buffer, size_t, size_t va
   {
     const std::lock_guard<std::mutex> lock(records.mutex);
     CUpti_Activity* activity = nullptr;
-    while (records.wanted && records.cupti->cuptiActivityGetNextRecord(buffer, valid, &activity) ==
-                                 CUPTI_SUCCESS) {
+    while (records.wanted &&
+           records.cupti->cuptiActivityGetNextRecord(buffer, valid, &activity) == CUPTI_SUCCESS) {
       // Later versions of these records add to their ends.
       if (activity->kind == CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL) {
         const auto& kernel = *reinterpret_cast<const CUpti_ActivityKernel9*>(activity);

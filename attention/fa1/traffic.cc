@@ -46,8 +46,8 @@ Traffic ExpectedTraffic(const AttentionProblem& p, const DeviceInfo& device,
   const int64_t last = blocks % at_a_time;
   double head_keys = 0;  // of query heads
   if (blocks > last) {
-    head_keys += static_cast<double>(blocks - last) *
-                 KeysReadAgain(p, device, tile.rows, at_a_time);
+    head_keys +=
+        static_cast<double>(blocks - last) * KeysReadAgain(p, device, tile.rows, at_a_time);
   }
   if (last > 0) {
     head_keys += static_cast<double>(last) * KeysReadAgain(p, device, tile.rows, last);

@@ -11,8 +11,9 @@ namespace attnlab::fa1 {
 // Q is read and O written once. K and V are read once by all query heads that share them, which run
 // at the same time, and then again for every query tile that sees them, unless L2 still has what
 // the tiles before have read (l2_reuse.h). Where that is about as much as L2 holds, a part of it is
-// found there, and the model, which knows all or nothing, is wrong by up to the whole of it. FLOPs are those of pairs that the mask lets through: what tiles at
-// its edges compute in vain does not count.
+// found there, and the model, which knows all or nothing, is wrong by up to the whole of it. FLOPs
+// are those of pairs that the mask lets through: what tiles at its edges compute in vain does not
+// count.
 Traffic ExpectedTraffic(const AttentionProblem& problem, const DeviceInfo& device,
                         const device::CudaCoreTile& tile);
 

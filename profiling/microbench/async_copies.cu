@@ -1,8 +1,8 @@
 // Asynchronous copies: blocks bring chunks of 16 KiB to shared memory and write them elsewhere. A
-// plain load takes the way through registers: an instruction loads, another one stores. cp.async (8.0)
-// is one instruction for both, and the thread goes on at once. A bulk copy by the Tensor Memory
-// Accelerator (9.0) is one instruction of one thread for the whole chunk. Memory and L2 see no
-// difference.
+// plain load takes the way through registers: an instruction loads, another one stores. cp.async
+// (8.0) is one instruction for both, and the thread goes on at once. A bulk copy by the Tensor
+// Memory Accelerator (9.0) is one instruction of one thread for the whole chunk. Memory and L2 see
+// no difference.
 #include <cstdint>
 
 #include "attention/device/cp_async.cuh"
@@ -46,8 +46,8 @@ __global__ void CopyChunks(const uint4* from, uint4* to) {
                    "n"(kChunkBytes)
                    : "memory");
       asm volatile(
-          "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::
-              "r"(static_cast<uint32_t>(__cvta_generic_to_shared(chunk))),
+          "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, "
+          "[%3];" ::"r"(static_cast<uint32_t>(__cvta_generic_to_shared(chunk))),
           "l"(from + begin), "n"(kChunkBytes), "r"(barrier)
           : "memory");
     }
@@ -92,11 +92,10 @@ absl::StatusOr<Variant> VariantOf(const char* name, const SharedArray<float>& fr
   constexpr double kInstructions = kBytes / 16.0 / 32;  // of warps that move 16 bytes a thread
   const bool cp_async = kWay == Way::kCpAsync && gpu.compute_capability >= 80;
   const bool registers = kWay != Way::kBulk && !cp_async;
-  variant.expected = {
-      About("smsp__inst_executed_op_global_ld.sum", registers ? kInstructions : 0),
-      About("smsp__inst_executed_op_ldgsts.sum", cp_async ? kInstructions : 0),
-      About("hbm_bytes_read", kBytes, 0.01, 1 << 20),
-      About("hbm_bytes_written", kBytes, 0.01, static_cast<double>(gpu.l2_bytes))};
+  variant.expected = {About("smsp__inst_executed_op_global_ld.sum", registers ? kInstructions : 0),
+                      About("smsp__inst_executed_op_ldgsts.sum", cp_async ? kInstructions : 0),
+                      About("hbm_bytes_read", kBytes, 0.01, 1 << 20),
+                      About("hbm_bytes_written", kBytes, 0.01, static_cast<double>(gpu.l2_bytes))};
   if (gpu.compute_capability >= 90) {
     variant.expected.push_back(About("tma_bytes_read", kWay == Way::kBulk ? kBytes : 0));
   }

@@ -1,7 +1,7 @@
 // Bank conflicts: shared memory has 32 banks of 4 bytes, and a warp's access takes as many cycles
 // (wavefronts) as the busiest bank has different addresses. A block transposes a tile of 32 x 32
-// floats: it writes rows and reads columns. With rows of 32 floats a column lies in one bank; with a
-// float of padding, or with the columns of each row swizzled, in 32.
+// floats: it writes rows and reads columns. With rows of 32 floats a column lies in one bank; with
+// a float of padding, or with the columns of each row swizzled, in 32.
 #include "attention/device/launch.h"
 #include "profiling/microbench/device_array.h"
 #include "profiling/microbench/lesson.h"
@@ -26,7 +26,8 @@ template <Layout kLayout>
 __global__ void Transpose(const float* from, float* to) {
   __shared__ float tile[kTile * (kTile + 1)];
   const int x = threadIdx.x, y = threadIdx.y;
-  const int column = kTile * static_cast<int>(blockIdx.x), row = kTile * static_cast<int>(blockIdx.y);
+  const int column = kTile * static_cast<int>(blockIdx.x),
+            row = kTile * static_cast<int>(blockIdx.y);
 #pragma unroll
   for (int i = y; i < kTile; i += kRows) {
     tile[PlaceOf<kLayout>(i, x)] = from[(row + i) * kSize + column + x];

@@ -24,9 +24,8 @@ class DeviceArray {
     if (!s.ok()) return s;
     // Known content, so that a kernel that writes nothing is seen: NaN, or numbers that no lesson
     // computes.
-    const absl::Status filled =
-        cuda_backend::ToStatus(cudaMemset(data, 0xff, static_cast<size_t>(count) * sizeof(T)),
-                               "memory of a lesson");
+    const absl::Status filled = cuda_backend::ToStatus(
+        cudaMemset(data, 0xff, static_cast<size_t>(count) * sizeof(T)), "memory of a lesson");
     std::shared_ptr<DeviceArray> array(new DeviceArray(static_cast<T*>(data), count));
     if (!filled.ok()) return filled;
     return array;

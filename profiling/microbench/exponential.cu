@@ -1,6 +1,6 @@
 // Exponentials: the special-function unit (MUFU) computes 2^x for 16 threads of a multiprocessor a
-// cycle, CUDA cores multiply and add for 128. A polynomial of ten instructions is therefore about as
-// fast, and a kernel whose MUFU is busy can give it some of the exponentials.
+// cycle, CUDA cores multiply and add for 128. A polynomial of ten instructions is therefore about
+// as fast, and a kernel whose MUFU is busy can give it some of the exponentials.
 #include <cmath>
 #include <string>
 
@@ -17,9 +17,9 @@ constexpr int kThreads = 256;
 constexpr int64_t kNumbers = int64_t{1} << 20;
 constexpr int kEach = 256;  // exponentials a thread, of x, x - 1/32, …
 
-// 2^x for x in (-126, 1]: 2^n 2^f with n the nearest integer. Adding 1.5 * 2^23 leaves n in the last
-// bits of a float, and the polynomial, fitted to least relative error on [-1/2, 1/2], is within
-// 7.5e-8 of 2^f.
+// 2^x for x in (-126, 1]: 2^n 2^f with n the nearest integer. Adding 1.5 * 2^23 leaves n in the
+// last bits of a float, and the polynomial, fitted to least relative error on [-1/2, 1/2], is
+// within 7.5e-8 of 2^f.
 __device__ float Exp2ByPolynomial(float x) {
   const float shifted = x + 0x1.8p23f;
   const float f = x - (shifted - 0x1.8p23f);
@@ -66,8 +66,9 @@ absl::StatusOr<Variant> VariantOf(const char* name, const SharedArray<float>& nu
   Variant variant;
   variant.name = name;
   variant.launch = [=](cudaStream_t stream) {
-    return device::Launch(SumOfExponentials<kPolynomial>, static_cast<unsigned>(kNumbers / kThreads),
-                          kThreads, 0, stream, numbers->data(), (*sums)->data());
+    return device::Launch(SumOfExponentials<kPolynomial>,
+                          static_cast<unsigned>(kNumbers / kThreads), kThreads, 0, stream,
+                          numbers->data(), (*sums)->data());
   };
   constexpr double kExponentials = static_cast<double>(kNumbers) * kEach / 32;  // of warps
   const std::string unit = "smsp__inst_executed_pipe_xu.sum";
@@ -88,9 +89,8 @@ absl::StatusOr<Lesson> MakeExponential(const Gpu&) {
   const auto numbers = DeviceArray<float>::MakeRandom(kNumbers, NumberType::kFloat, /*seed=*/4);
   if (!numbers.ok()) return numbers.status();
   Lesson lesson;
-  const absl::StatusOr<Variant> variants[] = {
-      VariantOf<false>("special-function unit", *numbers),
-      VariantOf<true>("polynomial", *numbers)};
+  const absl::StatusOr<Variant> variants[] = {VariantOf<false>("special-function unit", *numbers),
+                                              VariantOf<true>("polynomial", *numbers)};
   for (const absl::StatusOr<Variant>& variant : variants) {
     if (!variant.ok()) return variant.status();
     lesson.variants.push_back(*variant);

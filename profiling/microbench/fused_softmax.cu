@@ -1,6 +1,7 @@
-// Softmax of the rows of a matrix. In steps, each a kernel of its own, the matrix is read three times
-// and written twice: the maximum, the exponentials and their sum, the quotients. Fused, a row stays in
-// the registers of a block: read once, written once. That is what attention kernels do to S.
+// Softmax of the rows of a matrix. In steps, each a kernel of its own, the matrix is read three
+// times and written twice: the maximum, the exponentials and their sum, the quotients. Fused, a row
+// stays in the registers of a block: read once, written once. That is what attention kernels do to
+// S.
 #include <algorithm>
 #include <cmath>
 
@@ -137,8 +138,7 @@ absl::StatusOr<Lesson> MakeFusedSoftmax(const Gpu& gpu) {
   Variant one;
   one.name = "fused";
   one.launch = [=](cudaStream_t stream) {
-    return device::Launch(FusedSoftmax, kRows, kThreads, 0, stream, (*x)->data(),
-                          (*fused)->data());
+    return device::Launch(FusedSoftmax, kRows, kThreads, 0, stream, (*x)->data(), (*fused)->data());
   };
   one.expected = {About("hbm_bytes_read", kBytes, 0.01, 1 << 20),
                   About("hbm_bytes_written", kBytes, 0.01, l2)};

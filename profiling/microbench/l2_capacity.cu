@@ -72,8 +72,8 @@ absl::StatusOr<Lesson> MakeL2Capacity(const Gpu& gpu) {
       variant.name = absl::StrCat(shared ? "all read " : "a share each of ",
                                   count * 16 * (shared ? 1 : blocks) / kMiB, " MiB");
       variant.launch = [=](cudaStream_t stream) {
-        const cudaError_t error = device::Launch(Clear, static_cast<unsigned>(blocks), 1, 0, stream,
-                                                 (*sums)->data());
+        const cudaError_t error =
+            device::Launch(Clear, static_cast<unsigned>(blocks), 1, 0, stream, (*sums)->data());
         if (error != cudaSuccess) return error;
         return device::Launch(ReadOverAndOver, static_cast<unsigned>(blocks), kThreads, 0, stream,
                               reinterpret_cast<const uint4*>((*from)->data()), count, apart,

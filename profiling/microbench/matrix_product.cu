@@ -1,7 +1,8 @@
-// A matrix product, C = A Bᵀ, as Q Kᵀ is: rows of A with rows of B. Naive, each thread walks a row of
-// each, and the 32 rows of B that a warp reads at a time lie far apart. In tiles, a block brings 32 x 32
-// of each to shared memory and reads them 32 times there; but the 32 rows of B's tile that a warp reads,
-// four numbers a thread, begin in one bank, until rows are padded. Tensor cores multiply fragments of 16 x 16, a warp together.
+// A matrix product, C = A Bᵀ, as Q Kᵀ is: rows of A with rows of B. Naive, each thread walks a row
+// of each, and the 32 rows of B that a warp reads at a time lie far apart. In tiles, a block brings
+// 32 x 32 of each to shared memory and reads them 32 times there; but the 32 rows of B's tile that
+// a warp reads, four numbers a thread, begin in one bank, until rows are padded. Tensor cores
+// multiply fragments of 16 x 16, a warp together.
 #include <cuda_fp16.h>
 #include <mma.h>
 
@@ -93,10 +94,10 @@ absl::StatusOr<Factor> MakeFactor(uint32_t seed) {
   if (!half.ok()) return half.status();
   const auto single = DeviceArray<float>::Make(kSize * kSize);
   if (!single.ok()) return single.status();
-  const absl::Status s = cuda_backend::ToStatus(
-      device::Launch(ToFloat, kSize * kSize / kTile, kTile, 0, nullptr, (*half)->data(),
-                     (*single)->data()),
-      "ToFloat");
+  const absl::Status s =
+      cuda_backend::ToStatus(device::Launch(ToFloat, kSize * kSize / kTile, kTile, 0, nullptr,
+                                            (*half)->data(), (*single)->data()),
+                             "ToFloat");
   if (!s.ok()) return s;
   return Factor{*half, *single};
 }
@@ -151,9 +152,10 @@ absl::StatusOr<Variant> OnTensorCores(const Factor& a, const Factor& b) {
   Variant variant;
   variant.name = "tensor cores";
   variant.launch = [=](cudaStream_t stream) {
-    return device::Launch(static_cast<void (*)(const __half*, const __half*, float*)>(OnTensorCores),
-                          kWarps / kWarpsOfBlock, 32 * kWarpsOfBlock, 0, stream, a.half->data(),
-                          b.half->data(), (*c)->data());
+    return device::Launch(
+        static_cast<void (*)(const __half*, const __half*, float*)>(OnTensorCores),
+        kWarps / kWarpsOfBlock, 32 * kWarpsOfBlock, 0, stream, a.half->data(), b.half->data(),
+        (*c)->data());
   };
   variant.expected = {
       About("tensor_flops_fp16", 2 * kMultiplyAdds),
@@ -177,8 +179,7 @@ absl::StatusOr<Lesson> MakeMatrixProduct(const Gpu&) {
       OnCudaCores("naive", Naive, *a, *b,
                   {{loads, 1.2 * kOfWarps, 2.02 * kOfWarps}, {"shared_bank_conflicts", 0, 0}}),
       OnCudaCores("tiled", Tiled<0>, *a, *b,
-                  {About(loads, kTileLoads),
-                   About("shared_bank_conflicts", 7 * kOfWarps, 0.03)}),
+                  {About(loads, kTileLoads), About("shared_bank_conflicts", 7 * kOfWarps, 0.03)}),
       OnCudaCores("tiled, padded", Tiled<1>, *a, *b,
                   {About(loads, kTileLoads), {"shared_bank_conflicts", 0, 0.05 * kOfWarps}}),
       OnTensorCores(*a, *b)};

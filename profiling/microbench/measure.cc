@@ -25,9 +25,8 @@ absl::StatusOr<std::vector<Counted>> CountedOf(const Chip& chip, const Variant& 
   if (!all.ok()) return all.status();
   std::vector<Counted> counted;
   for (const Expectation& expectation : variant.expected) {
-    const auto quantity =
-        std::find_if(all->begin(), all->end(),
-                     [&](const Counted& c) { return c.name == expectation.counted; });
+    const auto quantity = std::find_if(
+        all->begin(), all->end(), [&](const Counted& c) { return c.name == expectation.counted; });
     counted.push_back(quantity != all->end()
                           ? *quantity
                           : Counted{expectation.counted, "", {expectation.counted}, 1});
@@ -88,8 +87,7 @@ absl::StatusOr<std::vector<Measured>> Count(int ordinal, const Chip& chip, const
 
 absl::StatusOr<std::vector<MeasuredVariant>> MeasureLesson(const LessonEntry& entry) {
   const auto named = [&](const Variant& variant, const absl::Status& s) {
-    return absl::Status(s.code(),
-                        absl::StrCat(entry.name, ", ", variant.name, ": ", s.message()));
+    return absl::Status(s.code(), absl::StrCat(entry.name, ", ", variant.name, ": ", s.message()));
   };
   int ordinal = 0;
   absl::Status s = ToStatus(cudaGetDevice(&ordinal), "cudaGetDevice");

@@ -23,8 +23,8 @@ struct MeasuredVariant {
   std::vector<Measured> measured;
 };
 
-// Every variant of a lesson on the current GPU: run, checked, timed and counted. Errors are those of
-// making the lesson, of Counters::Open(), of launches; Internal where a result is wrong.
+// Every variant of a lesson on the current GPU: run, checked, timed and counted. Errors are those
+// of making the lesson, of Counters::Open(), of launches; Internal where a result is wrong.
 absl::StatusOr<std::vector<MeasuredVariant>> MeasureLesson(const LessonEntry& entry);
 
 }  // namespace attnlab::profiling

@@ -1,7 +1,7 @@
-// Occupancy: the same chains of dependent reads by 1, 2, … blocks a multiprocessor at a time, each of
-// 128 threads. What a warp waits for memory, others can use; from some number on the memory is what
-// is busy, and more warps gain nothing. Shared memory that a block asks for and does not use limits
-// how many there are.
+// Occupancy: the same chains of dependent reads by 1, 2, … blocks a multiprocessor at a time, each
+// of 128 threads. What a warp waits for memory, others can use; from some number on the memory is
+// what is busy, and more warps gain nothing. Shared memory that a block asks for and does not use
+// limits how many there are.
 #include <algorithm>
 #include <numeric>
 #include <random>
@@ -16,7 +16,7 @@ namespace {
 
 constexpr int kThreads = 128;
 constexpr int kSteps = 256;
-constexpr int kRoundsOfMost = 4;  // blocks a multiprocessor and place, of 16 at a time
+constexpr int kRoundsOfMost = 4;              // blocks a multiprocessor and place, of 16 at a time
 constexpr int64_t kLinks = int64_t{1} << 22;  // 16 MiB: in L2
 constexpr int kTogether = 32;                 // that a warp reads side by side
 
@@ -89,7 +89,8 @@ absl::StatusOr<Lesson> MakeOccupancy(const Gpu& gpu) {
   Lesson lesson;
   for (int at_a_time = 1; at_a_time <= most_blocks; at_a_time *= 2) {
     Variant variant;
-    variant.name = absl::StrCat(at_a_time, at_a_time == 1 ? " block at a time" : " blocks at a time");
+    variant.name =
+        absl::StrCat(at_a_time, at_a_time == 1 ? " block at a time" : " blocks at a time");
     // Each block takes a KiB more than it asks for; what is asked for leaves no room for another.
     const int asked = std::clamp(*shared / at_a_time - 1024, 0, *most_asked) / 256 * 256;
     variant.launch = [=](cudaStream_t stream) {

@@ -1,7 +1,7 @@
 // Reductions: the 256 threads of a block add up 256 numbers. In a tree in shared memory each level
 // is a read, a write and a barrier of all eight warps, of those with nothing to add as well; by
-// shuffles a warp adds up its 32 in registers, and shared memory carries one number a warp. Shuffles
-// go through the same pipe, and each is a wavefront there.
+// shuffles a warp adds up its 32 in registers, and shared memory carries one number a warp.
+// Shuffles go through the same pipe, and each is a wavefront there.
 #include <cmath>
 
 #include "absl/strings/str_cat.h"
@@ -66,9 +66,9 @@ absl::StatusOr<Variant> VariantOf(const char* name, void (*kernel)(const float*,
   variant.launch = [=](cudaStream_t stream) {
     return device::Launch(kernel, kBlocks, kThreads, 0, stream, numbers->data(), (*sums)->data());
   };
-  variant.expected = {About("shared_wavefronts", wavefronts * kBlocks, 0.08),
-                      About("hbm_bytes_read", static_cast<double>(kBlocks) * kThreads * 4, 0.01,
-                            1 << 20)};
+  variant.expected = {
+      About("shared_wavefronts", wavefronts * kBlocks, 0.08),
+      About("hbm_bytes_read", static_cast<double>(kBlocks) * kThreads * 4, 0.01, 1 << 20)};
   variant.check = [=] { return CheckSums(numbers, *sums); };
   return variant;
 }
@@ -80,9 +80,9 @@ absl::StatusOr<Lesson> MakeReductions(const Gpu&) {
       DeviceArray<float>::MakeRandom(kBlocks * kThreads, NumberType::kFloat, /*seed=*/6);
   if (!numbers.ok()) return numbers.status();
   Lesson lesson;
-  // A warp that begins takes two. In the tree all write, and read and write at eight levels: who has
-  // nothing to add does it with no thread, which is a wavefront all the same. By shuffles all do
-  // five and write a number each; one warp reads those and does three more.
+  // A warp that begins takes two. In the tree all write, and read and write at eight levels: who
+  // has nothing to add does it with no thread, which is a wavefront all the same. By shuffles all
+  // do five and write a number each; one warp reads those and does three more.
   constexpr double kBegin = 2 * kWarps;
   const absl::StatusOr<Variant> variants[] = {
       VariantOf("tree in shared memory", SumInSharedMemory, *numbers,

@@ -59,11 +59,10 @@ absl::StatusOr<Variant> VariantOf(const char* name, const SharedArray<float>& fr
                           kThreads, 0, stream, from->data(), (*to)->data(), kTurns);
   };
   constexpr double kMultiplyAdds = static_cast<double>(kNumbers) * kTurns * kChains;
-  variant.expected = {
-      About("smsp__sass_thread_inst_executed_op_ffma_pred_on.sum", kMultiplyAdds),
-      // Of warps, beside the multiply-adds.
-      {"smsp__inst_executed.sum", least_instructions * kMultiplyAdds / 32,
-       most_instructions * kMultiplyAdds / 32}};
+  variant.expected = {About("smsp__sass_thread_inst_executed_op_ffma_pred_on.sum", kMultiplyAdds),
+                      // Of warps, beside the multiply-adds.
+                      {"smsp__inst_executed.sum", least_instructions * kMultiplyAdds / 32,
+                       most_instructions * kMultiplyAdds / 32}};
   variant.check = [=] { return CheckChains(from, *to); };
   return variant;
 }

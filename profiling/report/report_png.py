@@ -23,6 +23,8 @@ FIGURES = ("roofline", "traffic", "time", "ladder")
 def write_figures(chromium, report, directory, width=900, scheme="light"):
     """The files that it wrote, and the figures that there are not."""
     chromium.open(report, width=width, scheme=scheme, scale=2)
+    # A picture of an element is cut where the viewport ends.
+    chromium.resize(width, height=chromium.run("return document.documentElement.scrollHeight"), scale=2)
     written, absent = [], []
     for name in FIGURES:
         figures = chromium.find(f"#{name}")

@@ -93,8 +93,7 @@ absl::Status ListMetrics(const std::string& chip_name, const std::string& match,
                          const Streams& streams) {
   const absl::StatusOr<Chip> chip = Chip::Open(chip_name);
   if (!chip.ok()) return chip.status();
-  return match.empty() ? ListSets(*chip, json, streams)
-                       : ListMatching(*chip, match, json, streams);
+  return match.empty() ? ListSets(*chip, json, streams) : ListMatching(*chip, match, json, streams);
 }
 
 }  // namespace attnlab::command

@@ -41,9 +41,8 @@ std::optional<RooflinePoint> PointOf(const ProfileReport& report, const KernelPr
   point.flops = p.compulsory.flops;
   point.bytes = compulsory ? static_cast<double>(p.compulsory.Bytes()) : *read + *written;
   point.seconds = p.seconds;
-  point.most_flops =
-      report.ceilings->Flops(p.plan.problem.dtype,
-                             p.plan.kernel->MultipliesAsTf32(p.plan.problem, p.plan.config));
+  point.most_flops = report.ceilings->Flops(
+      p.plan.problem.dtype, p.plan.kernel->MultipliesAsTf32(p.plan.problem, p.plan.config));
   point.most_bytes = report.ceilings->Hbm();
   if (!(point.flops > 0 && point.bytes > 0 && point.seconds > 0 && point.most_flops > 0)) {
     return std::nullopt;
@@ -151,9 +150,8 @@ void AddBytes(const KernelProfile& p, absl::string_view quantity, int64_t expect
 }
 
 Table Figures(const ProfileReport& report, const CommonKeys& problems) {
-  const bool several =
-      std::any_of(problems.rests.begin(), problems.rests.end(),
-                  [](const std::string& rest) { return !rest.empty(); });
+  const bool several = std::any_of(problems.rests.begin(), problems.rests.end(),
+                                   [](const std::string& rest) { return !rest.empty(); });
   std::vector<Table::Column> columns;
   if (several) columns.push_back({"problem", Table::kLeft});
   columns.push_back({"kernel", Table::kLeft});

@@ -32,8 +32,8 @@ struct ProfileReport {
 // {"command": "profile", "machine": …, "ceilings": …, "rows": [one object a row]}.
 Json ProfileJson(const ProfileReport& report);
 
-// A table of the figures, the counters of other sets, each kernel's launches, the ceilings, and what
-// went wrong. There is at least one row.
+// A table of the figures, the counters of other sets, each kernel's launches, the ceilings, and
+// what went wrong. There is at least one row.
 void PrintProfile(const ProfileReport& report, const Streams& streams);
 
 }  // namespace attnlab::command
