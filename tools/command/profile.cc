@@ -1,4 +1,5 @@
 // attnlab profile: what kernels move and how they stand against the card, by its own counters.
+#include <algorithm>
 #include <cstdlib>
 #include <string>
 #include <utility>
@@ -157,6 +158,11 @@ absl::Status CheckFlags(const Flags& f) {
     return absl::InvalidArgumentError(
         absl::StrCat("--device: ", f.device, " has no counters; cuda:0 is a GPU"));
   }
+  const absl::Span<const absl::string_view> sets = profiling::Sets();
+  if (f.set != "none" && std::find(sets.begin(), sets.end(), f.set) == sets.end()) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--set: ", f.set, " is not one of ", absl::StrJoin(sets, ", "), ", none"));
+  }
   if (!f.list_metrics && (!f.chip.empty() || !f.match.empty())) {
     return absl::InvalidArgumentError("--chip and --match go with --list_metrics");
   }
@@ -168,13 +174,13 @@ absl::Status CheckFlags(const Flags& f) {
 absl::Status List(const Flags& f, const Streams& streams) {
   std::string chip = f.chip;
   if (chip.empty()) {
-    const absl::StatusOr<Device> device = ParseDevice(f.device);
+    const absl::StatusOr<DeviceInfo> device = InfoOf(*ParseDevice(f.device));
     const absl::StatusOr<std::string> of_gpu =
-        device.ok() ? profiling::ChipOf(device->ordinal) : device.status();
+        device.ok() ? profiling::ChipOf(device->device.ordinal) : device.status();
     chip = of_gpu.value_or(kUsualChip);
     if (!of_gpu.ok()) {
-      streams.err << "attnlab profile: " << of_gpu.status().message() << "\nso of " << chip
-                  << "; --chip=NAME is of another\n";
+      streams.err << "attnlab profile: " << of_gpu.status().message() << ". So these are of " << chip
+                  << "; --chip=NAME has those of another\n";
     }
   }
   return ListMetrics(chip, f.match, f.json, streams);
