@@ -37,6 +37,29 @@ TEST(ExpectedTrafficTest, OtherwiseEveryTileReadsWhatItSees) {
   EXPECT_EQ(causal.bytes_read, 8 * (1024 * 256 + (256 + 512 + 768 + 1024) * 512));
 }
 
+TEST(ExpectedTrafficTest, FirstTilesOfACausalMaskFindWhatTheyReadBefore) {
+  // 132 heads, tiles of 256 rows of 512 bytes, Q and O as much again for each tile: of a second tile
+  // 132 * (256 + 256) * 512 bytes are in use, of a third 132 * (512 + 256) * 512.
+  const int64_t kv_tile = 132 * 256 * 512, q = 132 * 1024 * 256;
+  const std::string line = "hq=132,sq=1024,d=64,dtype=fp32,mask=causal";
+  EXPECT_EQ(Of(line, 2 * kv_tile).bytes_read, q + (4 + 2 + 3) * kv_tile);
+  EXPECT_EQ(Of(line, 2 * kv_tile - 1).bytes_read, q + (4 + 1 + 2 + 3) * kv_tile);
+  EXPECT_EQ(Of(line, 3 * kv_tile).bytes_read, q + (4 + 3) * kv_tile);
+}
+
+TEST(ExpectedTrafficTest, TheLastHeadsHaveL2ForThemselves) {
+  // 132 heads at a time, and then one.
+  const int64_t head = 1024 * 512, q = 1024 * 256;
+  const Traffic traffic = Of("hq=133,sq=1024,d=64,dtype=fp32", 2 * head);
+  EXPECT_EQ(traffic.bytes_read, 133 * q + (132 * 4 + 1) * head);
+}
+
+TEST(ExpectedTrafficTest, OfAWindowNeighbouringTilesShareAPart) {
+  // Tiles of 256 rows see 256 keys before each: from the second on 256 of their 512 anew.
+  const Traffic traffic = Of("hq=132,sq=1024,d=64,dtype=fp32,mask=window:256:0", 0);
+  EXPECT_EQ(traffic.bytes_read, 132 * (1024 * 256 + (1024 + 3 * 256) * 512));
+}
+
 TEST(ExpectedTrafficTest, HeadsThatShareKAndVReadThemTogether) {
   const Traffic shared = Of("b=2,hq=4,hkv=1,sq=1024,d=64,dtype=fp32", 0);
   EXPECT_EQ(shared.bytes_read, 8 * 1024 * 256 + 2 * 4 * 1024 * 512);

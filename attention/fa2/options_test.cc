@@ -160,25 +160,31 @@ std::pair<uint32_t, uint32_t> GroupsOf(const std::string& line) {
 
 TEST(OptionsTest, AGroupHasAsManyBlocksAsThereAreAtATime) {
   // 132 multiprocessors of two blocks: 264. A head of 4096 queries has 32 tiles.
-  EXPECT_EQ(GroupsOf("b=4,hq=16,sq=4096,d=128"), std::make_pair(8u, 8u));
-  EXPECT_EQ(GroupsOf("b=3,hq=9,sq=4096,d=128"), std::make_pair(9u, 9u));
-  EXPECT_EQ(GroupsOf("b=1,hq=29,sq=4096,d=128"), std::make_pair(7u, 8u));
-  EXPECT_EQ(GroupsOf("hq=2,sq=128,d=128"), std::make_pair(2u, 2u));
-  EXPECT_EQ(GroupsOf("hq=2,sq=100000,d=128"), std::make_pair(1u, 1u));
+  EXPECT_EQ(GroupsOf("b=4,hq=16,sq=4096,d=128,mask=causal"), std::make_pair(8u, 8u));
+  EXPECT_EQ(GroupsOf("b=3,hq=9,sq=4096,d=128,mask=causal"), std::make_pair(9u, 9u));
+  EXPECT_EQ(GroupsOf("b=1,hq=29,sq=4096,d=128,mask=causal"), std::make_pair(7u, 8u));
+  EXPECT_EQ(GroupsOf("hq=2,sq=128,d=128,mask=causal"), std::make_pair(2u, 2u));
+  EXPECT_EQ(GroupsOf("hq=2,sq=100000,d=128,mask=causal"), std::make_pair(1u, 1u));
 }
 
 TEST(OptionsTest, KAndVOfAGroupFitHalfOfL2) {
   // 128 queries and 65536 keys of 128 and 128 elements: 32 MiB a KV head, of which L2's half holds
   // none.
-  EXPECT_EQ(GroupsOf("b=8,hq=2,sq=128,skv=65536,d=128"), std::make_pair(1u, 1u));
-  EXPECT_EQ(GroupsOf("b=8,hq=8,hkv=2,sq=128,skv=65536,d=128"), std::make_pair(4u, 4u));
+  EXPECT_EQ(GroupsOf("b=8,hq=2,sq=128,skv=65536,d=128,mask=causal"), std::make_pair(1u, 1u));
+  EXPECT_EQ(GroupsOf("b=8,hq=8,hkv=2,sq=128,skv=65536,d=128,mask=causal"), std::make_pair(4u, 4u));
 }
 
 TEST(OptionsTest, OnCudaCoresAGroupIsTwiceAsLarge) {
   // 132 multiprocessors of one block: 264. A head of 2048 queries has 8 tiles.
-  EXPECT_EQ(GroupsOf("b=4,hq=33,sq=2048,d=64,dtype=fp32"), std::make_pair(33u, 33u));
+  EXPECT_EQ(GroupsOf("b=4,hq=33,sq=2048,d=64,dtype=fp32,mask=causal"), std::make_pair(33u, 33u));
   // 16 MiB a KV head, of which L2 holds three: 6 groups of 2 or 3 of the 16 heads.
-  EXPECT_EQ(GroupsOf("b=8,hq=2,sq=128,skv=32768,d=64,dtype=fp32"), std::make_pair(2u, 3u));
+  EXPECT_EQ(GroupsOf("b=8,hq=2,sq=128,skv=32768,d=64,dtype=fp32,mask=causal"), std::make_pair(2u, 3u));
+}
+
+TEST(OptionsTest, WithoutAMaskEachUnitIsAGroup) {
+  EXPECT_EQ(GroupsOf("b=4,hq=16,sq=4096,d=128"), std::make_pair(1u, 1u));
+  EXPECT_EQ(GroupsOf("b=4,hq=16,hkv=4,sq=1,skv=4096,d=128"), std::make_pair(1u, 1u));
+  EXPECT_EQ(GroupsOf("b=4,hq=33,sq=2048,d=64,dtype=fp32"), std::make_pair(1u, 1u));
 }
 
 TEST(OptionsTest, ErrorsNameFieldValueAndLimit) {

@@ -1,0 +1,61 @@
+#include "attention/baseline/traffic.h"
+
+#include <string>
+
+#include "attention/baseline/options.h"
+#include "attention/machine.h"
+#include "attention/problem.h"
+#include "gtest/gtest.h"
+
+namespace attnlab::baseline {
+namespace {
+
+Traffic Of(const std::string& line, int64_t l2, bool fused = false) {
+  DeviceInfo gpu;
+  gpu.device = Device::Cuda(0);
+  gpu.compute_capability = 90;
+  gpu.multiprocessors = 132;
+  gpu.last_level_cache_bytes = l2;
+  Options options;
+  options.fused = fused;
+  return ExpectedTraffic(AttentionProblem::Parse(line).value(), gpu, options);
+}
+
+// S and P of 2 heads of 256 queries and keys, and Q, of 2 heads as K, V and O, in fp32.
+constexpr int64_t kS = 2 * 256 * 256 * 4, kQ = 2 * 256 * 64 * 4;
+constexpr char kLine[] = "hq=2,sq=256,d=64,dtype=fp32";
+
+TEST(ExpectedTrafficTest, WithoutACacheEveryStepReadsAndWritesItsTensors) {
+  const Traffic traffic = Of(kLine, 0);
+  EXPECT_EQ(traffic.bytes_read, 3 * kQ + 3 * kS);
+  EXPECT_EQ(traffic.bytes_written, 3 * kS + kQ);
+  EXPECT_EQ(traffic.flops, 2 * 2 * 256 * 256 * 128.0);
+  const Traffic fused = Of(kLine, 0, true);
+  EXPECT_EQ(fused.bytes_read, 3 * kQ + 2 * kS);
+  EXPECT_EQ(fused.bytes_written, 2 * kS + kQ);
+}
+
+TEST(ExpectedTrafficTest, InL2InputsAreReadOnce) {
+  const Traffic traffic = Of(kLine, 1 << 30);
+  EXPECT_EQ(traffic.bytes_read, 3 * kQ);
+  EXPECT_EQ(traffic.bytes_written, 3 * kS + kQ);
+}
+
+TEST(ExpectedTrafficTest, OfSAndPAPartMayBeThereStill) {
+  // S is four times Q here. When the softmax reads its first element, S, Q and K were used since it
+  // was written, at its last S and P: six and eight Q. Of P it is eight at the first and six at the
+  // last, with V and O. With room for seven each finds a half.
+  const int64_t all = Of(kLine, 0, true).bytes_read;
+  EXPECT_EQ(Of(kLine, 6 * kQ, true).bytes_read, all);
+  EXPECT_EQ(Of(kLine, 7 * kQ, true).bytes_read, all - kS / 2 - kS / 2);
+  EXPECT_EQ(Of(kLine, 8 * kQ, true).bytes_read, 3 * kQ);
+}
+
+TEST(ExpectedTrafficTest, LongerThanL2ItGrowsWithTheSquare) {
+  const double one = static_cast<double>(Of("hq=8,sq=8192,d=64,dtype=bf16", 60 << 20).Bytes());
+  const double two = static_cast<double>(Of("hq=8,sq=16384,d=64,dtype=bf16", 60 << 20).Bytes());
+  EXPECT_GT(two / one, 3.9);
+}
+
+}  // namespace
+}  // namespace attnlab::baseline
