@@ -64,8 +64,8 @@ TEST_F(AttnlabProfileTest, ListsAllMetricsOfAName) {
     names.push_back(metric["metric"]);
     EXPECT_EQ(metric["passes"], 1);
   }
-  EXPECT_THAT(names, AllOf(Contains("dram__bytes_read.sum"),
-                           Contains("dram__bytes_read.sum.per_second")));
+  EXPECT_THAT(names,
+              AllOf(Contains("dram__bytes_read.sum"), Contains("dram__bytes_read.sum.per_second")));
 }
 
 TEST_F(AttnlabProfileTest, SaysWhatThereIsInPlaceOfWhatThereIsNot) {
@@ -81,8 +81,7 @@ TEST_F(AttnlabProfileTest, SaysWhatThereIsInPlaceOfWhatThereIsNot) {
 TEST_F(AttnlabProfileTest, WithoutALibraryItSaysWhereOneWouldBe) {
   ProcessOptions options;
   options.environment["ATTNLAB_CUPTI"] = "/nowhere/libcupti.so";
-  const ProcessResult r =
-      Attnlab({"profile", "--list_metrics", "--chip=GH100"}, options);
+  const ProcessResult r = Attnlab({"profile", "--list_metrics", "--chip=GH100"}, options);
   EXPECT_NE(r.exit_code, 0);
   EXPECT_THAT(r.err, AllOf(HasSubstr("/nowhere/libcupti.so"), HasSubstr("CUDA_HOME"),
                            HasSubstr("ATTNLAB_CUPTI")));

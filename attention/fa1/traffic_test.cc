@@ -38,8 +38,8 @@ TEST(ExpectedTrafficTest, OtherwiseEveryTileReadsWhatItSees) {
 }
 
 TEST(ExpectedTrafficTest, FirstTilesOfACausalMaskFindWhatTheyReadBefore) {
-  // 132 heads, tiles of 256 rows of 512 bytes, Q and O as much again for each tile: of a second tile
-  // 132 * (256 + 256) * 512 bytes are in use, of a third 132 * (512 + 256) * 512.
+  // 132 heads, tiles of 256 rows of 512 bytes, Q and O as much again for each tile: of a second
+  // tile 132 * (256 + 256) * 512 bytes are in use, of a third 132 * (512 + 256) * 512.
   const int64_t kv_tile = 132 * 256 * 512, q = 132 * 1024 * 256;
   const std::string line = "hq=132,sq=1024,d=64,dtype=fp32,mask=causal";
   EXPECT_EQ(Of(line, 2 * kv_tile).bytes_read, q + (4 + 2 + 3) * kv_tile);

@@ -178,7 +178,8 @@ TEST(OptionsTest, OnCudaCoresAGroupIsTwiceAsLarge) {
   // 132 multiprocessors of one block: 264. A head of 2048 queries has 8 tiles.
   EXPECT_EQ(GroupsOf("b=4,hq=33,sq=2048,d=64,dtype=fp32,mask=causal"), std::make_pair(33u, 33u));
   // 16 MiB a KV head, of which L2 holds three: 6 groups of 2 or 3 of the 16 heads.
-  EXPECT_EQ(GroupsOf("b=8,hq=2,sq=128,skv=32768,d=64,dtype=fp32,mask=causal"), std::make_pair(2u, 3u));
+  EXPECT_EQ(GroupsOf("b=8,hq=2,sq=128,skv=32768,d=64,dtype=fp32,mask=causal"),
+            std::make_pair(2u, 3u));
 }
 
 TEST(OptionsTest, WithoutAMaskEachUnitIsAGroup) {

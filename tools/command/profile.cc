@@ -160,8 +160,8 @@ absl::Status CheckFlags(const Flags& f) {
   }
   const absl::Span<const absl::string_view> sets = profiling::Sets();
   if (f.set != "none" && std::find(sets.begin(), sets.end(), f.set) == sets.end()) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "--set: ", f.set, " is not one of ", absl::StrJoin(sets, ", "), ", none"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("--set: ", f.set, " is not one of ", absl::StrJoin(sets, ", "), ", none"));
   }
   if (!f.list_metrics && (!f.chip.empty() || !f.match.empty())) {
     return absl::InvalidArgumentError("--chip and --match go with --list_metrics");
@@ -179,8 +179,8 @@ absl::Status List(const Flags& f, const Streams& streams) {
         device.ok() ? profiling::ChipOf(device->device.ordinal) : device.status();
     chip = of_gpu.value_or(kUsualChip);
     if (!of_gpu.ok()) {
-      streams.err << "attnlab profile: " << of_gpu.status().message() << ". So these are of " << chip
-                  << "; --chip=NAME has those of another\n";
+      streams.err << "attnlab profile: " << of_gpu.status().message() << ". So these are of "
+                  << chip << "; --chip=NAME has those of another\n";
     }
   }
   return ListMetrics(chip, f.match, f.json, streams);
