@@ -14,6 +14,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "profiling/known_traffic.h"
+#include "profiling/l2_flush.h"
 
 namespace attnlab::profiling {
 namespace {

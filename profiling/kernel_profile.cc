@@ -12,7 +12,7 @@
 #include "attention/cuda_backend.h"
 #include "attention/memory.h"
 #include "profiling/counters.h"
-#include "profiling/known_traffic.h"
+#include "profiling/l2_flush.h"
 
 namespace attnlab::profiling {
 namespace {

@@ -7,7 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "attention/cuda_call.h"
 #include "profiling/counters.h"
-#include "profiling/known_traffic.h"
+#include "profiling/l2_flush.h"
 #include "profiling/quantities.h"
 #include "profiling/timeline.h"
 

@@ -1,0 +1,38 @@
+// Empties the L2 cache of a GPU, so that what is measured next finds nothing there.
+#ifndef PROFILING_L2_FLUSH_H_
+#define PROFILING_L2_FLUSH_H_
+
+#include <cstdint>
+#include <memory>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "cuda_runtime_api.h"
+
+namespace attnlab::profiling {
+
+// Fills twice the size of L2 and reads that again, so that what was there has gone to memory, and
+// nothing that is there is still to go.
+class L2Flush {
+ public:
+  // Of a GPU by its CUDA ordinal. ResourceExhausted without memory for it.
+  static absl::StatusOr<std::unique_ptr<L2Flush>> Create(int ordinal);
+  ~L2Flush();
+  L2Flush(const L2Flush&) = delete;
+  L2Flush& operator=(const L2Flush&) = delete;
+
+  int64_t l2_bytes() const { return l2_bytes_; }
+
+  // Asynchronous; the GPU is current.
+  absl::Status Flush(cudaStream_t stream);
+
+ private:
+  L2Flush(int64_t l2_bytes, void* scratch) : l2_bytes_(l2_bytes), scratch_(scratch) {}
+
+  int64_t l2_bytes_;
+  void* scratch_;
+};
+
+}  // namespace attnlab::profiling
+
+#endif  // PROFILING_L2_FLUSH_H_
