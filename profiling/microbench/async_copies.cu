@@ -70,24 +70,23 @@ __global__ void CopyChunks(const uint4* from, uint4* to) {
   }
 }
 
-absl::Status CheckCopy(const SharedArray<float>& from, const SharedArray<float>& to) {
-  const auto a = from->ToHost(), b = to->ToHost();
-  if (!a.ok()) return a.status();
-  if (!b.ok()) return b.status();
-  return *a == *b ? absl::OkStatus() : absl::InternalError("the copy is not what was copied");
+std::string CheckCopy(const DeviceArray<float>& from, const DeviceArray<float>& to) {
+  cudaError_t error = cudaSuccess;
+  const auto a = from.ToHost(&error), b = to.ToHost(&error);
+  if (error != cudaSuccess) return cudaGetErrorString(error);
+  return a == b ? "" : "the copy is not what was copied";
 }
 
 template <Way kWay>
-absl::StatusOr<Variant> VariantOf(const char* name, const SharedArray<float>& from,
-                                  const Gpu& gpu) {
-  const auto to = DeviceArray<float>::Make(kBytes / 4);
-  if (!to.ok()) return to.status();
+Variant VariantOf(const char* name, const DeviceArray<float>& from, const Gpu& gpu,
+                  cudaError_t* error) {
+  const auto to = DeviceArray<float>::Make(kBytes / 4, error);
   Variant variant;
   variant.name = name;
   variant.launch = [=](cudaStream_t stream) {
     return device::Launch(CopyChunks<kWay>, kChunks, kThreads, 0, stream,
-                          reinterpret_cast<const uint4*>(from->data()),
-                          reinterpret_cast<uint4*>((*to)->data()));
+                          reinterpret_cast<const uint4*>(from.data()),
+                          reinterpret_cast<uint4*>(to.data()));
   };
   constexpr double kInstructions = kBytes / 16.0 / 32;  // of warps that move 16 bytes a thread
   const bool cp_async = kWay == Way::kCpAsync && gpu.compute_capability >= 80;
@@ -99,27 +98,22 @@ absl::StatusOr<Variant> VariantOf(const char* name, const SharedArray<float>& fr
   if (gpu.compute_capability >= 90) {
     variant.expected.push_back(About("tma_bytes_read", kWay == Way::kBulk ? kBytes : 0));
   }
-  variant.check = [=] { return CheckCopy(from, *to); };
+  variant.check = [=] { return CheckCopy(from, to); };
   return variant;
 }
 
 }  // namespace
 
-absl::StatusOr<Lesson> MakeAsyncCopies(const Gpu& gpu) {
-  const auto from = DeviceArray<float>::MakeRandom(kBytes / 4, NumberType::kFloat, /*seed=*/10);
-  if (!from.ok()) return from.status();
-  std::vector<absl::StatusOr<Variant>> variants = {
-      VariantOf<Way::kRegisters>("through registers", *from, gpu),
-      VariantOf<Way::kCpAsync>("cp.async", *from, gpu)};
+cudaError_t MakeAsyncCopies(const Gpu& gpu, Lesson* lesson) {
+  cudaError_t error = cudaSuccess;
+  const auto from =
+      DeviceArray<float>::MakeRandom(kBytes / 4, NumberType::kFloat, /*seed=*/10, &error);
+  lesson->variants = {VariantOf<Way::kRegisters>("through registers", from, gpu, &error),
+                      VariantOf<Way::kCpAsync>("cp.async", from, gpu, &error)};
   if (gpu.compute_capability >= 90) {
-    variants.push_back(VariantOf<Way::kBulk>("bulk copy (TMA)", *from, gpu));
+    lesson->variants.push_back(VariantOf<Way::kBulk>("bulk copy (TMA)", from, gpu, &error));
   }
-  Lesson lesson;
-  for (const absl::StatusOr<Variant>& variant : variants) {
-    if (!variant.ok()) return variant.status();
-    lesson.variants.push_back(*variant);
-  }
-  return lesson;
+  return error;
 }
 
 }  // namespace attnlab::profiling

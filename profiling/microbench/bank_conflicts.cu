@@ -39,30 +39,27 @@ __global__ void Transpose(const float* from, float* to) {
   }
 }
 
-absl::Status CheckTransposed(const SharedArray<float>& from, const SharedArray<float>& to) {
-  const auto a = from->ToHost(), b = to->ToHost();
-  if (!a.ok()) return a.status();
-  if (!b.ok()) return b.status();
+std::string CheckTransposed(const DeviceArray<float>& from, const DeviceArray<float>& to) {
+  cudaError_t error = cudaSuccess;
+  const auto a = from.ToHost(&error), b = to.ToHost(&error);
+  if (error != cudaSuccess) return cudaGetErrorString(error);
   for (size_t i = 0; i < kSize; ++i) {
     for (size_t j = 0; j < kSize; ++j) {
-      if ((*a)[i * kSize + j] != (*b)[j * kSize + i]) {
-        return absl::InternalError("the transposed matrix is wrong");
-      }
+      if (a[i * kSize + j] != b[j * kSize + i]) return "the transposed matrix is wrong";
     }
   }
-  return absl::OkStatus();
+  return "";
 }
 
 template <Layout kLayout>
-absl::StatusOr<Variant> Transposition(const char* name, const SharedArray<float>& from,
-                                      double conflicts_a_read) {
-  const auto to = DeviceArray<float>::Make(kSize * kSize);
-  if (!to.ok()) return to.status();
+Variant Transposition(const char* name, const DeviceArray<float>& from, double conflicts_a_read,
+                      cudaError_t* error) {
+  const auto to = DeviceArray<float>::Make(kSize * kSize, error);
   Variant variant;
   variant.name = name;
   variant.launch = [=](cudaStream_t stream) {
     return device::Launch(Transpose<kLayout>, dim3(kSize / kTile, kSize / kTile),
-                          dim3(kTile, kRows), 0, stream, from->data(), (*to)->data());
+                          dim3(kTile, kRows), 0, stream, from.data(), to.data());
   };
   // A read and a write of a warp for each 32 floats. Warps that begin take two wavefronts besides,
   // and now and then two accesses meet in the pipe, which counts as a conflict.
@@ -73,25 +70,20 @@ absl::StatusOr<Variant> Transposition(const char* name, const SharedArray<float>
       About("shared_wavefronts", kAccesses * (2 + conflicts_a_read) + 2 * kWarps, 0.02,
             0.15 * kAccesses),
   };
-  variant.check = [=] { return CheckTransposed(from, *to); };
+  variant.check = [=] { return CheckTransposed(from, to); };
   return variant;
 }
 
 }  // namespace
 
-absl::StatusOr<Lesson> MakeBankConflicts(const Gpu&) {
-  const auto from = DeviceArray<float>::MakeRandom(kSize * kSize, NumberType::kFloat, /*seed=*/3);
-  if (!from.ok()) return from.status();
-  Lesson lesson;
-  const absl::StatusOr<Variant> variants[] = {
-      Transposition<Layout::kPlain>("columns in one bank", *from, 31),
-      Transposition<Layout::kPadded>("padded rows", *from, 0),
-      Transposition<Layout::kSwizzled>("swizzled columns", *from, 0)};
-  for (const absl::StatusOr<Variant>& variant : variants) {
-    if (!variant.ok()) return variant.status();
-    lesson.variants.push_back(*variant);
-  }
-  return lesson;
+cudaError_t MakeBankConflicts(const Gpu&, Lesson* lesson) {
+  cudaError_t error = cudaSuccess;
+  const auto from =
+      DeviceArray<float>::MakeRandom(kSize * kSize, NumberType::kFloat, /*seed=*/3, &error);
+  lesson->variants = {Transposition<Layout::kPlain>("columns in one bank", from, 31, &error),
+                      Transposition<Layout::kPadded>("padded rows", from, 0, &error),
+                      Transposition<Layout::kSwizzled>("swizzled columns", from, 0, &error)};
+  return error;
 }
 
 }  // namespace attnlab::profiling

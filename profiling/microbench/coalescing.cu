@@ -1,9 +1,9 @@
 // Coalescing: the 32 threads of a warp read 32 floats. Side by side they lie in 4 sectors of 32
 // bytes, which is what L2 and memory deal in; eight or more floats apart in 32 sectors, of each of
 // which one eighth is used. The number of loads is the same.
+#include <algorithm>
 #include <cmath>
 
-#include "absl/strings/str_cat.h"
 #include "attention/device/launch.h"
 #include "profiling/microbench/device_array.h"
 #include "profiling/microbench/lesson.h"
@@ -24,38 +24,36 @@ __global__ void SumStrided(const float* from, int64_t apart, float* sums) {
   if (threadIdx.x % 32 == 0) sums[i / 32] = sum;
 }
 
-absl::Status CheckSums(const SharedArray<float>& from, int64_t apart,
-                       const SharedArray<float>& sums) {
+std::string CheckSums(const DeviceArray<float>& from, int64_t apart,
+                      const DeviceArray<float>& sums) {
+  cudaError_t error = cudaSuccess;
   // Of a few warps, the last among them.
   for (const int64_t warp : {int64_t{0}, int64_t{1}, kLoads / 64, kLoads / 32 - 1}) {
-    const auto numbers = from->ToHost(warp * 32 * apart, (warp * 32 + 31) * apart + 1);
-    if (!numbers.ok()) return numbers.status();
-    const auto sum = sums->ToHost(warp, warp + 1);
-    if (!sum.ok()) return sum.status();
+    const auto numbers = from.ToHost(warp * 32 * apart, (warp * 32 + 31) * apart + 1, &error);
+    const auto sum = sums.ToHost(warp, warp + 1, &error);
+    if (error != cudaSuccess) return cudaGetErrorString(error);
     double exact = 0;
-    for (int64_t i = 0; i < 32; ++i) exact += (*numbers)[static_cast<size_t>(i * apart)];
-    if (!(std::abs((*sum)[0] - exact) < 1e-4)) {
-      return absl::InternalError(absl::StrCat("warp ", warp, ": ", (*sum)[0], ", not ", exact));
+    for (int64_t i = 0; i < 32; ++i) exact += numbers[static_cast<size_t>(i * apart)];
+    if (!(std::abs(sum[0] - exact) < 1e-4)) {
+      return Concat("warp ", warp, ": ", sum[0], ", not ", exact);
     }
   }
-  return absl::OkStatus();
+  return "";
 }
 
 }  // namespace
 
-absl::StatusOr<Lesson> MakeCoalescing(const Gpu&) {
+cudaError_t MakeCoalescing(const Gpu&, Lesson* lesson) {
+  cudaError_t error = cudaSuccess;
   const auto from =
-      DeviceArray<float>::MakeRandom(kLoads * kMostApart, NumberType::kFloat, /*seed=*/1);
-  if (!from.ok()) return from.status();
-  const auto sums = DeviceArray<float>::Make(kLoads / 32);
-  if (!sums.ok()) return sums.status();
-  Lesson lesson;
+      DeviceArray<float>::MakeRandom(kLoads * kMostApart, NumberType::kFloat, /*seed=*/1, &error);
+  const auto sums = DeviceArray<float>::Make(kLoads / 32, &error);
   for (const int apart : {1, 2, 4, 8, 32}) {
     Variant variant;
-    variant.name = absl::StrCat(apart, apart == 1 ? " float apart" : " floats apart");
+    variant.name = Concat(apart, apart == 1 ? " float apart" : " floats apart");
     variant.launch = [=](cudaStream_t stream) {
-      return device::Launch(SumStrided, kLoads / kThreads, kThreads, 0, stream, (*from)->data(),
-                            apart, (*sums)->data());
+      return device::Launch(SumStrided, kLoads / kThreads, kThreads, 0, stream, from.data(), apart,
+                            sums.data());
     };
     const double sectors = static_cast<double>(kLoads) / 32 * std::min(32, 4 * apart);
     variant.expected = {
@@ -65,10 +63,10 @@ absl::StatusOr<Lesson> MakeCoalescing(const Gpu&) {
     // Memory deals in 64 bytes, two sectors; sectors that lie farther apart bring another along.
     const double bytes = 32 * sectors;
     variant.expected.push_back({"hbm_bytes_read", 0.99 * bytes, 2.05 * bytes});
-    variant.check = [=] { return CheckSums(*from, apart, *sums); };
-    lesson.variants.push_back(std::move(variant));
+    variant.check = [=] { return CheckSums(from, apart, sums); };
+    lesson->variants.push_back(std::move(variant));
   }
-  return lesson;
+  return error;
 }
 
 }  // namespace attnlab::profiling

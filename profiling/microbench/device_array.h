@@ -1,4 +1,9 @@
-// Arrays in a GPU's memory, for lessons: owned, and shared by the closures of their variants.
+// Arrays in a GPU's memory, for lessons. What can fail takes the first error along and does nothing
+// after it, so that it is asked for once, at the end:
+//
+//   cudaError_t error = cudaSuccess;
+//   const auto from = DeviceArray<float>::MakeRandom(count, NumberType::kFloat, /*seed=*/1,
+//   &error); const auto to = DeviceArray<float>::Make(count, &error); … return error;
 #ifndef PROFILING_MICROBENCH_DEVICE_ARRAY_H_
 #define PROFILING_MICROBENCH_DEVICE_ARRAY_H_
 
@@ -6,68 +11,52 @@
 #include <memory>
 #include <vector>
 
-#include "absl/status/status.h"
-#include "absl/status/statusor.h"
-#include "attention/cuda_call.h"
 #include "cuda_runtime_api.h"
 #include "profiling/random_numbers.h"
 
 namespace attnlab::profiling {
 
+// Copies, as in the closures of a variant, are of the same memory; the last one frees it.
 template <typename T>
 class DeviceArray {
  public:
-  static absl::StatusOr<std::shared_ptr<DeviceArray>> Make(int64_t count) {
+  static DeviceArray Make(int64_t count, cudaError_t* error) {
+    const size_t bytes = static_cast<size_t>(count) * sizeof(T);
     void* data = nullptr;
-    const absl::Status s = cuda_backend::ToStatus(
-        cudaMalloc(&data, static_cast<size_t>(count) * sizeof(T)), "memory of a lesson");
-    if (!s.ok()) return s;
+    if (*error == cudaSuccess) *error = cudaMalloc(&data, bytes);
+    const DeviceArray array(static_cast<T*>(data), count);
     // Known content, so that a kernel that writes nothing is seen: NaN, or numbers that no lesson
     // computes.
-    const absl::Status filled = cuda_backend::ToStatus(
-        cudaMemset(data, 0xff, static_cast<size_t>(count) * sizeof(T)), "memory of a lesson");
-    std::shared_ptr<DeviceArray> array(new DeviceArray(static_cast<T*>(data), count));
-    if (!filled.ok()) return filled;
+    if (*error == cudaSuccess) *error = cudaMemset(data, 0xff, bytes);
     return array;
   }
 
   // Of random numbers in [-1, 1).
-  static absl::StatusOr<std::shared_ptr<DeviceArray>> MakeRandom(int64_t count, NumberType type,
-                                                                 uint32_t seed) {
-    auto array = Make(count);
-    if (!array.ok()) return array;
-    const absl::Status s = cuda_backend::ToStatus(
-        FillRandom((*array)->data(), count, type, seed, nullptr), "numbers of a lesson");
-    if (!s.ok()) return s;
+  static DeviceArray MakeRandom(int64_t count, NumberType type, uint32_t seed, cudaError_t* error) {
+    const DeviceArray array = Make(count, error);
+    if (*error == cudaSuccess) *error = FillRandom(array.data(), count, type, seed, nullptr);
     return array;
   }
 
-  ~DeviceArray() { cudaFree(data_); }
-  DeviceArray(const DeviceArray&) = delete;
-  DeviceArray& operator=(const DeviceArray&) = delete;
-
-  T* data() { return data_; }
+  T* data() const { return data_.get(); }
   int64_t count() const { return count_; }
 
-  // Waits for the GPU.
-  absl::StatusOr<std::vector<T>> ToHost(int64_t begin, int64_t end) const {
+  // Waits for the GPU. After an error: of as many elements, all of them zero.
+  std::vector<T> ToHost(int64_t begin, int64_t end, cudaError_t* error) const {
     std::vector<T> host(static_cast<size_t>(end - begin));
-    const absl::Status s = cuda_backend::ToStatus(
-        cudaMemcpy(host.data(), data_ + begin, host.size() * sizeof(T), cudaMemcpyDeviceToHost),
-        "results of a lesson");
-    if (!s.ok()) return s;
+    if (*error == cudaSuccess) {
+      *error =
+          cudaMemcpy(host.data(), data() + begin, host.size() * sizeof(T), cudaMemcpyDeviceToHost);
+    }
     return host;
   }
-  absl::StatusOr<std::vector<T>> ToHost() const { return ToHost(0, count_); }
+  std::vector<T> ToHost(cudaError_t* error) const { return ToHost(0, count_, error); }
 
  private:
-  DeviceArray(T* data, int64_t count) : data_(data), count_(count) {}
-  T* data_;
+  DeviceArray(T* data, int64_t count) : data_(data, cudaFree), count_(count) {}
+  std::shared_ptr<T> data_;
   int64_t count_;
 };
-
-template <typename T>
-using SharedArray = std::shared_ptr<DeviceArray<T>>;
 
 }  // namespace attnlab::profiling
 

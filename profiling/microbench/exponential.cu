@@ -4,7 +4,6 @@
 #include <cmath>
 #include <string>
 
-#include "absl/strings/str_cat.h"
 #include "attention/device/launch.h"
 #include "attention/device/special_functions.cuh"
 #include "profiling/microbench/device_array.h"
@@ -45,30 +44,29 @@ __global__ void SumOfExponentials(const float* numbers, float* sums) {
   sums[i] = sum;
 }
 
-absl::Status CheckSums(const SharedArray<float>& numbers, const SharedArray<float>& sums) {
-  const auto x = numbers->ToHost(), sum = sums->ToHost();
-  if (!x.ok()) return x.status();
-  if (!sum.ok()) return sum.status();
-  for (size_t i = 0; i < x->size(); i += 1013) {
+std::string CheckSums(const DeviceArray<float>& numbers, const DeviceArray<float>& sums) {
+  cudaError_t error = cudaSuccess;
+  const auto x = numbers.ToHost(&error), sum = sums.ToHost(&error);
+  if (error != cudaSuccess) return cudaGetErrorString(error);
+  for (size_t i = 0; i < x.size(); i += 1013) {
     double exact = 0;
-    for (int k = 0; k < kEach; ++k) exact += std::exp2((*x)[i] - k / 32.0);
-    if (!(std::abs((*sum)[i] / exact - 1) < 1e-5)) {
-      return absl::InternalError(absl::StrCat("number ", i, ": ", (*sum)[i], ", not ", exact));
+    for (int k = 0; k < kEach; ++k) exact += std::exp2(x[i] - k / 32.0);
+    if (!(std::abs(sum[i] / exact - 1) < 1e-5)) {
+      return Concat("number ", i, ": ", sum[i], ", not ", exact);
     }
   }
-  return absl::OkStatus();
+  return "";
 }
 
 template <bool kPolynomial>
-absl::StatusOr<Variant> VariantOf(const char* name, const SharedArray<float>& numbers) {
-  const auto sums = DeviceArray<float>::Make(kNumbers);
-  if (!sums.ok()) return sums.status();
+Variant VariantOf(const char* name, const DeviceArray<float>& numbers, cudaError_t* error) {
+  const auto sums = DeviceArray<float>::Make(kNumbers, error);
   Variant variant;
   variant.name = name;
   variant.launch = [=](cudaStream_t stream) {
     return device::Launch(SumOfExponentials<kPolynomial>,
                           static_cast<unsigned>(kNumbers / kThreads), kThreads, 0, stream,
-                          numbers->data(), (*sums)->data());
+                          numbers.data(), sums.data());
   };
   constexpr double kExponentials = static_cast<double>(kNumbers) * kEach / 32;  // of warps
   const std::string unit = "smsp__inst_executed_pipe_xu.sum";
@@ -79,23 +77,19 @@ absl::StatusOr<Variant> VariantOf(const char* name, const SharedArray<float>& nu
   } else {
     variant.expected = {About(unit, kExponentials, 0.02)};
   }
-  variant.check = [=] { return CheckSums(numbers, *sums); };
+  variant.check = [=] { return CheckSums(numbers, sums); };
   return variant;
 }
 
 }  // namespace
 
-absl::StatusOr<Lesson> MakeExponential(const Gpu&) {
-  const auto numbers = DeviceArray<float>::MakeRandom(kNumbers, NumberType::kFloat, /*seed=*/4);
-  if (!numbers.ok()) return numbers.status();
-  Lesson lesson;
-  const absl::StatusOr<Variant> variants[] = {VariantOf<false>("special-function unit", *numbers),
-                                              VariantOf<true>("polynomial", *numbers)};
-  for (const absl::StatusOr<Variant>& variant : variants) {
-    if (!variant.ok()) return variant.status();
-    lesson.variants.push_back(*variant);
-  }
-  return lesson;
+cudaError_t MakeExponential(const Gpu&, Lesson* lesson) {
+  cudaError_t error = cudaSuccess;
+  const auto numbers =
+      DeviceArray<float>::MakeRandom(kNumbers, NumberType::kFloat, /*seed=*/4, &error);
+  lesson->variants = {VariantOf<false>("special-function unit", numbers, &error),
+                      VariantOf<true>("polynomial", numbers, &error)};
+  return error;
 }
 
 }  // namespace attnlab::profiling

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cmath>
 
-#include "absl/strings/str_cat.h"
 #include "attention/device/launch.h"
 #include "profiling/microbench/device_array.h"
 #include "profiling/microbench/lesson.h"
@@ -83,68 +82,64 @@ __global__ void FusedSoftmax(const float* x, float* y) {
   for (int i = 0; i < kEach; ++i) y[RowOfBlock() + i * kThreads + threadIdx.x] = row[i] * factor;
 }
 
-absl::Status CheckRows(const SharedArray<float>& x, const SharedArray<float>& y) {
+std::string CheckRows(const DeviceArray<float>& x, const DeviceArray<float>& y) {
+  cudaError_t error = cudaSuccess;
   for (const int64_t row : {0, 1, kRows / 2, kRows - 1}) {
-    const auto in = x->ToHost(row * kColumns, (row + 1) * kColumns);
-    const auto out = y->ToHost(row * kColumns, (row + 1) * kColumns);
-    if (!in.ok()) return in.status();
-    if (!out.ok()) return out.status();
+    const auto in = x.ToHost(row * kColumns, (row + 1) * kColumns, &error);
+    const auto out = y.ToHost(row * kColumns, (row + 1) * kColumns, &error);
+    if (error != cudaSuccess) return cudaGetErrorString(error);
     double sum = 0;
-    for (const float v : *in) sum += std::exp(double{v});
+    for (const float v : in) sum += std::exp(double{v});
     for (size_t i = 0; i < kColumns; ++i) {
-      const double exact = std::exp(double{(*in)[i]}) / sum;
-      if (!(std::abs((*out)[i] / exact - 1) < 1e-4)) {
-        return absl::InternalError(absl::StrCat("row ", row, ", column ", i, ": ", (*out)[i]));
+      const double exact = std::exp(double{in[i]}) / sum;
+      if (!(std::abs(out[i] / exact - 1) < 1e-4)) {
+        return Concat("row ", row, ", column ", i, ": ", out[i]);
       }
     }
   }
-  return absl::OkStatus();
+  return "";
 }
 
 }  // namespace
 
-absl::StatusOr<Lesson> MakeFusedSoftmax(const Gpu& gpu) {
-  const auto x = DeviceArray<float>::MakeRandom(kNumbers, NumberType::kFloat, /*seed=*/8);
-  if (!x.ok()) return x.status();
-  const auto in_steps = DeviceArray<float>::Make(kNumbers);
-  if (!in_steps.ok()) return in_steps.status();
-  const auto fused = DeviceArray<float>::Make(kNumbers);
-  if (!fused.ok()) return fused.status();
-  const auto of_rows = DeviceArray<float>::Make(2 * kRows);
-  if (!of_rows.ok()) return of_rows.status();
+cudaError_t MakeFusedSoftmax(const Gpu& gpu, Lesson* lesson) {
+  cudaError_t error = cudaSuccess;
+  const auto x = DeviceArray<float>::MakeRandom(kNumbers, NumberType::kFloat, /*seed=*/8, &error);
+  const auto in_steps = DeviceArray<float>::Make(kNumbers, &error);
+  const auto fused = DeviceArray<float>::Make(kNumbers, &error);
+  const auto of_rows = DeviceArray<float>::Make(2 * kRows, &error);
 
   constexpr double kBytes = 4.0 * kNumbers;
   const auto l2 = static_cast<double>(gpu.l2_bytes);
-  Lesson lesson;
   Variant steps;
   steps.name = "three kernels";
   steps.launch = [=](cudaStream_t stream) {
-    float* const maxima = (*of_rows)->data();
+    float* const maxima = of_rows.data();
     float* const sums = maxima + kRows;
-    cudaError_t error =
-        device::Launch(MaximaOfRows, kRows, kThreads, 0, stream, (*x)->data(), maxima);
-    if (error != cudaSuccess) return error;
-    error = device::Launch(ExponentialsAndSums, kRows, kThreads, 0, stream, (*x)->data(), maxima,
-                           (*in_steps)->data(), sums);
-    if (error != cudaSuccess) return error;
-    return device::Launch(Quotients, kRows, kThreads, 0, stream, (*in_steps)->data(), sums);
+    cudaError_t launched =
+        device::Launch(MaximaOfRows, kRows, kThreads, 0, stream, x.data(), maxima);
+    if (launched != cudaSuccess) return launched;
+    launched = device::Launch(ExponentialsAndSums, kRows, kThreads, 0, stream, x.data(), maxima,
+                              in_steps.data(), sums);
+    if (launched != cudaSuccess) return launched;
+    return device::Launch(Quotients, kRows, kThreads, 0, stream, in_steps.data(), sums);
   };
   // A step may find the end of what the one before read or wrote in L2.
   steps.expected = {{"hbm_bytes_read", 3 * kBytes - 2 * l2, 3.03 * kBytes},
                     {"hbm_bytes_written", 2 * kBytes - 2 * l2, 2.02 * kBytes}};
-  steps.check = [=] { return CheckRows(*x, *in_steps); };
-  lesson.variants.push_back(std::move(steps));
+  steps.check = [=] { return CheckRows(x, in_steps); };
+  lesson->variants.push_back(std::move(steps));
 
   Variant one;
   one.name = "fused";
   one.launch = [=](cudaStream_t stream) {
-    return device::Launch(FusedSoftmax, kRows, kThreads, 0, stream, (*x)->data(), (*fused)->data());
+    return device::Launch(FusedSoftmax, kRows, kThreads, 0, stream, x.data(), fused.data());
   };
   one.expected = {About("hbm_bytes_read", kBytes, 0.01, 1 << 20),
                   About("hbm_bytes_written", kBytes, 0.01, l2)};
-  one.check = [=] { return CheckRows(*x, *fused); };
-  lesson.variants.push_back(std::move(one));
-  return lesson;
+  one.check = [=] { return CheckRows(x, fused); };
+  lesson->variants.push_back(std::move(one));
+  return error;
 }
 
 }  // namespace attnlab::profiling

@@ -4,7 +4,6 @@
 // read. What one multiprocessor alone reads has more room.
 #include <cstring>
 
-#include "absl/strings/str_cat.h"
 #include "attention/device/launch.h"
 #include "profiling/microbench/device_array.h"
 #include "profiling/microbench/lesson.h"
@@ -33,60 +32,56 @@ __global__ void __launch_bounds__(kThreads)
 // Makes the sums 0.
 __global__ void Clear(uint32_t* sums) { sums[blockIdx.x] = 0; }
 
-absl::Status CheckSums(const SharedArray<float>& from, int64_t count, int64_t apart,
-                       const SharedArray<uint32_t>& sums) {
-  const auto numbers = from->ToHost();
-  if (!numbers.ok()) return numbers.status();
-  const auto found = sums->ToHost();
-  if (!found.ok()) return found.status();
-  for (const int64_t block : {int64_t{0}, sums->count() - 1}) {
+std::string CheckSums(const DeviceArray<float>& from, int64_t count, int64_t apart,
+                      const DeviceArray<uint32_t>& sums) {
+  cudaError_t error = cudaSuccess;
+  const auto numbers = from.ToHost(&error);
+  const auto found = sums.ToHost(&error);
+  if (error != cudaSuccess) return cudaGetErrorString(error);
+  for (const int64_t block : {int64_t{0}, sums.count() - 1}) {
     uint32_t sum = 0;
     for (int64_t i = 0; i < count; ++i) {
       uint4 four;
-      std::memcpy(&four, &(*numbers)[static_cast<size_t>(4 * (block * apart + i))], sizeof(four));
+      std::memcpy(&four, &numbers[static_cast<size_t>(4 * (block * apart + i))], sizeof(four));
       sum += (four.x ^ four.y) + (four.z ^ four.w);
     }
-    if ((*found)[static_cast<size_t>(block)] != kPasses * sum) {
-      return absl::InternalError("a sum is wrong");
-    }
+    if (found[static_cast<size_t>(block)] != kPasses * sum) return "a sum is wrong";
   }
-  return absl::OkStatus();
+  return "";
 }
 
 }  // namespace
 
-absl::StatusOr<Lesson> MakeL2Capacity(const Gpu& gpu) {
+cudaError_t MakeL2Capacity(const Gpu& gpu, Lesson* lesson) {
+  cudaError_t error = cudaSuccess;
   const int64_t blocks = gpu.multiprocessors;
   const auto from =
-      DeviceArray<float>::MakeRandom(2 * gpu.l2_bytes / 4, NumberType::kFloat, /*seed=*/9);
-  if (!from.ok()) return from.status();
-  const auto sums = DeviceArray<uint32_t>::Make(blocks);
-  if (!sums.ok()) return sums.status();
-  Lesson lesson;
+      DeviceArray<float>::MakeRandom(2 * gpu.l2_bytes / 4, NumberType::kFloat, /*seed=*/9, &error);
+  const auto sums = DeviceArray<uint32_t>::Make(blocks, &error);
   for (const bool shared : {true, false}) {
     for (const int eighths : {1, 2, 3, 4, 5, 6, 8, 12}) {
       const int64_t window = gpu.l2_bytes * eighths / 8 / 16;
       const int64_t count = shared ? window : window / blocks;
       const int64_t apart = shared ? 0 : count;
       Variant variant;
-      variant.name = absl::StrCat(shared ? "all read " : "a share each of ",
-                                  count * 16 * (shared ? 1 : blocks) / kMiB, " MiB");
+      variant.name = Concat(shared ? "all read " : "a share each of ",
+                            count * 16 * (shared ? 1 : blocks) / kMiB, " MiB");
       variant.launch = [=](cudaStream_t stream) {
-        const cudaError_t error =
-            device::Launch(Clear, static_cast<unsigned>(blocks), 1, 0, stream, (*sums)->data());
-        if (error != cudaSuccess) return error;
+        const cudaError_t cleared =
+            device::Launch(Clear, static_cast<unsigned>(blocks), 1, 0, stream, sums.data());
+        if (cleared != cudaSuccess) return cleared;
         return device::Launch(ReadOverAndOver, static_cast<unsigned>(blocks), kThreads, 0, stream,
-                              reinterpret_cast<const uint4*>((*from)->data()), count, apart,
-                              (*sums)->data());
+                              reinterpret_cast<const uint4*>(from.data()), count, apart,
+                              sums.data());
       };
       const double bytes = 16.0 * static_cast<double>(count * (shared ? 1 : blocks));
       variant.expected = {{"hbm_bytes_read", 0.99 * bytes, 1.05 * kPasses * bytes + kMiB}};
       if (eighths <= 2) variant.expected = {About("hbm_bytes_read", bytes, 0.05, kMiB)};
-      variant.check = [=] { return CheckSums(*from, count, apart, *sums); };
-      lesson.variants.push_back(std::move(variant));
+      variant.check = [=] { return CheckSums(from, count, apart, sums); };
+      lesson->variants.push_back(std::move(variant));
     }
   }
-  return lesson;
+  return error;
 }
 
 }  // namespace attnlab::profiling

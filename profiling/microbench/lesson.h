@@ -3,24 +3,23 @@
 // well: a lesson whose counts come out otherwise fails its test.
 //
 //   for (const LessonEntry& entry : Lessons()) {
-//     absl::StatusOr<Lesson> lesson = entry.make(gpu);
-//     for (const Variant& variant : lesson->variants) variant.launch(stream); …
+//     Lesson lesson;
+//     const cudaError_t error = entry.make(gpu, &lesson); …
+//     for (const Variant& variant : lesson.variants) variant.launch(stream); …
 //   }
 //
 // A lesson is one .cu file, to be read by itself; docs/microbench.md has a paragraph on each with
-// figures.
+// figures. This header is plain C++, as it is compiled by nvcc; host code finds the lessons in
+// lesson_list.h.
 #ifndef PROFILING_MICROBENCH_LESSON_H_
 #define PROFILING_MICROBENCH_LESSON_H_
 
 #include <cstdint>
 #include <functional>
-#include <memory>
+#include <sstream>
 #include <string>
 #include <vector>
 
-#include "absl/status/status.h"
-#include "absl/status/statusor.h"
-#include "absl/types/span.h"
 #include "cuda_runtime_api.h"
 
 namespace attnlab::profiling {
@@ -39,8 +38,8 @@ struct Variant {
   // The same work each time; asynchronous, the error is that of the launch.
   std::function<cudaError_t(cudaStream_t)> launch;
   std::vector<Expectation> expected;
-  // Whether what a launch left is right, once it is done.
-  std::function<absl::Status()> check;
+  // "" where what a launch left is right, once it is done; otherwise what is wrong.
+  std::function<std::string()> check;
 };
 
 struct Lesson {
@@ -54,27 +53,28 @@ struct Gpu {
   int64_t l2_bytes = 0;
   int most_threads = 0;  // that a multiprocessor has room for
 };
-absl::StatusOr<Gpu> CurrentGpu();
 
-struct LessonEntry {
-  const char* name;      // "coalescing"
-  const char* question;  // one line
-  absl::StatusOr<Lesson> (*make)(const Gpu& gpu);
-};
-absl::Span<const LessonEntry> Lessons();
+// The parts, one after the other, as a stream prints them: for names and for what is wrong.
+template <typename... Parts>
+std::string Concat(const Parts&... parts) {
+  std::ostringstream text;
+  (text << ... << parts);
+  return text.str();
+}
 
-// Each in a file of its own. Errors: ResourceExhausted without memory.
-absl::StatusOr<Lesson> MakeCoalescing(const Gpu& gpu);
-absl::StatusOr<Lesson> MakeWideAccesses(const Gpu& gpu);
-absl::StatusOr<Lesson> MakeBankConflicts(const Gpu& gpu);
-absl::StatusOr<Lesson> MakeAsyncCopies(const Gpu& gpu);
-absl::StatusOr<Lesson> MakeOccupancy(const Gpu& gpu);
-absl::StatusOr<Lesson> MakeReductions(const Gpu& gpu);
-absl::StatusOr<Lesson> MakeUnrolling(const Gpu& gpu);
-absl::StatusOr<Lesson> MakeFusedSoftmax(const Gpu& gpu);
-absl::StatusOr<Lesson> MakeMatrixProduct(const Gpu& gpu);
-absl::StatusOr<Lesson> MakeExponential(const Gpu& gpu);
-absl::StatusOr<Lesson> MakeL2Capacity(const Gpu& gpu);
+// Each in a file of its own. After an error, such as that of too little memory, the lesson is not
+// to be used.
+cudaError_t MakeCoalescing(const Gpu& gpu, Lesson* lesson);
+cudaError_t MakeWideAccesses(const Gpu& gpu, Lesson* lesson);
+cudaError_t MakeBankConflicts(const Gpu& gpu, Lesson* lesson);
+cudaError_t MakeAsyncCopies(const Gpu& gpu, Lesson* lesson);
+cudaError_t MakeOccupancy(const Gpu& gpu, Lesson* lesson);
+cudaError_t MakeReductions(const Gpu& gpu, Lesson* lesson);
+cudaError_t MakeUnrolling(const Gpu& gpu, Lesson* lesson);
+cudaError_t MakeFusedSoftmax(const Gpu& gpu, Lesson* lesson);
+cudaError_t MakeMatrixProduct(const Gpu& gpu, Lesson* lesson);
+cudaError_t MakeExponential(const Gpu& gpu, Lesson* lesson);
+cudaError_t MakeL2Capacity(const Gpu& gpu, Lesson* lesson);
 
 }  // namespace attnlab::profiling
 

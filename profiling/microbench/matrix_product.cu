@@ -9,7 +9,6 @@
 #include <cmath>
 #include <string>
 
-#include "absl/strings/str_cat.h"
 #include "attention/device/launch.h"
 #include "profiling/microbench/device_array.h"
 #include "profiling/microbench/lesson.h"
@@ -85,110 +84,99 @@ __global__ void ToFloat(const __half* from, float* to) {
 
 // Numbers that fp16 holds, in fp16 and in fp32.
 struct Factor {
-  SharedArray<__half> half;
-  SharedArray<float> single;
+  DeviceArray<__half> half;
+  DeviceArray<float> single;
 };
 
-absl::StatusOr<Factor> MakeFactor(uint32_t seed) {
-  const auto half = DeviceArray<__half>::MakeRandom(kSize * kSize, NumberType::kHalf, seed);
-  if (!half.ok()) return half.status();
-  const auto single = DeviceArray<float>::Make(kSize * kSize);
-  if (!single.ok()) return single.status();
-  const absl::Status s =
-      cuda_backend::ToStatus(device::Launch(ToFloat, kSize * kSize / kTile, kTile, 0, nullptr,
-                                            (*half)->data(), (*single)->data()),
-                             "ToFloat");
-  if (!s.ok()) return s;
-  return Factor{*half, *single};
+Factor MakeFactor(uint32_t seed, cudaError_t* error) {
+  const auto half = DeviceArray<__half>::MakeRandom(kSize * kSize, NumberType::kHalf, seed, error);
+  const auto single = DeviceArray<float>::Make(kSize * kSize, error);
+  if (*error == cudaSuccess) {
+    *error = device::Launch(ToFloat, kSize * kSize / kTile, kTile, 0, nullptr, half.data(),
+                            single.data());
+  }
+  return {half, single};
 }
 
-absl::Status CheckProduct(const Factor& a, const Factor& b, const SharedArray<float>& c) {
+std::string CheckProduct(const Factor& a, const Factor& b, const DeviceArray<float>& c) {
+  cudaError_t error = cudaSuccess;
   for (const int64_t row : {0, 1, 777, kSize - 1}) {
     for (const int64_t column : {0, 31, 1024, kSize - 1}) {
-      const auto of_a = a.single->ToHost(row * kSize, (row + 1) * kSize);
-      const auto of_b = b.single->ToHost(column * kSize, (column + 1) * kSize);
-      const auto of_c = c->ToHost(row * kSize + column, row * kSize + column + 1);
-      if (!of_a.ok()) return of_a.status();
-      if (!of_b.ok()) return of_b.status();
-      if (!of_c.ok()) return of_c.status();
+      const auto of_a = a.single.ToHost(row * kSize, (row + 1) * kSize, &error);
+      const auto of_b = b.single.ToHost(column * kSize, (column + 1) * kSize, &error);
+      const auto of_c = c.ToHost(row * kSize + column, row * kSize + column + 1, &error);
+      if (error != cudaSuccess) return cudaGetErrorString(error);
       double exact = 0;
-      for (size_t k = 0; k < kSize; ++k) exact += double{(*of_a)[k]} * (*of_b)[k];
-      if (!(std::abs((*of_c)[0] - exact) < 1e-2)) {
-        return absl::InternalError(
-            absl::StrCat("C[", row, "][", column, "]: ", (*of_c)[0], ", not ", exact));
+      for (size_t k = 0; k < kSize; ++k) exact += double{of_a[k]} * of_b[k];
+      if (!(std::abs(of_c[0] - exact) < 1e-2)) {
+        return Concat("C[", row, "][", column, "]: ", of_c[0], ", not ", exact);
       }
     }
   }
-  return absl::OkStatus();
+  return "";
 }
 
 // Multiply-adds of threads, and of warps.
 constexpr double kMultiplyAdds = static_cast<double>(kSize) * kSize * kSize;
 constexpr double kOfWarps = kMultiplyAdds / 32;
 
-absl::StatusOr<Variant> OnCudaCores(const char* name,
-                                    void (*kernel)(const float*, const float*, float*),
-                                    const Factor& a, const Factor& b,
-                                    std::vector<Expectation> expected) {
-  const auto c = DeviceArray<float>::Make(kSize * kSize);
-  if (!c.ok()) return c.status();
+Variant OnCudaCores(const char* name, void (*kernel)(const float*, const float*, float*),
+                    const Factor& a, const Factor& b, std::vector<Expectation> expected,
+                    cudaError_t* error) {
+  const auto c = DeviceArray<float>::Make(kSize * kSize, error);
   Variant variant;
   variant.name = name;
   variant.launch = [=](cudaStream_t stream) {
     return device::Launch(kernel, dim3(kSize / kTile, kSize / kTile), dim3(kTile, kTile), 0, stream,
-                          a.single->data(), b.single->data(), (*c)->data());
+                          a.single.data(), b.single.data(), c.data());
   };
   expected.push_back(About("smsp__sass_thread_inst_executed_op_ffma_pred_on.sum", kMultiplyAdds));
   expected.push_back(About("tensor_flops_fp16", 0));
   variant.expected = std::move(expected);
-  variant.check = [=] { return CheckProduct(a, b, *c); };
+  variant.check = [=] { return CheckProduct(a, b, c); };
   return variant;
 }
 
-absl::StatusOr<Variant> OnTensorCores(const Factor& a, const Factor& b) {
-  const auto c = DeviceArray<float>::Make(kSize * kSize);
-  if (!c.ok()) return c.status();
+Variant OnTensorCores(const Factor& a, const Factor& b, cudaError_t* error) {
+  const auto c = DeviceArray<float>::Make(kSize * kSize, error);
   constexpr int kWarps = (kSize / kTile) * (kSize / kTile);
   Variant variant;
   variant.name = "tensor cores";
   variant.launch = [=](cudaStream_t stream) {
     return device::Launch(
         static_cast<void (*)(const __half*, const __half*, float*)>(OnTensorCores),
-        kWarps / kWarpsOfBlock, 32 * kWarpsOfBlock, 0, stream, a.half->data(), b.half->data(),
-        (*c)->data());
+        kWarps / kWarpsOfBlock, 32 * kWarpsOfBlock, 0, stream, a.half.data(), b.half.data(),
+        c.data());
   };
   variant.expected = {
       About("tensor_flops_fp16", 2 * kMultiplyAdds),
       {"smsp__sass_thread_inst_executed_op_ffma_pred_on.sum", 0, 0.01 * kMultiplyAdds}};
-  variant.check = [=] { return CheckProduct(a, b, *c); };
+  variant.check = [=] { return CheckProduct(a, b, c); };
   return variant;
 }
 
 }  // namespace
 
-absl::StatusOr<Lesson> MakeMatrixProduct(const Gpu&) {
-  const absl::StatusOr<Factor> a = MakeFactor(/*seed=*/11), b = MakeFactor(/*seed=*/12);
-  if (!a.ok()) return a.status();
-  if (!b.ok()) return b.status();
+cudaError_t MakeMatrixProduct(const Gpu&, Lesson* lesson) {
+  cudaError_t error = cudaSuccess;
+  const Factor a = MakeFactor(/*seed=*/11, &error), b = MakeFactor(/*seed=*/12, &error);
   // In tiles of 32 each number is loaded once by each of the 2048 / 32 blocks that want it.
   constexpr double kTileLoads = 2 * kOfWarps / kTile;
   const std::string loads = "smsp__inst_executed_op_global_ld.sum";
   // Of B's tile 32 wavefronts for each read of 16 bytes a thread, where 4 would do: 28 more, 7 a
   // multiply-add.
-  std::vector<absl::StatusOr<Variant>> variants = {
-      OnCudaCores("naive", Naive, *a, *b,
-                  {{loads, 1.2 * kOfWarps, 2.02 * kOfWarps}, {"shared_bank_conflicts", 0, 0}}),
-      OnCudaCores("tiled", Tiled<0>, *a, *b,
-                  {About(loads, kTileLoads), About("shared_bank_conflicts", 7 * kOfWarps, 0.03)}),
-      OnCudaCores("tiled, padded", Tiled<1>, *a, *b,
-                  {About(loads, kTileLoads), {"shared_bank_conflicts", 0, 0.05 * kOfWarps}}),
-      OnTensorCores(*a, *b)};
-  Lesson lesson;
-  for (const absl::StatusOr<Variant>& variant : variants) {
-    if (!variant.ok()) return variant.status();
-    lesson.variants.push_back(*variant);
-  }
-  return lesson;
+  lesson->variants = {
+      OnCudaCores("naive", Naive, a, b,
+                  {{loads, 1.2 * kOfWarps, 2.02 * kOfWarps}, {"shared_bank_conflicts", 0, 0}},
+                  &error),
+      OnCudaCores("tiled", Tiled<0>, a, b,
+                  {About(loads, kTileLoads), About("shared_bank_conflicts", 7 * kOfWarps, 0.03)},
+                  &error),
+      OnCudaCores("tiled, padded", Tiled<1>, a, b,
+                  {About(loads, kTileLoads), {"shared_bank_conflicts", 0, 0.05 * kOfWarps}},
+                  &error),
+      OnTensorCores(a, b, &error)};
+  return error;
 }
 
 }  // namespace attnlab::profiling

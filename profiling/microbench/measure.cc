@@ -37,7 +37,9 @@ absl::StatusOr<std::vector<Counted>> CountedOf(const Chip& chip, const Variant& 
 absl::Status RunAndCheck(const Variant& variant) {
   absl::Status s = ToStatus(variant.launch(nullptr), "the launch");
   if (s.ok()) s = ToStatus(cudaDeviceSynchronize(), "the kernel");
-  return s.ok() ? variant.check() : s;
+  if (!s.ok()) return s;
+  const std::string wrong = variant.check();
+  return wrong.empty() ? absl::OkStatus() : absl::InternalError(wrong);
 }
 
 absl::StatusOr<double> SecondsOf(int ordinal, const Variant& variant, L2Flush& flush) {
@@ -98,12 +100,12 @@ absl::StatusOr<std::vector<MeasuredVariant>> MeasureLesson(const LessonEntry& en
   if (!chip.ok()) return chip.status();
   const absl::StatusOr<Gpu> gpu = CurrentGpu();
   if (!gpu.ok()) return gpu.status();
-  const absl::StatusOr<Lesson> lesson = entry.make(*gpu);
-  if (!lesson.ok()) return lesson.status();
+  Lesson lesson;
+  if (s = ToStatus(entry.make(*gpu, &lesson), entry.name); !s.ok()) return s;
   absl::StatusOr<std::unique_ptr<L2Flush>> flush = L2Flush::Create(ordinal);
   if (!flush.ok()) return flush.status();
   std::vector<MeasuredVariant> variants;
-  for (const Variant& variant : lesson->variants) {
+  for (const Variant& variant : lesson.variants) {
     if (s = RunAndCheck(variant); !s.ok()) return named(variant, s);
     const absl::StatusOr<double> seconds = SecondsOf(ordinal, variant, **flush);
     if (!seconds.ok()) return named(variant, seconds.status());

@@ -7,7 +7,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "profiling/microbench/lesson.h"
+#include "profiling/microbench/lesson_list.h"
 
 namespace attnlab::profiling {
 
@@ -24,7 +24,8 @@ struct MeasuredVariant {
 };
 
 // Every variant of a lesson on the current GPU: run, checked, timed and counted. Errors are those
-// of making the lesson, of Counters::Open(), of launches; Internal where a result is wrong.
+// of making the lesson (ResourceExhausted without memory), of Counters::Open(), of launches;
+// Internal where a result is wrong.
 absl::StatusOr<std::vector<MeasuredVariant>> MeasureLesson(const LessonEntry& entry);
 
 }  // namespace attnlab::profiling

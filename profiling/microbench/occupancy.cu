@@ -3,10 +3,10 @@
 // what is busy, and more warps gain nothing. Shared memory that a block asks for and does not use
 // limits how many there are.
 #include <algorithm>
+#include <memory>
 #include <numeric>
 #include <random>
 
-#include "absl/strings/str_cat.h"
 #include "attention/device/launch.h"
 #include "profiling/microbench/device_array.h"
 #include "profiling/microbench/lesson.h"
@@ -46,65 +46,58 @@ std::vector<uint32_t> RandomCycle(int64_t count) {
 }
 
 // Of the current GPU.
-absl::StatusOr<int> Attribute(cudaDeviceAttr attribute) {
+int Attribute(cudaDeviceAttr attribute, cudaError_t* error) {
   int ordinal = 0, value = 0;
-  const cudaError_t error = cudaGetDevice(&ordinal);
-  const absl::Status s = cuda_backend::ToStatus(
-      error == cudaSuccess ? cudaDeviceGetAttribute(&value, attribute, ordinal) : error,
-      "cudaDeviceGetAttribute");
-  if (!s.ok()) return s;
+  if (*error == cudaSuccess) *error = cudaGetDevice(&ordinal);
+  if (*error == cudaSuccess) *error = cudaDeviceGetAttribute(&value, attribute, ordinal);
   return value;
 }
 
-absl::Status CheckEnds(const std::vector<uint32_t>& links, const SharedArray<uint32_t>& ends) {
-  const auto found = ends->ToHost();
-  if (!found.ok()) return found.status();
-  for (size_t i = 0; i < found->size(); i += 997) {
+std::string CheckEnds(const std::vector<uint32_t>& links, const DeviceArray<uint32_t>& ends) {
+  cudaError_t error = cudaSuccess;
+  const auto found = ends.ToHost(&error);
+  if (error != cudaSuccess) return cudaGetErrorString(error);
+  for (size_t i = 0; i < found.size(); i += 997) {
     uint32_t place = static_cast<uint32_t>(i % kLinks);
     for (int step = 0; step < kSteps; ++step) place = links[place];
-    if ((*found)[i] != place) return absl::InternalError("a thread has lost its way");
+    if (found[i] != place) return "a thread has lost its way";
   }
-  return absl::OkStatus();
+  return "";
 }
 
 }  // namespace
 
-absl::StatusOr<Lesson> MakeOccupancy(const Gpu& gpu) {
+cudaError_t MakeOccupancy(const Gpu& gpu, Lesson* lesson) {
+  cudaError_t error = cudaSuccess;
   const auto host = std::make_shared<const std::vector<uint32_t>>(RandomCycle(kLinks));
-  const auto links = DeviceArray<uint32_t>::Make(kLinks);
-  if (!links.ok()) return links.status();
-  const absl::Status copied = cuda_backend::ToStatus(
-      cudaMemcpy((*links)->data(), host->data(), kLinks * sizeof(uint32_t), cudaMemcpyHostToDevice),
-      "links");
-  if (!copied.ok()) return copied;
-  const absl::StatusOr<int> shared = Attribute(cudaDevAttrMaxSharedMemoryPerMultiprocessor);
-  if (!shared.ok()) return shared.status();
-  const absl::StatusOr<int> most_asked = Attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin);
-  if (!most_asked.ok()) return most_asked.status();
+  const auto links = DeviceArray<uint32_t>::Make(kLinks, &error);
+  if (error == cudaSuccess) {
+    error =
+        cudaMemcpy(links.data(), host->data(), kLinks * sizeof(uint32_t), cudaMemcpyHostToDevice);
+  }
+  const int shared = Attribute(cudaDevAttrMaxSharedMemoryPerMultiprocessor, &error);
+  const int most_asked = Attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin, &error);
   const int most_blocks = std::min(16, gpu.most_threads / kThreads);
   const int64_t blocks = int64_t{kRoundsOfMost} * most_blocks * gpu.multiprocessors;
-  const auto ends = DeviceArray<uint32_t>::Make(blocks * kThreads);
-  if (!ends.ok()) return ends.status();
+  const auto ends = DeviceArray<uint32_t>::Make(blocks * kThreads, &error);
 
-  Lesson lesson;
   for (int at_a_time = 1; at_a_time <= most_blocks; at_a_time *= 2) {
     Variant variant;
-    variant.name =
-        absl::StrCat(at_a_time, at_a_time == 1 ? " block at a time" : " blocks at a time");
+    variant.name = Concat(at_a_time, at_a_time == 1 ? " block at a time" : " blocks at a time");
     // Each block takes a KiB more than it asks for; what is asked for leaves no room for another.
-    const int asked = std::clamp(*shared / at_a_time - 1024, 0, *most_asked) / 256 * 256;
+    const int asked = std::clamp(shared / at_a_time - 1024, 0, most_asked) / 256 * 256;
     variant.launch = [=](cudaStream_t stream) {
       return device::Launch(FollowLinks, static_cast<unsigned>(blocks), kThreads,
-                            static_cast<size_t>(asked), stream, (*links)->data(), (*ends)->data());
+                            static_cast<size_t>(asked), stream, links.data(), ends.data());
     };
     const double percent = 100.0 * at_a_time * kThreads / gpu.most_threads;
     variant.expected = {About("occupancy", percent, 0.1),
                         About("smsp__inst_executed_op_global_ld.sum",
                               static_cast<double>(blocks * kThreads / 32 * kSteps))};
-    variant.check = [=] { return CheckEnds(*host, *ends); };
-    lesson.variants.push_back(std::move(variant));
+    variant.check = [=] { return CheckEnds(*host, ends); };
+    lesson->variants.push_back(std::move(variant));
   }
-  return lesson;
+  return error;
 }
 
 }  // namespace attnlab::profiling

@@ -4,7 +4,6 @@
 // Shuffles go through the same pipe, and each is a wavefront there.
 #include <cmath>
 
-#include "absl/strings/str_cat.h"
 #include "attention/device/launch.h"
 #include "profiling/microbench/device_array.h"
 #include "profiling/microbench/lesson.h"
@@ -43,56 +42,48 @@ __global__ void SumByShuffles(const float* numbers, float* sums) {
   if (thread == 0) sums[blockIdx.x] = sum;
 }
 
-absl::Status CheckSums(const SharedArray<float>& numbers, const SharedArray<float>& sums) {
-  const auto x = numbers->ToHost(), sum = sums->ToHost();
-  if (!x.ok()) return x.status();
-  if (!sum.ok()) return sum.status();
+std::string CheckSums(const DeviceArray<float>& numbers, const DeviceArray<float>& sums) {
+  cudaError_t error = cudaSuccess;
+  const auto x = numbers.ToHost(&error), sum = sums.ToHost(&error);
+  if (error != cudaSuccess) return cudaGetErrorString(error);
   for (size_t block = 0; block < kBlocks; block += 101) {
     double exact = 0;
-    for (size_t i = 0; i < kThreads; ++i) exact += (*x)[block * kThreads + i];
-    if (!(std::abs((*sum)[block] - exact) < 1e-4)) {
-      return absl::InternalError(absl::StrCat("block ", block, ": ", (*sum)[block]));
-    }
+    for (size_t i = 0; i < kThreads; ++i) exact += x[block * kThreads + i];
+    if (!(std::abs(sum[block] - exact) < 1e-4)) return Concat("block ", block, ": ", sum[block]);
   }
-  return absl::OkStatus();
+  return "";
 }
 
-absl::StatusOr<Variant> VariantOf(const char* name, void (*kernel)(const float*, float*),
-                                  const SharedArray<float>& numbers, double wavefronts) {
-  const auto sums = DeviceArray<float>::Make(kBlocks);
-  if (!sums.ok()) return sums.status();
+Variant VariantOf(const char* name, void (*kernel)(const float*, float*),
+                  const DeviceArray<float>& numbers, double wavefronts, cudaError_t* error) {
+  const auto sums = DeviceArray<float>::Make(kBlocks, error);
   Variant variant;
   variant.name = name;
   variant.launch = [=](cudaStream_t stream) {
-    return device::Launch(kernel, kBlocks, kThreads, 0, stream, numbers->data(), (*sums)->data());
+    return device::Launch(kernel, kBlocks, kThreads, 0, stream, numbers.data(), sums.data());
   };
   variant.expected = {
       About("shared_wavefronts", wavefronts * kBlocks, 0.08),
       About("hbm_bytes_read", static_cast<double>(kBlocks) * kThreads * 4, 0.01, 1 << 20)};
-  variant.check = [=] { return CheckSums(numbers, *sums); };
+  variant.check = [=] { return CheckSums(numbers, sums); };
   return variant;
 }
 
 }  // namespace
 
-absl::StatusOr<Lesson> MakeReductions(const Gpu&) {
+cudaError_t MakeReductions(const Gpu&, Lesson* lesson) {
+  cudaError_t error = cudaSuccess;
   const auto numbers =
-      DeviceArray<float>::MakeRandom(kBlocks * kThreads, NumberType::kFloat, /*seed=*/6);
-  if (!numbers.ok()) return numbers.status();
-  Lesson lesson;
+      DeviceArray<float>::MakeRandom(kBlocks * kThreads, NumberType::kFloat, /*seed=*/6, &error);
   // A warp that begins takes two. In the tree all write, and read and write at eight levels: who
   // has nothing to add does it with no thread, which is a wavefront all the same. By shuffles all
   // do five and write a number each; one warp reads those and does three more.
   constexpr double kBegin = 2 * kWarps;
-  const absl::StatusOr<Variant> variants[] = {
-      VariantOf("tree in shared memory", SumInSharedMemory, *numbers,
-                kBegin + kWarps + 8 * 2 * kWarps),
-      VariantOf("shuffles", SumByShuffles, *numbers, kBegin + 5 * kWarps + kWarps + 1 + 3)};
-  for (const absl::StatusOr<Variant>& variant : variants) {
-    if (!variant.ok()) return variant.status();
-    lesson.variants.push_back(*variant);
-  }
-  return lesson;
+  lesson->variants = {
+      VariantOf("tree in shared memory", SumInSharedMemory, numbers,
+                kBegin + kWarps + 8 * 2 * kWarps, &error),
+      VariantOf("shuffles", SumByShuffles, numbers, kBegin + 5 * kWarps + kWarps + 1 + 3, &error)};
+  return error;
 }
 
 }  // namespace attnlab::profiling

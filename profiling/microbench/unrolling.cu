@@ -30,57 +30,52 @@ __global__ void MultiplyAdds(const float* from, float* to, int turns) {
   to[i] = (chain[0] + chain[1]) + (chain[2] + chain[3]);
 }
 
-absl::Status CheckChains(const SharedArray<float>& from, const SharedArray<float>& to) {
-  const auto x = from->ToHost(), y = to->ToHost();
-  if (!x.ok()) return x.status();
-  if (!y.ok()) return y.status();
-  for (size_t i = 0; i < x->size(); i += 4099) {
+std::string CheckChains(const DeviceArray<float>& from, const DeviceArray<float>& to) {
+  cudaError_t error = cudaSuccess;
+  const auto x = from.ToHost(&error), y = to.ToHost(&error);
+  if (error != cudaSuccess) return cudaGetErrorString(error);
+  for (size_t i = 0; i < x.size(); i += 4099) {
     float chain[kChains];
     for (int c = 0; c < kChains; ++c) {
-      chain[c] = (*x)[i] + static_cast<float>(c);
+      chain[c] = x[i] + static_cast<float>(c);
       for (int turn = 0; turn < kTurns; ++turn) chain[c] = std::fma(chain[c], kFactor, kAddend);
     }
-    if ((*y)[i] != (chain[0] + chain[1]) + (chain[2] + chain[3])) {
-      return absl::InternalError("a chain has another end");
+    if (y[i] != (chain[0] + chain[1]) + (chain[2] + chain[3])) {
+      return "a chain has another end";
     }
   }
-  return absl::OkStatus();
+  return "";
 }
 
 template <int kUnroll>
-absl::StatusOr<Variant> VariantOf(const char* name, const SharedArray<float>& from,
-                                  double least_instructions, double most_instructions) {
-  const auto to = DeviceArray<float>::Make(kNumbers);
-  if (!to.ok()) return to.status();
+Variant VariantOf(const char* name, const DeviceArray<float>& from, double least_instructions,
+                  double most_instructions, cudaError_t* error) {
+  const auto to = DeviceArray<float>::Make(kNumbers, error);
   Variant variant;
   variant.name = name;
   variant.launch = [=](cudaStream_t stream) {
     return device::Launch(MultiplyAdds<kUnroll>, static_cast<unsigned>(kNumbers / kThreads),
-                          kThreads, 0, stream, from->data(), (*to)->data(), kTurns);
+                          kThreads, 0, stream, from.data(), to.data(), kTurns);
   };
   constexpr double kMultiplyAdds = static_cast<double>(kNumbers) * kTurns * kChains;
   variant.expected = {About("smsp__sass_thread_inst_executed_op_ffma_pred_on.sum", kMultiplyAdds),
                       // Of warps, beside the multiply-adds.
                       {"smsp__inst_executed.sum", least_instructions * kMultiplyAdds / 32,
                        most_instructions * kMultiplyAdds / 32}};
-  variant.check = [=] { return CheckChains(from, *to); };
+  variant.check = [=] { return CheckChains(from, to); };
   return variant;
 }
 
 }  // namespace
 
-absl::StatusOr<Lesson> MakeUnrolling(const Gpu&) {
-  const auto from = DeviceArray<float>::MakeRandom(kNumbers, NumberType::kFloat, /*seed=*/5);
-  if (!from.ok()) return from.status();
-  Lesson lesson;
+cudaError_t MakeUnrolling(const Gpu&, Lesson* lesson) {
+  cudaError_t error = cudaSuccess;
+  const auto from =
+      DeviceArray<float>::MakeRandom(kNumbers, NumberType::kFloat, /*seed=*/5, &error);
   // Three or four instructions more than the four multiply-adds of a turn; and a 16th of that.
-  const absl::StatusOr<Variant> variants[] = {VariantOf<1>("rolled", *from, 1.5, 2.3),
-                                              VariantOf<16>("unrolled 16 times", *from, 1, 1.1)};
-  for (const absl::StatusOr<Variant>& variant : variants) {
-    if (!variant.ok()) return variant.status();
-    lesson.variants.push_back(*variant);
-  }
-  return lesson;
+  lesson->variants = {VariantOf<1>("rolled", from, 1.5, 2.3, &error),
+                      VariantOf<16>("unrolled 16 times", from, 1, 1.1, &error)};
+  return error;
 }
 
 }  // namespace attnlab::profiling

@@ -1,6 +1,5 @@
 // Wide accesses: a copy moves the same bytes with 4 or with 16 bytes a thread. The wide one is a
 // quarter of the instructions, and of the requests that wait for memory at a time.
-#include "absl/strings/str_cat.h"
 #include "attention/device/launch.h"
 #include "profiling/microbench/device_array.h"
 #include "profiling/microbench/lesson.h"
@@ -17,23 +16,23 @@ __global__ void CopyElements(const T* from, T* to) {
   to[i] = from[i];
 }
 
-absl::Status CheckCopy(const SharedArray<float>& from, const SharedArray<float>& to) {
-  const auto a = from->ToHost(), b = to->ToHost();
-  if (!a.ok()) return a.status();
-  if (!b.ok()) return b.status();
-  return *a == *b ? absl::OkStatus() : absl::InternalError("the copy is not what was copied");
+std::string CheckCopy(const DeviceArray<float>& from, const DeviceArray<float>& to) {
+  cudaError_t error = cudaSuccess;
+  const auto a = from.ToHost(&error), b = to.ToHost(&error);
+  if (error != cudaSuccess) return cudaGetErrorString(error);
+  return a == b ? "" : "the copy is not what was copied";
 }
 
 template <typename T>
-Variant CopyOf(const char* name, const SharedArray<float>& from, const SharedArray<float>& to,
+Variant CopyOf(const char* name, const DeviceArray<float>& from, const DeviceArray<float>& to,
                const Gpu& gpu) {
   constexpr int64_t kElements = kBytes / sizeof(T);
   Variant variant;
   variant.name = name;
   variant.launch = [=](cudaStream_t stream) {
     return device::Launch(CopyElements<T>, static_cast<unsigned>(kElements / kThreads), kThreads, 0,
-                          stream, reinterpret_cast<const T*>(from->data()),
-                          reinterpret_cast<T*>(to->data()));
+                          stream, reinterpret_cast<const T*>(from.data()),
+                          reinterpret_cast<T*>(to.data()));
   };
   variant.expected = {
       About("smsp__inst_executed_op_global_ld.sum", static_cast<double>(kElements) / 32),
@@ -48,18 +47,15 @@ Variant CopyOf(const char* name, const SharedArray<float>& from, const SharedArr
 
 }  // namespace
 
-absl::StatusOr<Lesson> MakeWideAccesses(const Gpu& gpu) {
+cudaError_t MakeWideAccesses(const Gpu& gpu, Lesson* lesson) {
+  cudaError_t error = cudaSuccess;
   constexpr int64_t kFloats = kBytes / sizeof(float);
-  const auto from = DeviceArray<float>::MakeRandom(kFloats, NumberType::kFloat, /*seed=*/2);
-  if (!from.ok()) return from.status();
-  const auto narrow = DeviceArray<float>::Make(kFloats);
-  if (!narrow.ok()) return narrow.status();
-  const auto wide = DeviceArray<float>::Make(kFloats);
-  if (!wide.ok()) return wide.status();
-  Lesson lesson;
-  lesson.variants.push_back(CopyOf<float>("4 bytes a thread", *from, *narrow, gpu));
-  lesson.variants.push_back(CopyOf<float4>("16 bytes a thread", *from, *wide, gpu));
-  return lesson;
+  const auto from = DeviceArray<float>::MakeRandom(kFloats, NumberType::kFloat, /*seed=*/2, &error);
+  const auto narrow = DeviceArray<float>::Make(kFloats, &error);
+  const auto wide = DeviceArray<float>::Make(kFloats, &error);
+  lesson->variants = {CopyOf<float>("4 bytes a thread", from, narrow, gpu),
+                      CopyOf<float4>("16 bytes a thread", from, wide, gpu)};
+  return error;
 }
 
 }  // namespace attnlab::profiling
