@@ -2,8 +2,9 @@
 // after it, so that it is asked for once, at the end:
 //
 //   cudaError_t error = cudaSuccess;
-//   const auto from = DeviceArray<float>::MakeRandom(count, NumberType::kFloat, /*seed=*/1,
-//   &error); const auto to = DeviceArray<float>::Make(count, &error); … return error;
+//   const auto from = DeviceArray<float>::MakeRandom(count, NumberType::kFloat, seed, &error);
+//   const auto to = DeviceArray<float>::Make(count, &error);
+//   return error;
 #ifndef PROFILING_MICROBENCH_DEVICE_ARRAY_H_
 #define PROFILING_MICROBENCH_DEVICE_ARRAY_H_
 

@@ -1,6 +1,7 @@
 // Exponentials: the special-function unit (MUFU) computes 2^x for 16 threads of a multiprocessor a
-// cycle, CUDA cores multiply and add for 128. A polynomial of ten instructions is therefore about
-// as fast, and a kernel whose MUFU is busy can give it some of the exponentials.
+// cycle, CUDA cores multiply and add for 128. A polynomial takes a dozen instructions and is slower
+// therefore, but not by much, and both can work at the same time: a kernel whose MUFU is busy can
+// give CUDA cores a part of its exponentials.
 #include <cmath>
 #include <string>
 
