@@ -13,16 +13,17 @@ using Json = nlohmann::ordered_json;
 struct Field {
   const char* name;
   double Ceilings::*value;
+  bool optional = false;  // not every GPU has it
 };
 
 constexpr Field kFields[] = {
     {"hbm_read_bytes_per_second", &Ceilings::hbm_read},
     {"hbm_write_bytes_per_second", &Ceilings::hbm_write},
     {"hbm_copy_bytes_per_second", &Ceilings::hbm_copy},
-    {"bf16_flops_per_second", &Ceilings::bf16},
-    {"fp16_flops_per_second", &Ceilings::fp16},
-    {"tf32_flops_per_second", &Ceilings::tf32},
-    {"fp8_flops_per_second", &Ceilings::fp8},
+    {"bf16_flops_per_second", &Ceilings::bf16, true},
+    {"fp16_flops_per_second", &Ceilings::fp16, true},
+    {"tf32_flops_per_second", &Ceilings::tf32, true},
+    {"fp8_flops_per_second", &Ceilings::fp8, true},
     {"fp32_flops_per_second", &Ceilings::fp32},
 };
 
@@ -44,7 +45,7 @@ absl::StatusOr<Ceilings> CeilingsOfJson(const Json& json) {
       return absl::InvalidArgumentError(absl::StrCat(field.name, ": is missing"));
     }
     const Json& value = json[field.name];
-    if (value.is_null()) continue;
+    if (value.is_null() && field.optional) continue;
     if (!value.is_number() || !(value.get<double>() > 0) || !std::isfinite(value.get<double>())) {
       return absl::InvalidArgumentError(absl::StrCat(field.name, ": is no number above 0"));
     }

@@ -11,8 +11,8 @@ namespace attnlab::profiling {
 // {"hbm_read_bytes_per_second": …, …, "bf16_flops_per_second": …, …}; null for what there is not.
 nlohmann::ordered_json JsonOf(const Ceilings& ceilings);
 
-// The inverse. InvalidArgument that names a field that is missing, or is neither null nor a number
-// above 0.
+// The inverse. InvalidArgument that names a field that is missing, or is no number above 0; null is
+// for what not every GPU has.
 absl::StatusOr<Ceilings> CeilingsOfJson(const nlohmann::ordered_json& json);
 
 }  // namespace attnlab::profiling

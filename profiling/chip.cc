@@ -58,7 +58,17 @@ absl::Status Chip::NoSuchMetric(const std::string& metric) const {
   return absl::NotFoundError(absl::StrCat("metric: ", name_, " has no ", metric));
 }
 
-bool Chip::Has(const std::string& metric) const { return Description(metric).ok(); }
+bool Chip::Has(const std::string& metric) const { return Check(metric).ok(); }
+
+absl::Status Chip::Check(const std::string& metric) const {
+  const absl::StatusOr<std::string> description = Description(metric);
+  if (!description.ok()) return description.status();
+  if (metric.find('.') != std::string::npos) return absl::OkStatus();
+  const absl::StatusOr<std::vector<std::string>> metrics = MetricsOf(metric);
+  if (!metrics.ok()) return metrics.status();
+  return absl::NotFoundError(absl::StrCat(
+      "metric: ", metric, " is the base of metrics, not one: ", absl::StrJoin(*metrics, ", ")));
+}
 
 absl::StatusOr<std::string> Chip::Description(const std::string& metric) const {
   auto params = ATTNLAB_CUPTI_PARAMS(CUpti_Profiler_Host_GetMetricProperties_Params);
@@ -119,7 +129,7 @@ absl::StatusOr<std::vector<std::string>> Chip::MetricsOf(const std::string& base
 absl::StatusOr<int64_t> Chip::Passes(const std::vector<std::string>& metrics) const {
   if (metrics.empty()) return 0;
   for (const std::string& metric : metrics) {
-    if (!Has(metric)) return NoSuchMetric(metric);
+    if (absl::Status s = Check(metric); !s.ok()) return s;
   }
   const auto config = MetricConfig::Create(cupti_, name_, metrics);
   if (!config.ok()) return config.status();

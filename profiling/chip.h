@@ -37,7 +37,11 @@ class Chip {
 
   const std::string& name() const { return name_; }
 
+  // A metric, whole: "dram__bytes_read" alone is none.
   bool Has(const std::string& metric) const;
+
+  // OK, or NotFound that says what there is in its place.
+  absl::Status Check(const std::string& metric) const;
 
   // In a sentence, of a base name or a metric. NotFound where the chip has none of that name.
   absl::StatusOr<std::string> Description(const std::string& metric) const;

@@ -39,7 +39,10 @@ TEST(ChipTest, AnUnknownOneIsAnErrorThatNamesThoseThereAre) {
 TEST(ChipTest, KnowsItsMetrics) {
   const Chip chip = Open("GH100");
   EXPECT_EQ(chip.name(), "GH100");
-  EXPECT_TRUE(chip.Has("dram__bytes_read"));
+  EXPECT_FALSE(chip.Has("dram__bytes_read"));
+  const absl::Status base = chip.Passes({"dram__bytes_read"}).status();
+  EXPECT_EQ(base.code(), absl::StatusCode::kNotFound);
+  EXPECT_NE(std::string(base.message()).find("dram__bytes_read.sum,"), std::string::npos) << base;
   EXPECT_TRUE(chip.Has("dram__bytes_read.sum"));
   EXPECT_FALSE(chip.Has("dram__bytes_read.no_such_rollup"));
   EXPECT_FALSE(chip.Has("dram__bytes_fetched.sum"));

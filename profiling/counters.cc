@@ -165,6 +165,7 @@ absl::Status Counters::Configure() {
 
 Counters::~Counters() {
   if (profiler_ == nullptr) return;
+  const ScopedDevice current(ordinal_);
   auto params = ATTNLAB_CUPTI_PARAMS(CUpti_RangeProfiler_Disable_Params);
   params.pRangeProfilerObject = profiler_;
   cupti_->cuptiRangeProfilerDisable(&params);
@@ -175,7 +176,9 @@ absl::StatusOr<Counters::Pass> Counters::Begin() {
   if (done_) return absl::FailedPreconditionError("Begin: all passes are done; Read() comes next");
   const ScopedDevice current(ordinal_);
   if (!current.status().ok()) return current.status();
-  absl::Status s = cuda_backend::ToStatus(cudaDeviceSynchronize(), "before a pass");
+  // An error that somebody left is not one of this pass.
+  absl::Status s = cuda_backend::ToStatus(cudaPeekAtLastError(), "before a pass");
+  if (s.ok()) s = cuda_backend::ToStatus(cudaDeviceSynchronize(), "before a pass");
   if (!s.ok()) return s;
   auto start = ATTNLAB_CUPTI_PARAMS(CUpti_RangeProfiler_Start_Params);
   start.pRangeProfilerObject = profiler_;
@@ -195,12 +198,14 @@ absl::StatusOr<Counters::Pass> Counters::Begin() {
   return Pass(this);
 }
 
-absl::Status Counters::EndPass() {
+absl::Status Counters::EndPass(bool keep) {
   in_pass_ = false;
+  // Whatever goes wrong, the range ends.
   const ScopedDevice current(ordinal_);
-  if (!current.status().ok()) return current.status();
-  // Whatever went wrong, the range ends.
-  const absl::Status ran = cuda_backend::ToStatus(cudaDeviceSynchronize(), "the pass");
+  // Of launches, which a wait does not tell; and of what they launched.
+  absl::Status ran = cuda_backend::ToStatus(cudaGetLastError(), "a launch of the pass");
+  const absl::Status waited = cuda_backend::ToStatus(cudaDeviceSynchronize(), "the pass");
+  if (ran.ok()) ran = waited;
   auto pop = ATTNLAB_CUPTI_PARAMS(CUpti_RangeProfiler_PopRange_Params);
   pop.pRangeProfilerObject = profiler_;
   const absl::Status popped =
@@ -209,24 +214,35 @@ absl::Status Counters::EndPass() {
   stop.pRangeProfilerObject = profiler_;
   const absl::Status stopped =
       cupti_->Check(cupti_->cuptiRangeProfilerStop(&stop), "cuptiRangeProfilerStop");
-  for (const absl::Status& s : {ran, popped, stopped}) {
-    if (!s.ok()) return s;
+  for (const absl::Status& s : {current.status(), ran, popped, stopped}) {
+    if (s.ok() && keep) continue;
+    // Nothing of it is kept: the passes begin anew.
+    const absl::Status anew = BeginAnew();
+    return s.ok() ? anew : s;
   }
   done_ = stop.isAllPassSubmitted != 0;
   return absl::OkStatus();
 }
 
+absl::Status Counters::BeginAnew() {
+  done_ = false;
+  const absl::Status s = ClearImage();
+  return s.ok() ? Configure() : s;
+}
+
 Counters::Pass::~Pass() {
-  if (counters_ != nullptr) End().IgnoreError();
+  if (counters_ != nullptr) counters_->EndPass(/*keep=*/false).IgnoreError();
 }
 
 absl::Status Counters::Pass::End() {
   if (counters_ == nullptr) return absl::FailedPreconditionError("End: the pass has ended already");
-  return std::exchange(counters_, nullptr)->EndPass();
+  return std::exchange(counters_, nullptr)->EndPass(/*keep=*/true);
 }
 
 absl::StatusOr<std::vector<Value>> Counters::Read() {
   if (!done_) return absl::FailedPreconditionError("Read: not all passes are done");
+  const ScopedDevice current(ordinal_);
+  if (!current.status().ok()) return current.status();
   auto decode = ATTNLAB_CUPTI_PARAMS(CUpti_RangeProfiler_DecodeData_Params);
   decode.pRangeProfilerObject = profiler_;
   absl::Status s =
@@ -248,10 +264,7 @@ absl::StatusOr<std::vector<Value>> Counters::Read() {
     }
     values.push_back(std::move(value));
   }
-  // For another time.
-  done_ = false;
-  if (s = ClearImage(); !s.ok()) return s;
-  if (s = Configure(); !s.ok()) return s;
+  if (s = BeginAnew(); !s.ok()) return s;
   return values;
 }
 

@@ -12,6 +12,8 @@
 //   absl::StatusOr<std::vector<Value>> values = (*counters)->Read();
 //   // (*values)[0]: hbm_bytes_read, B, 2147483648
 //
+// The first launch of a kernel in a process may load its code: run it once before it is counted.
+//
 // Counters belong to the whole GPU: whatever else runs there meanwhile is counted, too. Data that a
 // pass finds in L2 is not read from HBM, and up to an L2 of what it wrote may be there still when
 // it ends: who wants each pass to begin alike makes it so before Begin().
@@ -41,14 +43,15 @@ absl::StatusOr<std::string> ChipOf(int ordinal);
 
 class Counters {
  public:
-  // What runs between Begin() and End() is counted. A Pass that goes away without End() ends too;
-  // its counters are to be counted anew.
+  // What runs between Begin() and End() is counted. After a Pass that goes away without End(), or
+  // whose End() is an error, nothing is kept: all passes are to be run again. A Pass does not
+  // outlive its Counters.
   class Pass {
    public:
     Pass(Pass&& other) noexcept : counters_(other.counters_) { other.counters_ = nullptr; }
     Pass& operator=(Pass&&) = delete;
     ~Pass();
-    // Waits for the GPU. What the launches left as an error is one of End().
+    // Waits for the GPU. An error that launches, or what they launched, left is one of End().
     absl::Status End();
 
    private:
@@ -61,9 +64,9 @@ class Counters {
   // all, of a GPU by its CUDA ordinal. Makes the GPU current on this thread while it works, and its
   // primary context.
   //
-  // Unavailable without a driver or a GPU, or where another profiler holds the counters;
-  // PermissionDenied where the driver keeps them to administrators; NotFound without CUPTI, for a
-  // chip that it does not know, and for sets and metrics that there are not; Unimplemented for a
+  // Unavailable without a driver, a GPU or CUPTI, or where another profiler holds the counters;
+  // PermissionDenied where the driver keeps them to administrators; NotFound for a chip that CUPTI
+  // does not know, and for sets and metrics that there are not; Unimplemented for a
   // GPU that it cannot profile. Each message says what to do.
   static absl::StatusOr<std::unique_ptr<Counters>> Open(
       int ordinal, absl::string_view set, const std::vector<std::string>& metrics = {});
@@ -92,7 +95,8 @@ class Counters {
   absl::Status Start();
   absl::Status ClearImage();
   absl::Status Configure();
-  absl::Status EndPass();
+  absl::Status BeginAnew();
+  absl::Status EndPass(bool keep);
 
   const Cupti* cupti_;
   int ordinal_;

@@ -48,7 +48,8 @@ absl::Status LoadPerformanceLibrary(const std::string& cupti) {
   if (dlopen(beside.c_str(), RTLD_NOW | RTLD_GLOBAL) != nullptr) return absl::OkStatus();
   const std::string first = LoaderError();
   if (dlopen("libnvperf_host.so", RTLD_NOW | RTLD_GLOBAL) != nullptr) return absl::OkStatus();
-  return absl::NotFoundError(absl::StrCat("CUPTI (", cupti, ") wants libnvperf_host.so: ", first));
+  return absl::UnavailableError(
+      absl::StrCat("CUPTI (", cupti, ") wants libnvperf_host.so: ", first));
 }
 
 absl::StatusOr<Cupti> Load() {
@@ -60,16 +61,16 @@ absl::StatusOr<Cupti> Load() {
     errors.push_back(LoaderError());
   }
   if (library == nullptr) {
-    return absl::NotFoundError(absl::StrCat(
+    return absl::UnavailableError(absl::StrCat(
         "no CUPTI, the profiling library of the CUDA toolkit: ", absl::StrJoin(errors, "; "),
         "; CUDA_HOME=DIR says where a toolkit is, ATTNLAB_CUPTI=FILE where the library is"));
   }
   Cupti cupti;
-#define ATTNLAB_CUPTI_LOOK_UP(name)                                                            \
-  cupti.name = reinterpret_cast<decltype(cupti.name)>(dlsym(library, #name));                  \
-  if (cupti.name == nullptr) {                                                                 \
-    return absl::NotFoundError(absl::StrCat("CUPTI is too old: ", LoaderError(), "; version ", \
-                                            CUPTI_API_VERSION, " is wanted"));                 \
+#define ATTNLAB_CUPTI_LOOK_UP(name)                                                               \
+  cupti.name = reinterpret_cast<decltype(cupti.name)>(dlsym(library, #name));                     \
+  if (cupti.name == nullptr) {                                                                    \
+    return absl::UnavailableError(absl::StrCat("CUPTI is too old: ", LoaderError(), "; version ", \
+                                               CUPTI_API_VERSION, " is wanted"));                 \
   }
   ATTNLAB_CUPTI_FUNCTIONS(ATTNLAB_CUPTI_LOOK_UP)
 #undef ATTNLAB_CUPTI_LOOK_UP

@@ -77,8 +77,8 @@ struct Cupti {
 
 // Loaded once. Of CUPTI's major version at compile time, the first of: the file that
 // ATTNLAB_CUPTI names, the loader's own (LD_LIBRARY_PATH, ld.so.conf), and the directories of
-// CUDA_HOME, CUDA_PATH and /usr/local/cuda. libnvperf_host.so has to lie beside it. NotFound, with
-// where it was looked for, or what the loader said, otherwise.
+// CUDA_HOME, CUDA_PATH and /usr/local/cuda. libnvperf_host.so has to lie beside it. Unavailable,
+// with where it was looked for, or what the loader said, otherwise.
 absl::StatusOr<const Cupti*> LoadCupti();
 
 // A parameter block of CUPTI, zeroed but for its size.

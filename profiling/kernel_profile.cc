@@ -71,10 +71,8 @@ class Subject {
     return s.ok() ? cuda_backend::Synchronize(ordinal_) : s;
   }
 
-  absl::Status EmptyL2() {
-    const absl::Status s = flush_->Flush(nullptr);
-    return s.ok() ? cuda_backend::Synchronize(ordinal_) : s;
-  }
+  // Asynchronous, two launches.
+  absl::Status EmptyL2(void* stream) { return flush_->Flush(static_cast<cudaStream_t>(stream)); }
 
  private:
   Subject(int ordinal, std::unique_ptr<L2Flush> flush, bench::RotatedInputs inputs,
@@ -104,8 +102,13 @@ absl::Status Time(Subject& subject, int64_t repetitions, KernelProfile* profile)
 
   std::vector<std::vector<Activity>> timelines;
   for (int64_t i = 0; i < repetitions; ++i) {
-    if (absl::Status s = subject.EmptyL2(); !s.ok()) return s;
-    absl::StatusOr<std::vector<Activity>> timeline = TimelineOf(subject.ordinal(), run);
+    absl::StatusOr<std::vector<Activity>> timeline = TimelineOf(
+        subject.ordinal(),
+        [&](void* stream) {
+          const absl::Status s = subject.EmptyL2(stream);
+          return s.ok() ? run(stream) : s;
+        },
+        /*before=*/L2Flush::kLaunches);
     if (!timeline.ok()) return timeline.status();
     timelines.push_back(*std::move(timeline));
   }
@@ -126,7 +129,7 @@ absl::Status Count(Subject& subject, const ProfileOptions& options, KernelProfil
   std::vector<std::vector<double>> counted;  // value by value, repetition by repetition
   for (int64_t i = 0; i < options.repetitions; ++i) {
     while (!(*counters)->Done()) {
-      if (absl::Status s = subject.EmptyL2(); !s.ok()) return s;
+      if (absl::Status s = subject.EmptyL2(nullptr); !s.ok()) return s;
       absl::StatusOr<Counters::Pass> pass = (*counters)->Begin();
       if (!pass.ok()) return pass.status();
       const double run = Now();

@@ -20,12 +20,17 @@ absl::StatusOr<std::unique_ptr<L2Flush>> L2Flush::Create(int ordinal) {
   const absl::Status allocated =
       cuda_backend::ToStatus(cudaMalloc(&scratch, 2 * static_cast<size_t>(bytes)), "L2 flush");
   if (!allocated.ok()) return allocated;
-  return absl::WrapUnique(new L2Flush(bytes, scratch));
+  return absl::WrapUnique(new L2Flush(ordinal, bytes, scratch));
 }
 
-L2Flush::~L2Flush() { cudaFree(scratch_); }
+L2Flush::~L2Flush() {
+  const cuda_backend::ScopedDevice current(ordinal_);
+  cudaFree(scratch_);
+}
 
 absl::Status L2Flush::Flush(cudaStream_t stream) {
+  const cuda_backend::ScopedDevice current(ordinal_);
+  if (!current.status().ok()) return current.status();
   absl::Status s =
       cuda_backend::ToStatus(FillBytes(scratch_, 2 * l2_bytes_, 1, stream), "L2 flush");
   if (!s.ok()) return s;

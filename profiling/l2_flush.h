@@ -23,12 +23,15 @@ class L2Flush {
 
   int64_t l2_bytes() const { return l2_bytes_; }
 
-  // Asynchronous; the GPU is current.
+  // Asynchronous, two kernels in a stream of that GPU.
+  static constexpr int kLaunches = 2;
   absl::Status Flush(cudaStream_t stream);
 
  private:
-  L2Flush(int64_t l2_bytes, void* scratch) : l2_bytes_(l2_bytes), scratch_(scratch) {}
+  L2Flush(int ordinal, int64_t l2_bytes, void* scratch)
+      : ordinal_(ordinal), l2_bytes_(l2_bytes), scratch_(scratch) {}
 
+  int ordinal_;
   int64_t l2_bytes_;
   void* scratch_;
 };

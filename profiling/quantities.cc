@@ -20,11 +20,11 @@ struct Entry {
   std::vector<Spelling> spellings;  // the best first
 };
 
-// Of the warps of a scheduler in each cycle that issues an instruction, those that wait for the
-// reason.
+// Cycles that warps spend so, for each instruction that is issued: of all reasons together as many
+// as a scheduler's warps have from one instruction of theirs to the next.
 Entry Stall(absl::string_view name, absl::string_view reason, absl::string_view meaning) {
   return {
-      {name, "warps", meaning, "stalls"},
+      {name, "cycles", meaning, "stalls"},
       {{absl::StrCat("smsp__average_warps_issue_stalled_", reason, "_per_issue_active.ratio")}}};
 }
 
@@ -34,7 +34,9 @@ const std::vector<Entry>& Entries() {
        {{"dram__bytes_read.sum"}, {"dram__bytes_op_read.sum"}}},
       {{"hbm_bytes_written", "B", "written to it", "traffic"},
        {{"dram__bytes_write.sum"}, {"dram__bytes_op_write.sum"}}},
-      {{"duration", "s", "of the range", "traffic", 1e-9}, {{"gpu__time_duration.sum"}}},
+      {{"range_duration", "s", "from the beginning of the range to its end, launching and all",
+        "traffic", 1e-9},
+       {{"gpu__time_duration.sum"}}},
 
       {{"l2_bytes", "B", "through L2, from and to whatever side", "l2"}, {{"lts__t_bytes.sum"}}},
       {{"l2_hit_rate", "%", "of L2's sectors, those that were there", "l2"},
@@ -50,8 +52,9 @@ const std::vector<Entry>& Entries() {
       {{"tma_bytes_read", "B", "of these, those that TMA loaded", "l2"},
        {{"l1tex__m_xbar2l1tex_read_bytes_mem_global_op_tma_ld.sum"}}},
 
-      {{"tensor_active", "%", "of the time, with a tensor core at work", "compute"},
-       {{"sm__pipe_tensor_cycles_active.avg.pct_of_peak_sustained_elapsed"}}},
+      {{"tensor_active", "%",
+        "of the time that multiprocessors had work, with tensor cores at theirs", "compute"},
+       {{"sm__pipe_tensor_cycles_active.avg.pct_of_peak_sustained_active"}}},
       {{"tensor_flops_bf16", "FLOP", "by tensor cores, of bf16", "compute"},
        {{"sm__ops_path_tensor_src_bf16_dst_fp32.sum"}}},
       {{"tensor_flops_fp16", "FLOP", "by tensor cores, of fp16", "compute"},
@@ -87,7 +90,6 @@ const std::vector<Entry>& Entries() {
       Stall("stall_dispatch", "dispatch_stall", "are held back at dispatch"),
       Stall("stall_no_instruction", "no_instruction", "wait for the instruction itself"),
       Stall("stall_not_selected", "not_selected", "could go on, but another was issued"),
-      Stall("stall_selected", "selected", "are issued"),
   };
   return *kEntries;
 }
@@ -124,9 +126,7 @@ absl::StatusOr<std::vector<Counted>> Resolve(const Chip& chip, absl::string_view
     }
   }
   for (const std::string& metric : metrics) {
-    if (const auto description = chip.Description(metric); !description.ok()) {
-      return description.status();
-    }
+    if (absl::Status s = chip.Check(metric); !s.ok()) return s;
     counted.push_back({metric, "", {metric}, 1});
   }
   return counted;

@@ -23,7 +23,7 @@ namespace attnlab::profiling {
 
 struct Quantity {
   absl::string_view name;     // "hbm_bytes_read"
-  absl::string_view unit;     // "B", "s", "FLOP", "%", "warps" or "" for a plain number
+  absl::string_view unit;     // "B", "s", "FLOP", "%", "cycles" or "" for a plain number
   absl::string_view meaning;  // a phrase
   absl::string_view set;      // the one that it is in, besides "all"
   double scale = 1;           // from the metric's unit to this one's

@@ -46,7 +46,8 @@ TEST(QuantitiesTest, EveryChipCountsTrafficInOnePass) {
   for (const char* name : kChips) {
     const Chip chip = Chip::Open(name).value();
     const std::vector<Counted> counted = ResolveOf(chip, "traffic");
-    EXPECT_THAT(NamesOf(counted), ElementsAre("hbm_bytes_read", "hbm_bytes_written", "duration"))
+    EXPECT_THAT(NamesOf(counted),
+                ElementsAre("hbm_bytes_read", "hbm_bytes_written", "range_duration"))
         << name;
     EXPECT_EQ(chip.Passes(MetricsOf(counted)).value(), 1) << name;
   }

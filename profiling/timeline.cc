@@ -120,6 +120,12 @@ class Recorder {
     }
     Records& records = TheRecords();
     const std::lock_guard<std::mutex> lock(records.mutex);
+    for (const auto& [began, activity] : records.activities) {
+      if (began == CUPTI_TIMESTAMP_UNKNOWN || !(activity.seconds >= 0) || activity.seconds > 1e5) {
+        return absl::InternalError(
+            absl::StrCat("CUPTI does not know when ", activity.name, " ran"));
+      }
+    }
     return std::exchange(records.activities, {});
   }
 
@@ -144,7 +150,7 @@ double SpanOf(const std::vector<Activity>& timeline) {
 }
 
 absl::StatusOr<std::vector<Activity>> TimelineOf(
-    int ordinal, absl::FunctionRef<absl::Status(void* stream)> enqueue) {
+    int ordinal, absl::FunctionRef<absl::Status(void* stream)> enqueue, size_t before) {
   const absl::StatusOr<const Cupti*> cupti = LoadCupti();
   if (!cupti.ok()) return cupti.status();
   const ScopedDevice current(ordinal);
@@ -166,6 +172,8 @@ absl::StatusOr<std::vector<Activity>> TimelineOf(
 
   std::stable_sort(taken->begin(), taken->end(),
                    [](const auto& a, const auto& b) { return a.first < b.first; });
+  if (taken->size() < before) return absl::InternalError("CUPTI has lost activity records");
+  taken->erase(taken->begin(), taken->begin() + static_cast<int64_t>(before));
   std::vector<Activity> timeline;
   for (auto& [began, activity] : *taken) {
     activity.begin = 1e-9 * static_cast<double>(began - taken->front().first);

@@ -6,6 +6,7 @@
 #ifndef PROFILING_TIMELINE_H_
 #define PROFILING_TIMELINE_H_
 
+#include <cstddef>
 #include <string>
 #include <vector>
 
@@ -26,11 +27,13 @@ struct Activity {
 // Seconds from the beginning of the first to the end of the last; 0 of none.
 double SpanOf(const std::vector<Activity>& timeline);
 
-// In order of time. Waits for the GPU before and after; `enqueue` gets a stream of its own. Errors
-// are those of `enqueue`, of LoadCupti(), and of CUPTI: Unavailable where another tool traces the
-// process. Whatever else the process runs on the GPU meanwhile is there, too. One call at a time.
+// In order of time. Waits for the GPU before and after; `enqueue` gets a stream of its own. The
+// first `before` of the activities are left out: work that keeps the GPU busy while the rest is
+// launched, so that the time to launch it is not among the gaps. Errors are those of `enqueue`, of
+// LoadCupti(), and of CUPTI: Unavailable where another tool traces the process. Whatever else the
+// process runs on the GPU meanwhile is there, too. One call at a time.
 absl::StatusOr<std::vector<Activity>> TimelineOf(
-    int ordinal, absl::FunctionRef<absl::Status(void* stream)> enqueue);
+    int ordinal, absl::FunctionRef<absl::Status(void* stream)> enqueue, size_t before = 0);
 
 }  // namespace attnlab::profiling
 

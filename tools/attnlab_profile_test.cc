@@ -82,7 +82,7 @@ TEST_F(AttnlabProfileTest, WithoutALibraryItSaysWhereOneWouldBe) {
   ProcessOptions options;
   options.environment["ATTNLAB_CUPTI"] = "/nowhere/libcupti.so";
   const ProcessResult r = Attnlab({"profile", "--list_metrics", "--chip=GH100"}, options);
-  EXPECT_NE(r.exit_code, 0);
+  EXPECT_EQ(r.exit_code, 3);
   EXPECT_THAT(r.err, AllOf(HasSubstr("/nowhere/libcupti.so"), HasSubstr("CUDA_HOME"),
                            HasSubstr("ATTNLAB_CUPTI")));
 }

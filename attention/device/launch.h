@@ -1,6 +1,5 @@
 // Launches of device kernels, all through one function, so that whoever wants to know what ran can
-// be told: a test that proves for which compute capability the code was built, or a profiler that
-// asks for registers and shared memory.
+// be told, such as a test that proves for which compute capability the code was built.
 //
 //   cudaError_t error = device::Launch(SoftmaxKernel<float>, grid, block, shared_bytes, stream,
 //                                      scores, probabilities);

@@ -45,10 +45,14 @@ absl::Status RunAndCheck(const Variant& variant) {
 absl::StatusOr<double> SecondsOf(int ordinal, const Variant& variant, L2Flush& flush) {
   std::vector<double> seconds;
   for (int i = 0; i < kRepetitions; ++i) {
-    if (absl::Status s = flush.Flush(nullptr); !s.ok()) return s;
-    const absl::StatusOr<std::vector<Activity>> timeline = TimelineOf(ordinal, [&](void* stream) {
-      return ToStatus(variant.launch(static_cast<cudaStream_t>(stream)), "the launch");
-    });
+    const absl::StatusOr<std::vector<Activity>> timeline = TimelineOf(
+        ordinal,
+        [&](void* stream) {
+          const auto cuda_stream = static_cast<cudaStream_t>(stream);
+          const absl::Status s = flush.Flush(cuda_stream);
+          return s.ok() ? ToStatus(variant.launch(cuda_stream), "the launch") : s;
+        },
+        /*before=*/L2Flush::kLaunches);
     if (!timeline.ok()) return timeline.status();
     seconds.push_back(SpanOf(*timeline));
   }

@@ -130,13 +130,22 @@ absl::StatusOr<BenchSelection> SelectionOf(const Flags& f) {
   return selection;
 }
 
-std::string VerdictOf(const profiling::KernelProfile& profile, const Flags& f) {
-  if (!f.verify || !profile.status.ok()) return "not checked";
+// Fills in verdict and remark.
+void Judge(const Flags& f, ProfileRow* row) {
+  row->verdict = "not checked";
+  if (!f.verify || !row->profile.status.ok() || Interrupt::Pressed()) return;
   testing::VerifyOptions options;
   options.inputs.seed = static_cast<uint64_t>(f.report.seed);
   options.rerun = false;  // the conformance suite does that
-  const absl::StatusOr<testing::VerifyResult> result = testing::Verify(profile.plan, options);
-  return result.ok() && result->passed ? "ok" : "WRONG";
+  const absl::StatusOr<testing::VerifyResult> result = testing::Verify(row->profile.plan, options);
+  if (absl::IsResourceExhausted(result.status())) {
+    row->remark = std::string(result.status().message());
+  } else if (!result.ok() || !result->passed) {
+    row->verdict = "WRONG";
+    row->remark = result.ok() ? result->message : std::string(result.status().message());
+  } else {
+    row->verdict = "ok";
+  }
 }
 
 absl::Status WriteHtml(const std::string& html, const Json& profile) {
@@ -237,12 +246,16 @@ absl::Status ProfileAll(const Flags& f, ProfileReport* report, LeftOut* left_out
     if (!plans.ok()) return plans.status();
     absl::StatusOr<std::vector<profiling::KernelProfile>> profiles =
         profiling::ProfileKernels(*plans, options);
+    if (absl::IsResourceExhausted(profiles.status())) {
+      left_out->Add(profiles.status(), problem.ToString());
+      continue;
+    }
     if (!profiles.ok()) return profiles.status();
     for (profiling::KernelProfile& profile : *profiles) {
       if (absl::IsCancelled(profile.status)) continue;
       options.progress(absl::StrCat("verifying ", profile.plan.kernel->traits().name));
-      const std::string verdict = VerdictOf(profile, f);
-      report->rows.push_back({std::move(profile), verdict});
+      report->rows.push_back({std::move(profile), "", ""});
+      Judge(f, &report->rows.back());
     }
   }
   return absl::OkStatus();
@@ -287,7 +300,11 @@ int Profile(const Arguments& arguments, const Streams& streams) {
     }
     if (!flags.html.empty()) s.Update(WriteHtml(flags.html, profile));
   }
-  if (!s.ok()) return Fail(streams, "profile", s);
+  if (!s.ok()) {
+    const int failed = Fail(streams, "profile", s);
+    // Not the caller's to put right by other flags.
+    return absl::IsPermissionDenied(s) ? kImpossible : failed;
+  }
   if (Interrupt::Pressed()) {
     streams.err << "attnlab profile: interrupted; "
                 << (rows.empty() ? "nothing was done by then\n"

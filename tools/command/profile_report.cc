@@ -43,12 +43,20 @@ std::optional<RooflinePoint> PointOf(const ProfileReport& report, const KernelPr
   point.seconds = p.seconds;
   point.most_flops = report.ceilings->Flops(
       p.plan.problem.dtype, p.plan.kernel->MultipliesAsTf32(p.plan.problem, p.plan.config));
-  point.most_bytes = report.ceilings->Hbm();
-  if (!(point.flops > 0 && point.bytes > 0 && point.seconds > 0 && point.most_flops > 0)) {
-    return std::nullopt;
+  const profiling::Ceilings& c = *report.ceilings;
+  const double bytes_read = compulsory ? static_cast<double>(p.compulsory.bytes_read) : *read;
+  // Reads and writes each at their own rate.
+  point.most_bytes =
+      point.bytes / (bytes_read / c.hbm_read + (point.bytes - bytes_read) / c.hbm_write);
+  for (const double part :
+       {point.flops, point.bytes, point.seconds, point.most_flops, point.most_bytes}) {
+    if (!(part > 0) || !std::isfinite(part)) return std::nullopt;
   }
   return point;
 }
+
+// Models are of sequences that all have their greatest length.
+bool HasModel(const KernelProfile& p) { return p.plan.problem.lens == Lengths::kFixed; }
 
 Json Number(double value) { return std::isfinite(value) ? Json(value) : Json(nullptr); }
 
@@ -102,6 +110,10 @@ Json RowJson(const ProfileRow& row, const ProfileReport& report, const std::stri
     json["message"] = std::string(p.status.message());
     return json;
   }
+  if (!row.remark.empty()) json["message"] = row.remark;
+  if (!HasModel(p)) {
+    json["expected_bytes_read"] = json["expected_bytes_written"] = nullptr;
+  }
   json["seconds"] = p.seconds;
   json["tflop_per_second"] = Number(p.TflopPerSecond());
   for (const Value& value : p.counted) json["counted"][value.name] = Number(value.value);
@@ -145,7 +157,7 @@ void AddBytes(const KernelProfile& p, absl::string_view quantity, int64_t expect
               int64_t compulsory, std::vector<Table::Cell>* cells) {
   const std::optional<double> counted = p.Counted(quantity);
   cells->push_back({counted ? Amount(*counted, "B") : "-"});
-  cells->push_back({counted ? Times(Ratio(*counted, expected)) : "-"});
+  cells->push_back({counted && HasModel(p) ? Times(Ratio(*counted, expected)) : "-"});
   cells->push_back({counted ? Times(Ratio(*counted, compulsory)) : "-"});
 }
 
@@ -172,7 +184,7 @@ Table Figures(const ProfileReport& report, const CommonKeys& problems) {
       cells.push_back({"FAILED", Colour::kRed});
     } else {
       cells.push_back({Seconds(p.seconds)});
-      cells.push_back({Digits(p.TflopPerSecond())});
+      cells.push_back({std::isfinite(p.TflopPerSecond()) ? Digits(p.TflopPerSecond()) : "-"});
       AddBytes(p, "hbm_bytes_read", p.expected.bytes_read, p.compulsory.bytes_read, &cells);
       AddBytes(p, "hbm_bytes_written", p.expected.bytes_written, p.compulsory.bytes_written,
                &cells);
@@ -188,12 +200,16 @@ Table Figures(const ProfileReport& report, const CommonKeys& problems) {
 }
 
 // Counters that the first table does not show: a line each, a column a row of the first.
-std::optional<Table> OtherCounters(const ProfileReport& report) {
+std::optional<Table> OtherCounters(const ProfileReport& report, const CommonKeys& problems) {
   std::vector<std::pair<std::string, std::string>> names;  // with units, in order
   std::vector<const ProfileRow*> rows;
-  for (const ProfileRow& row : report.rows) {
+  std::vector<std::string> titles;
+  for (size_t i = 0; i < report.rows.size(); ++i) {
+    const ProfileRow& row = report.rows[i];
     if (!row.profile.status.ok() || row.profile.counted.empty()) continue;
     rows.push_back(&row);
+    const std::string& problem = problems.rests[i];
+    titles.push_back(absl::StrCat(NameOf(row), problem.empty() ? "" : " ", problem));
     for (const Value& value : row.profile.counted) {
       const bool shown = std::find(std::begin(kInFirstTable), std::end(kInFirstTable),
                                    value.name) != std::end(kInFirstTable);
@@ -205,7 +221,7 @@ std::optional<Table> OtherCounters(const ProfileReport& report) {
   }
   if (names.empty()) return std::nullopt;
   std::vector<Table::Column> columns = {{"counted", Table::kLeft}};
-  for (const ProfileRow* row : rows) columns.push_back({NameOf(*row), Table::kRight});
+  for (const std::string& title : titles) columns.push_back({title, Table::kRight});
   Table table(std::move(columns));
   for (const auto& [name, unit] : names) {
     std::vector<Table::Cell> cells = {{name}};
@@ -238,7 +254,7 @@ Table Launches(const KernelProfile& p) {
     std::vector<Table::Cell> cells = {{profiling::ShortName(activity.name)},
                                       {Seconds(activity.seconds)},
                                       {Seconds(std::max(0.0, activity.begin - end))}};
-    end = activity.begin + activity.seconds;
+    end = std::max(end, activity.begin + activity.seconds);
     if (activity.kind == Activity::Kind::kKernel && next < p.launches.size()) {
       const LaunchFacts& launch = p.launches[next++];
       cells.push_back({Dimensions(launch.grid)});
@@ -285,7 +301,7 @@ void PrintProfile(const ProfileReport& report, const Streams& streams) {
               << (report.chip.empty() ? "" : ", " + report.chip) << "\n\n";
   streams.out << Figures(report, problems).Markdown(streams.colours);
   if (report.ceilings) streams.out << "\n" << CeilingsText(*report.ceilings);
-  if (const std::optional<Table> others = OtherCounters(report)) {
+  if (const std::optional<Table> others = OtherCounters(report, problems)) {
     streams.out << "\n" << others->Markdown(streams.colours);
   }
   for (size_t i = 0; i < report.rows.size(); ++i) {
@@ -296,7 +312,9 @@ void PrintProfile(const ProfileReport& report, const Streams& streams) {
     streams.out << "\n" << Launches(row.profile).Markdown(streams.colours);
   }
   for (const ProfileRow& row : report.rows) {
-    if (!row.profile.status.ok()) streams.out << "\n" << row.profile.status.message() << "\n";
+    const std::string message =
+        row.profile.status.ok() ? row.remark : std::string(row.profile.status.message());
+    if (!message.empty()) streams.out << "\n" << message << "\n";
   }
 }
 

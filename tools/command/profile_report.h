@@ -17,6 +17,7 @@ namespace attnlab::command {
 struct ProfileRow {
   profiling::KernelProfile profile;
   std::string verdict;  // "ok", "WRONG", "not checked"
+  std::string remark;   // what is wrong, or why it was not checked
 };
 
 struct ProfileReport {

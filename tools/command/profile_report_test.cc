@@ -53,7 +53,7 @@ ProfileReport Report() {
   ProfileReport report;
   report.rows = {Row()};
   report.ceilings.emplace();
-  report.ceilings->hbm_read = 1e12;
+  report.ceilings->hbm_read = report.ceilings->hbm_write = 1e12;
   report.ceilings->bf16 = 100e12;
   report.chip = "GH100";
   report.repetitions = 3;
@@ -73,7 +73,8 @@ TEST(ProfileReportTest, FiguresAreBesideModelAndLeast) {
                           HasSubstr("| 1.50x | 1.50x |"), HasSubstr("| ok ")));
   // 20 TFLOP/s; memory allows 108 with what it moved and 199 with the least, tensor cores 100.
   EXPECT_THAT(text, HasSubstr("|    20.0 |"));
-  EXPECT_THAT(text, HasSubstr("Ceilings: HBM read 1.00, write -, copy - TB/s; bf16 100, fp16 -"));
+  EXPECT_THAT(text,
+              HasSubstr("Ceilings: HBM read 1.00, write 1.00, copy - TB/s; bf16 100, fp16 -"));
 }
 
 TEST(ProfileReportTest, OtherCountersHaveATableOfTheirOwn) {
@@ -100,6 +101,29 @@ TEST(ProfileReportTest, WithoutCeilingsOrCountersColumnsAreEmpty) {
   EXPECT_TRUE(row["fraction_of_roofline"].is_null());
   EXPECT_TRUE(row["counted"].empty());
   EXPECT_TRUE(ProfileJson(report)["ceilings"].is_null());
+}
+
+TEST(ProfileReportTest, WhereLengthsVaryThereIsNoModel) {
+  ProfileReport report = Report();
+  report.rows = {Row("b=2,hq=1,sq=4,d=8,lens=packed")};
+  EXPECT_THAT(Printed(report), HasSubstr("|  128 MiB |     - | 2.00x |"));
+  EXPECT_TRUE(ProfileJson(report)["rows"][0]["expected_bytes_read"].is_null());
+}
+
+TEST(ProfileReportTest, NothingLaunchedIsNoNumber) {
+  ProfileReport report = Report();
+  report.rows[0].profile.seconds = 0;
+  report.rows[0].profile.compulsory = report.rows[0].profile.expected = {};
+  const std::string text = Printed(report);
+  EXPECT_THAT(text, AllOf(Not(HasSubstr("nan")), Not(HasSubstr("inf"))));
+}
+
+TEST(ProfileReportTest, AWrongResultSaysWhatIsWrong) {
+  ProfileReport report = Report();
+  report.rows[0].verdict = "WRONG";
+  report.rows[0].remark = "o[0] is 2, not 1";
+  EXPECT_THAT(Printed(report), AllOf(HasSubstr("| WRONG "), HasSubstr("\no[0] is 2, not 1\n")));
+  EXPECT_EQ(ProfileJson(report)["rows"][0]["message"], "o[0] is 2, not 1");
 }
 
 TEST(ProfileReportTest, AKernelThatFailedSaysWhy) {
