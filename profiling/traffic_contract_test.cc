@@ -2,9 +2,10 @@
 // Reads within 5 % of the model and 1 MiB, writes within 5 % and one L2, for that much may not have
 // left the cache when a call ends. Skipped where the driver keeps its counters to administrators.
 //
-// Problems go from those that L2 holds to those far beyond, and leave out what no simple model
-// tells: where what is read again is about as much as L2 holds, part of it is found there
-// (docs/profiling.md has figures).
+// Problems go from those that L2 holds to those far beyond. No shape here is one that the models
+// were made with. Where what is read again is about as much as L2 holds, a part of it is found
+// there, and models that know all or nothing fail: those cases have bounds of their own, so that it
+// is known by how much (docs/profiling.md says why).
 #include <cmath>
 #include <optional>
 #include <string>
@@ -23,6 +24,8 @@ namespace {
 struct Case {
   const char* kernel;
   const char* problem;
+  // Bytes read over the model; 0: 1, within the contract.
+  double least = 0, most = 0;
 };
 
 std::ostream& operator<<(std::ostream& out, const Case& c) {
@@ -49,7 +52,12 @@ TEST_P(TrafficContractTest, CountsAreThoseOfTheModel) {
   const auto model_read = static_cast<double>(profile.expected.bytes_read);
   const auto model_written = static_cast<double>(profile.expected.bytes_written);
   const auto l2 = static_cast<double>(plan->device.last_level_cache_bytes);
-  EXPECT_NEAR(*read, model_read, 0.05 * model_read + (1 << 20));
+  if (GetParam().most == 0) {
+    EXPECT_NEAR(*read, model_read, 0.05 * model_read + (1 << 20));
+  } else {
+    EXPECT_GE(*read / model_read, GetParam().least);
+    EXPECT_LE(*read / model_read, GetParam().most);
+  }
   EXPECT_NEAR(*written, model_written, 0.05 * model_written + l2);
   RecordProperty("read_over_model", absl::StrCat(*read / model_read));
 }
@@ -63,6 +71,11 @@ constexpr Case kInL2[] = {
     {"fa2", "hq=12,sq=1500,d=64,dtype=bf16,mask=causal"},
     {"fa2", "b=3,hq=8,hkv=2,sq=1000,d=96,dtype=fp16"},
     {"fa2", "b=2,hq=6,sq=1200,d=64,dtype=fp32,mask=causal"},
+    // K and V under way: 29 % and 44 % of what L2 has room for; and of FA2 those of one head.
+    {"fa1", "hq=16,sq=3000,d=64,dtype=bf16"},
+    {"fa1", "hq=15,sq=4900,d=64,dtype=bf16,mask=causal"},
+    {"fa2", "hq=4,sq=18000,d=128,dtype=bf16,mask=causal"},
+    {"fa2", "hq=4,sq=27000,d=128,dtype=bf16,mask=causal"},
 };
 
 // Far beyond: S and P of the baseline, which grow with the square of the length; K and V of FA1's
@@ -74,6 +87,8 @@ constexpr Case kBeyondL2[] = {
     {"fa1", "b=5,hq=20,sq=5000,d=64,dtype=bf16"},
     {"fa1", "b=5,hq=28,sq=6000,d=64,dtype=bf16,mask=causal"},
     {"fa1", "b=4,hq=40,sq=3000,d=128,dtype=fp32,mask=causal"},
+    {"fa1", "b=4,hq=40,sq=7000,d=64,dtype=bf16,mask=window:3000:0"},
+    {"fa1", "b=3,hq=44,hkv=11,sq=9000,d=128,dtype=bf16"},
     {"fa2", "b=5,hq=20,sq=5000,d=64,dtype=bf16"},
     {"fa2", "b=5,hq=28,sq=6000,d=64,dtype=bf16,mask=causal"},
     {"fa2", "b=4,hq=40,sq=3000,d=128,dtype=fp16,mask=causal"},
@@ -90,6 +105,17 @@ constexpr Case kDecode[] = {
     {"fa2", "b=30,hq=32,hkv=8,sq=1,skv=5000,d=128,dtype=bf16"},
 };
 
+// About as much as L2 holds, where the models are known to fail, and by how much.
+constexpr Case kAboutL2[] = {
+    {"fa1", "hq=16,sq=8100,d=64,dtype=bf16", 1.2, 2.5},                   // 79 %
+    {"fa1", "hq=24,sq=4100,d=128,dtype=bf16", 0.7, 1.02},                 // 120 %
+    {"baseline", "hq=16,sq=800,d=64,dtype=bf16", 1, 12},                  // S alone
+    {"fa2", "b=4,hq=33,sq=2100,d=64,dtype=fp32,mask=causal", 1.0, 1.45},  // groups of a whole L2
+    {"fa2", "hq=4,sq=48000,d=128,dtype=bf16,mask=causal", 0.95, 1.6},     // a head of 78 %
+    {"fa2", "hq=4,sq=70000,d=128,dtype=bf16", 1, 6},                      // a head of 114 %
+};
+
+INSTANTIATE_TEST_SUITE_P(AboutL2, TrafficContractTest, ::testing::ValuesIn(kAboutL2));
 INSTANTIATE_TEST_SUITE_P(InL2, TrafficContractTest, ::testing::ValuesIn(kInL2));
 INSTANTIATE_TEST_SUITE_P(BeyondL2, TrafficContractTest, ::testing::ValuesIn(kBeyondL2));
 INSTANTIATE_TEST_SUITE_P(Decode, TrafficContractTest, ::testing::ValuesIn(kDecode));
