@@ -9,20 +9,39 @@
 
 namespace attnlab::device {
 
+namespace {
+
+// A multiprocessor has 1 KiB more of shared memory than a block can have, and each block takes
+// 1 KiB more than it asks for. Of a device that nobody has described, everything fits.
+bool HoldsItsBlocks(const DeviceInfo& device, const CudaCoreTile& tile) {
+  const int64_t there = device.shared_memory_per_block;
+  return there == 0 || (there + 1024) / (tile.shared_bytes + 1024) >= tile.blocks;
+}
+
+}  // namespace
+
 absl::StatusOr<CudaCoreTile> ChooseCudaCoreTile(const AttentionProblem& p, const DeviceInfo& device,
-                                                const LaunchConfig& config, int64_t rows) {
+                                                const LaunchConfig& config, int64_t rows,
+                                                bool many_blocks) {
   for (const auto& [name, dim] : {std::make_pair("d", p.d), std::make_pair("dv", p.dv)}) {
     if (dim <= kMaxCudaCoreDim) continue;
     return absl::UnimplementedError(absl::StrCat(name, ": ", dim, " is above ", kMaxCudaCoreDim,
                                                  ", the largest head dim on CUDA cores"));
   }
-  std::vector<TileNeeds> tiles;
-  for (const CudaCoreTile& t : kCudaCoreTiles) {
-    tiles.push_back({t.dim, t.rows, t.keys, t.shared_bytes});
+  const bool named = !config.Get("tile_q", "").empty() || !config.Get("tile_kv", "").empty();
+  std::vector<CudaCoreTile> tiles;
+  for (const CudaCoreTile& tile : kCudaCoreTiles) {
+    if (tile.blocks == 1) {
+      tiles.push_back(tile);
+    } else if (many_blocks && (named || HoldsItsBlocks(device, tile))) {
+      tiles.insert(tiles.end() - 1, tile);  // before the large one
+    }
   }
-  const absl::StatusOr<size_t> chosen = ChooseTile(tiles, p, device, config, rows);
+  std::vector<TileNeeds> needs;
+  for (const CudaCoreTile& t : tiles) needs.push_back({t.dim, t.rows, t.keys, t.shared_bytes});
+  const absl::StatusOr<size_t> chosen = ChooseTile(needs, p, device, config, rows);
   if (!chosen.ok()) return chosen.status();
-  return kCudaCoreTiles[*chosen];
+  return tiles[*chosen];
 }
 
 }  // namespace attnlab::device

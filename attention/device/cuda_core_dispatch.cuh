@@ -43,22 +43,26 @@ cudaError_t ForElement(Element element, const Launch& launch) {
 }
 
 // launch(Shape(), TypeOf<T>()) for the tile's shape, one of kDim, and the element's type, one of
-// Elements:
+// Elements; kManyBlocks as ChooseCudaCoreTile() was told:
 //
-//   ForCudaCoreTile<64, float, __half>(tile, element, [&](auto shape, auto type) {
+//   ForCudaCoreTile<64, false, float, __half>(tile, element, [&](auto shape, auto type) {
 //     using Shape = decltype(shape);
 //     using T = typename decltype(type)::Type;
 //     return Launch(MyKernel<Shape, T>, …);
 //   });
 //
 // cudaErrorInvalidValue for anything else.
-template <int kDim, typename... Elements, typename Launch>
+template <int kDim, bool kManyBlocks, typename... Elements, typename Launch>
 cudaError_t ForCudaCoreTile(const CudaCoreTile& tile, Element element, const Launch& launch) {
   using Large = typename CudaCoreShapes<kDim>::Large;
+  using Medium = std::conditional_t<kManyBlocks, typename CudaCoreShapes<kDim>::Medium, Large>;
   using Small = typename CudaCoreShapes<kDim>::Small;
   if (tile.dim != kDim) return cudaErrorInvalidValue;
   if (tile.rows == Large::kRows && tile.keys == Large::kKeys) {
     return ForElement<Large, Elements...>(element, launch);
+  }
+  if (tile.rows == Medium::kRows && tile.keys == Medium::kKeys) {
+    return ForElement<Medium, Elements...>(element, launch);
   }
   if (tile.rows == Small::kRows && tile.keys == Small::kKeys) {
     return ForElement<Small, Elements...>(element, launch);

@@ -38,11 +38,14 @@
 
 namespace attnlab::device {
 
-template <int kDimOf, int kRowWarpsOf, int kColumnWarpsOf, int kThreadRowsOf, int kKeysOf>
+// kBlocksOf: blocks that a multiprocessor is to have registers for, of fp32.
+template <int kDimOf, int kRowWarpsOf, int kColumnWarpsOf, int kThreadRowsOf, int kKeysOf,
+          int kBlocksOf = 1>
 struct CudaCoreShape {
   static constexpr int kDim = kDimOf;  // the most that d and dv may be; less is padded with zeros
   static constexpr int kRowWarps = kRowWarpsOf, kColumnWarps = kColumnWarpsOf;
   static constexpr int kKeys = kKeysOf;  // of a tile of K and V
+  static constexpr int kBlocks = kBlocksOf;
 
   static constexpr int kThreads = 32 * kRowWarps * kColumnWarps;
   static constexpr int kThreadRows = kThreadRowsOf;
@@ -86,6 +89,12 @@ struct CudaCoreShape {
   // Floats from dim to dim of Q and K in shared memory, and from key to key of V and P.
   static constexpr int kQStride = kRows + 4, kKStride = kKeys + 4;
   static constexpr int kVStride = kDim, kPStride = kRows + 4;
+
+  // Blocks that a multiprocessor is to have registers for. Elements of 16 bits are converted as
+  // they are copied, which takes some, too.
+  static constexpr int Blocks(int element_bytes) {
+    return element_bytes == 2 && kBlocks > 2 ? 2 : kBlocks;
+  }
 
   // Parts of shared memory, in floats from its beginning.
   static constexpr int kQ = 0;

@@ -17,10 +17,11 @@ template <class S>
 class CudaCoreShapeTest : public ::testing::Test {};
 
 using Shapes = ::testing::Types<
-    CudaCoreShapes<32>::Large, CudaCoreShapes<32>::Small, CudaCoreShapes<64>::Large,
-    CudaCoreShapes<64>::Small, CudaCoreShapes<96>::Large, CudaCoreShapes<96>::Small,
-    CudaCoreShapes<128>::Large, CudaCoreShapes<128>::Small, CudaCoreShapes<192>::Large,
-    CudaCoreShapes<192>::Small, CudaCoreShapes<256>::Large, CudaCoreShapes<256>::Small>;
+    CudaCoreShapes<32>::Large, CudaCoreShapes<32>::Medium, CudaCoreShapes<32>::Small,
+    CudaCoreShapes<64>::Large, CudaCoreShapes<64>::Medium, CudaCoreShapes<64>::Small,
+    CudaCoreShapes<96>::Large, CudaCoreShapes<96>::Small, CudaCoreShapes<128>::Large,
+    CudaCoreShapes<128>::Small, CudaCoreShapes<192>::Large, CudaCoreShapes<192>::Small,
+    CudaCoreShapes<256>::Large, CudaCoreShapes<256>::Small>;
 TYPED_TEST_SUITE(CudaCoreShapeTest, Shapes);
 
 // Calls visit(warp_row, warp_column, lane) for every thread.
@@ -143,13 +144,23 @@ TYPED_TEST(CudaCoreShapeTest, PartsOfSharedMemoryAreAlignedAndApart) {
 
 TEST(CudaCoreTableTest, EveryHeadDimHasATileForTuringAndALargerOneForHopper) {
   constexpr int kTuring = 64 << 10, kHopper = 227 << 10;
-  for (size_t i = 0; i < std::size(kCudaCoreTiles); i += 2) {
-    const CudaCoreTile &large = kCudaCoreTiles[i], &small = kCudaCoreTiles[i + 1];
-    EXPECT_EQ(large.dim, small.dim);
+  for (size_t i = 0; i < std::size(kCudaCoreTiles);) {
+    const CudaCoreTile& large = kCudaCoreTiles[i++];
     EXPECT_LE(large.shared_bytes, kHopper) << large.dim;
+    EXPECT_LE(large.threads, 256);
+    for (; i < std::size(kCudaCoreTiles) && kCudaCoreTiles[i].blocks > 1; ++i) {
+      const CudaCoreTile& medium = kCudaCoreTiles[i];
+      EXPECT_EQ(medium.dim, large.dim);
+      EXPECT_LT(medium.rows, large.rows);
+      // 1 KiB of each block is the system's.
+      EXPECT_LE(medium.blocks * (medium.shared_bytes + 1024), kHopper + 1024) << medium.dim;
+    }
+    ASSERT_LT(i, std::size(kCudaCoreTiles));
+    const CudaCoreTile& small = kCudaCoreTiles[i++];
+    EXPECT_EQ(small.dim, large.dim);
     EXPECT_LE(small.shared_bytes, kTuring) << small.dim;
     EXPECT_GT(large.rows, small.rows);
-    EXPECT_LE(large.threads, 256);
+    EXPECT_EQ(small.blocks, 1);
   }
 }
 

@@ -4,6 +4,8 @@
 // 10.0 holds one block (227 KiB of shared memory), and a small one that fits the 64 KiB of 7.5, and
 // of which the others hold several. Eight warps of up to 255 registers are what the register file
 // of a multiprocessor holds, and one block fills it, for where there is only one block for each.
+// Where there are many blocks, as many warps in several are faster, since they do not wait for each
+// other, and more warps still where a thread does with fewer registers: the medium tiles.
 //
 //                            dim  warps  rows  keys   shared   why
 //                                        of a
@@ -14,6 +16,9 @@
 //           128 x 64         128  4 x 2    8    64    167 KiB  two warps share rows
 //           128 x 48         192  4 x 2    8    48    201 KiB  64 keys: too much shared memory
 //            64 x 64         256  2 x 4    8    64    218 KiB  128 rows leave room for 32 keys only
+//   medium  128 x 64          32  4 x 1    8    64     68 KiB  three blocks, of 168 registers a
+//   thread
+//           128 x 64          64  4 x 1    8    64    101 KiB  two blocks
 //   small    64 x 64          32  4 x 1    4    64     43 KiB  half the rows a thread
 //            64 x 32          64  4 x 1    4    32     44 KiB
 //            64 x 32          96  4 x 1    4    32     61 KiB
@@ -27,36 +32,43 @@
 
 namespace attnlab::device {
 
+// Medium is Large where there is none.
 template <int kDim>
 struct CudaCoreShapes;
 template <>
 struct CudaCoreShapes<32> {
   using Large = CudaCoreShape<32, 8, 1, 8, 64>;
+  using Medium = CudaCoreShape<32, 4, 1, 8, 64, 3>;
   using Small = CudaCoreShape<32, 4, 1, 4, 64>;
 };
 template <>
 struct CudaCoreShapes<64> {
   using Large = CudaCoreShape<64, 8, 1, 8, 64>;
+  using Medium = CudaCoreShape<64, 4, 1, 8, 64, 2>;
   using Small = CudaCoreShape<64, 4, 1, 4, 32>;
 };
 template <>
 struct CudaCoreShapes<96> {
   using Large = CudaCoreShape<96, 8, 1, 8, 64>;
+  using Medium = Large;
   using Small = CudaCoreShape<96, 4, 1, 4, 32>;
 };
 template <>
 struct CudaCoreShapes<128> {
   using Large = CudaCoreShape<128, 4, 2, 8, 64>;
+  using Medium = Large;
   using Small = CudaCoreShape<128, 2, 2, 4, 32>;
 };
 template <>
 struct CudaCoreShapes<192> {
   using Large = CudaCoreShape<192, 4, 2, 8, 48>;
+  using Medium = Large;
   using Small = CudaCoreShape<192, 2, 2, 4, 16>;
 };
 template <>
 struct CudaCoreShapes<256> {
   using Large = CudaCoreShape<256, 2, 4, 8, 64>;
+  using Medium = Large;
   using Small = CudaCoreShape<256, 1, 2, 4, 16>;
 };
 
@@ -66,17 +78,20 @@ struct CudaCoreTile {
   int rows = 0, keys = 0;
   int threads = 0;
   int shared_bytes = 0;  // dynamic shared memory a block
+  int blocks = 1;        // that a multiprocessor has registers for in any case
 };
 
 template <class Shape>
 constexpr CudaCoreTile TileOf() {
-  return {Shape::kDim, Shape::kRows, Shape::kKeys, Shape::kThreads, Shape::kSharedBytes};
+  return {Shape::kDim,     Shape::kRows,        Shape::kKeys,
+          Shape::kThreads, Shape::kSharedBytes, Shape::kBlocks};
 }
 
-// By head dim, the large one first.
+// By head dim, the large one first and the small one last.
 inline constexpr CudaCoreTile kCudaCoreTiles[] = {
-    TileOf<CudaCoreShapes<32>::Large>(),  TileOf<CudaCoreShapes<32>::Small>(),
-    TileOf<CudaCoreShapes<64>::Large>(),  TileOf<CudaCoreShapes<64>::Small>(),
+    TileOf<CudaCoreShapes<32>::Large>(),  TileOf<CudaCoreShapes<32>::Medium>(),
+    TileOf<CudaCoreShapes<32>::Small>(),  TileOf<CudaCoreShapes<64>::Large>(),
+    TileOf<CudaCoreShapes<64>::Medium>(), TileOf<CudaCoreShapes<64>::Small>(),
     TileOf<CudaCoreShapes<96>::Large>(),  TileOf<CudaCoreShapes<96>::Small>(),
     TileOf<CudaCoreShapes<128>::Large>(), TileOf<CudaCoreShapes<128>::Small>(),
     TileOf<CudaCoreShapes<192>::Large>(), TileOf<CudaCoreShapes<192>::Small>(),

@@ -26,6 +26,7 @@ std::vector<Plan> PlansOf(const std::string& line) {
   std::vector<Plan> plans;
   for (const device::CudaCoreTile& tile : device::kCudaCoreTiles) {
     if (!gpu.ok() || tile.shared_bytes > gpu->shared_memory_per_block) continue;
+    if (tile.blocks > 1) continue;  // not one of FA1's
     for (const char* dtype : {"fp32", "fp16", "bf16"}) {
       const absl::StatusOr<Plan> plan = MakePlan(
           *AttentionProblem::Parse(absl::StrCat(line, ",d=", tile.dim, ",dtype=", dtype)),

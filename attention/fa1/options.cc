@@ -15,7 +15,8 @@ std::vector<std::string> ConfigKeys() {
 absl::StatusOr<device::CudaCoreTile> TileFor(const AttentionProblem& problem,
                                              const DeviceInfo& device, const LaunchConfig& config) {
   if (absl::Status s = config.CheckKeys({"tile_q", "tile_kv"}); !s.ok()) return s;
-  return device::ChooseCudaCoreTile(problem, device, config, problem.sq);
+  return device::ChooseCudaCoreTile(problem, device, config, problem.sq,
+                                    /*many_blocks=*/false);
 }
 
 }  // namespace attnlab::fa1

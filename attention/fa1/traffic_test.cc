@@ -7,7 +7,7 @@
 namespace attnlab::fa1 {
 namespace {
 
-constexpr device::CudaCoreTile kTile = device::kCudaCoreTiles[2];  // 256 x 64, head dim 64
+constexpr device::CudaCoreTile kTile = device::kCudaCoreTiles[3];  // 256 x 64, head dim 64
 
 DeviceInfo Gpu(int64_t l2) {
   DeviceInfo info;

@@ -262,11 +262,12 @@ absl::StatusOr<Options> OptionsFor(const AttentionProblem& p, const DeviceInfo& 
       // Packed heads fill a tile together. By default a query that is too long for that fills the
       // large one by itself.
       const int64_t rows = *packing == Packing::kNever ? p.sq : p.sq * p.GroupSize();
-      const auto tile = device::ChooseCudaCoreTile(p, device, config, rows);
+      const auto tile = device::ChooseCudaCoreTile(p, device, config, rows, /*many_blocks=*/true);
       if (!tile.ok()) return tile.status();
       options.cuda_core_tile = *tile;
-      options.blocks = BlocksAMultiprocessor(device, tile->shared_bytes,
-                                             BlocksOfRegisters(device, tile->threads));
+      options.blocks = BlocksAMultiprocessor(
+          device, tile->shared_bytes,
+          std::max<int64_t>(tile->blocks, BlocksOfRegisters(device, tile->threads)));
       break;
     }
   }

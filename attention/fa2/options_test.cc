@@ -130,7 +130,26 @@ TEST(OptionsTest, RowsOfATileAreThoseThatItWillHave) {
   const std::string line = "hq=64,hkv=1,sq=1,skv=999,d=64,dtype=fp32";
   EXPECT_EQ(OptionsOf(line, kHopper, "pack=never")->Rows(), 64);
   EXPECT_EQ(OptionsOf(line)->Rows(), 64);
-  EXPECT_EQ(OptionsOf("hq=64,hkv=1,sq=2,skv=999,d=64,dtype=fp32")->Rows(), 256);
+  EXPECT_EQ(OptionsOf("hq=64,hkv=1,sq=2,skv=999,d=64,dtype=fp32")->Rows(), 128);
+}
+
+// Two or three blocks of the medium tile, where there are registers and shared memory for them.
+TEST(OptionsTest, OnCudaCoresAMultiprocessorHasSeveralBlocks) {
+  constexpr int64_t kA100 = 163 << 10;
+  const auto rows = [](int dim, int64_t shared_bytes, const std::string& config = "") {
+    const auto options =
+        OptionsOf("hq=2,sq=999,dtype=fp32,d=" + std::to_string(dim), Gpu(90, shared_bytes), config);
+    EXPECT_TRUE(options.ok()) << options.status();
+    return options.ok() ? options->Rows() : 0;
+  };
+  EXPECT_EQ(rows(32, 227 << 10), 128);
+  EXPECT_EQ(rows(64, 227 << 10), 128);
+  EXPECT_EQ(rows(96, 227 << 10), 256);
+  // Of those two and one; the large one of 32 fits, that of 64 does not.
+  EXPECT_EQ(rows(32, kA100), 256);
+  EXPECT_EQ(rows(64, kA100), 64);
+  EXPECT_EQ(rows(32, kA100, "tile_q=128"), 128);
+  EXPECT_EQ(rows(64, 227 << 10, "tile_q=256"), 256);
 }
 
 TEST(OptionsTest, TheFirstTileThatFits) {
@@ -144,7 +163,9 @@ TEST(OptionsTest, TheFirstTileThatFits) {
 TEST(OptionsTest, BlocksThatAMultiprocessorHasRoomFor) {
   EXPECT_EQ(OptionsOf("hq=2,sq=999,d=256,dtype=fp16")->blocks, 2);
   EXPECT_EQ(OptionsOf("hq=2,sq=999,d=32,dtype=fp16")->blocks, 3);
-  EXPECT_EQ(OptionsOf("hq=2,sq=999,d=64,dtype=fp32")->blocks, 1);
+  EXPECT_EQ(OptionsOf("hq=2,sq=999,d=32,dtype=fp32")->blocks, 3);
+  EXPECT_EQ(OptionsOf("hq=2,sq=999,d=64,dtype=fp32")->blocks, 2);
+  EXPECT_EQ(OptionsOf("hq=2,sq=999,d=96,dtype=fp32")->blocks, 1);
   EXPECT_EQ(OptionsOf("hq=2,sq=64,d=64,dtype=fp32")->blocks, 2);
   EXPECT_EQ(OptionsOf("hq=2,sq=64,d=64,dtype=fp32", kTuring)->blocks, 1);
   EXPECT_EQ(OptionsOf("hq=2,sq=16,d=256,dtype=fp32")->blocks, 3);
@@ -175,7 +196,7 @@ TEST(OptionsTest, KAndVOfAGroupFitHalfOfL2) {
 }
 
 TEST(OptionsTest, OnCudaCoresAGroupIsTwiceAsLarge) {
-  // 132 multiprocessors of one block: 264. A head of 2048 queries has 8 tiles.
+  // 132 multiprocessors of two blocks: 528. A head of 2048 queries has 16 tiles.
   EXPECT_EQ(GroupsOf("b=4,hq=33,sq=2048,d=64,dtype=fp32,mask=causal"), std::make_pair(33u, 33u));
   // 16 MiB a KV head, of which L2 holds three: 6 groups of 2 or 3 of the 16 heads.
   EXPECT_EQ(GroupsOf("b=8,hq=2,sq=128,skv=32768,d=64,dtype=fp32,mask=causal"),
