@@ -1,16 +1,23 @@
 #include "tools/command/list_metrics.h"
 
+#include <algorithm>
+#include <cstdint>
+#include <cstdio>
+#include <map>
+#include <optional>
 #include <utility>
-#include <vector>
 
-#include "absl/status/statusor.h"
+#include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "profiling/chip.h"
+#include "absl/strings/str_replace.h"
 #include "profiling/quantities.h"
+#include "tools/arguments.h"
+#include "tools/command/interrupt.h"
 #include "tools/command/json.h"
 #include "tools/table.h"
+#include "tools/terminal.h"
 
 namespace attnlab::command {
 namespace {
@@ -18,39 +25,151 @@ namespace {
 using profiling::Chip;
 using profiling::Counted;
 
-std::string MeaningOf(const std::string& name) {
+std::string MeaningOf(const Chip& chip, const Counted& counted) {
   for (const profiling::Quantity& q : profiling::Quantities()) {
-    if (q.name == name) return std::string(q.meaning);
+    if (q.name == counted.name) return std::string(q.meaning);
   }
-  return "";
+  return chip.Description(counted.name).value_or("");
+}
+
+std::string PassesText(int64_t passes) {
+  return absl::StrCat(passes, passes == 1 ? " pass" : " passes");
+}
+
+// None where CUPTI lists a metric that it cannot count.
+std::optional<int64_t> PassesOf(const Chip& chip, const std::vector<std::string>& metrics) {
+  const absl::StatusOr<int64_t> passes = chip.Passes(metrics);
+  return passes.ok() ? std::optional<int64_t>(*passes) : std::nullopt;
+}
+
+// What is counted together: as a table, and as an entry of the JSON.
+struct Listing {
+  Table table;
+  Json json;
+  int64_t passes;
+};
+
+absl::StatusOr<Listing> ListingOf(const Chip& chip, absl::string_view set,
+                                  const std::vector<std::string>& metrics) {
+  const absl::StatusOr<std::vector<Counted>> counted = Resolve(chip, set, metrics);
+  if (!counted.ok()) return counted.status();
+  const absl::StatusOr<int64_t> passes = chip.Passes(MetricsOf(*counted));
+  if (absl::IsUnimplemented(passes.status())) {
+    for (const std::string& metric : metrics) {
+      if (PassesOf(chip, {metric})) continue;
+      return absl::UnimplementedError(absl::StrCat("metric: CUPTI has the name ", metric, " for ",
+                                                   chip.name(), ", but cannot count it"));
+    }
+  }
+  if (!passes.ok()) return passes.status();
+  Table table({{set.empty() ? "counted" : absl::StrCat("set ", set), Table::kLeft},
+               {"unit", Table::kLeft},
+               {"metrics", Table::kLeft},
+               {"meaning", Table::kLeft}});
+  Json quantities = Json::array();
+  for (const Counted& c : *counted) {
+    const std::string meaning = MeaningOf(chip, c);
+    table.AddRow({{c.name}, {c.unit}, {absl::StrJoin(c.metrics, " + ")}, {meaning}});
+    quantities.push_back(
+        {{"name", c.name}, {"unit", c.unit}, {"metrics", c.metrics}, {"meaning", meaning}});
+  }
+  Json json = {{"set", set.empty() ? Json(nullptr) : Json(set)},
+               {"passes", *passes},
+               {"quantities", quantities}};
+  return Listing{std::move(table), std::move(json), *passes};
+}
+
+// Metrics of one base name, and the passes of each.
+struct Family {
+  std::vector<std::string> metrics;
+  std::vector<std::optional<int64_t>> passes;
+};
+
+// To ask about each of 150 thousand metrics takes ten minutes. If all of a family take one pass
+// together, so does each; otherwise those that differ in .sum, .avg, .max and .min alone take
+// equally many, for they are of the same counters.
+void FindPasses(const Chip& chip, const std::string& base, Family* family) {
+  const std::optional<int64_t> together = PassesOf(chip, family->metrics);
+  std::map<std::string, std::optional<int64_t>> of_ending;
+  for (const std::string& metric : family->metrics) {
+    if (together == 1) {
+      family->passes.push_back(1);
+      continue;
+    }
+    // ".per_second" of "dram__bytes.sum.per_second".
+    const size_t dot = metric.find('.', base.size() + 1);
+    const std::string ending = dot == std::string::npos ? "" : metric.substr(dot);
+    const auto [known, first] = of_ending.try_emplace(ending);
+    if (first) known->second = PassesOf(chip, {metric});
+    family->passes.push_back(known->second);
+  }
+}
+
+// Lines of a table whose widest name is known and whose other cells are not.
+class Lines {
+ public:
+  Lines(size_t width, std::ostream& out) : width_(width), out_(out) {
+    Add("metric", "passes", "meaning");
+    out_ << "|:" << std::string(width_ + 1, '-') << "|-------:|:--------|\n";
+  }
+
+  void Add(const std::string& metric, const std::string& passes, const std::string& meaning) {
+    const auto blanks = [](size_t width, const std::string& text) {
+      return std::string(width > text.size() ? width - text.size() : 0, ' ');
+    };
+    out_ << "| " << metric << blanks(width_, metric) << " | " << blanks(6, passes) << passes
+         << " | " << absl::StrReplaceAll(meaning, {{"|", "\\|"}}) << " |\n";
+  }
+
+ private:
+  size_t width_;
+  std::ostream& out_;
+};
+
+}  // namespace
+
+absl::StatusOr<Chip> OpenChip(absl::string_view name) {
+  const absl::StatusOr<std::vector<std::string>> names = Chip::Names();
+  if (!names.ok()) return names.status();
+  for (const std::string& known : *names) {
+    if (!absl::EqualsIgnoreCase(known, name)) continue;
+    absl::StatusOr<Chip> chip = Chip::Open(known);
+    if (!absl::IsUnimplemented(chip.status())) return chip;
+    return absl::UnimplementedError(
+        absl::StrCat("chip: ", known, " has no counters that this CUPTI reads"));
+  }
+  const std::string nearest = Nearest(absl::AsciiStrToUpper(name), *names);
+  return absl::NotFoundError(
+      absl::StrCat("chip: ", name, " is not one of ", absl::StrJoin(*names, ", "),
+                   nearest.empty() ? "" : absl::StrCat("; did you mean ", nearest, "?")));
 }
 
 absl::Status ListSets(const Chip& chip, bool as_json, const Streams& streams) {
   Json sets = Json::array();
   for (const absl::string_view set : profiling::Sets()) {
-    const absl::StatusOr<std::vector<Counted>> counted = Resolve(chip, set);
-    if (!counted.ok()) return counted.status();
-    const absl::StatusOr<int64_t> passes = chip.Passes(MetricsOf(*counted));
-    if (!passes.ok()) return passes.status();
-    Table table({{set == "all" ? "all" : absl::StrCat("set ", set), Table::kLeft},
-                 {"unit", Table::kLeft},
-                 {"metrics", Table::kLeft},
-                 {"meaning", Table::kLeft}});
-    Json quantities = Json::array();
-    for (const Counted& c : *counted) {
-      table.AddRow({{c.name}, {c.unit}, {absl::StrJoin(c.metrics, " + ")}, {MeaningOf(c.name)}});
-      quantities.push_back({{"name", c.name},
-                            {"unit", c.unit},
-                            {"metrics", c.metrics},
-                            {"meaning", MeaningOf(c.name)}});
-    }
-    sets.push_back({{"set", set}, {"passes", *passes}, {"quantities", quantities}});
+    absl::StatusOr<Listing> listing = ListingOf(chip, set, {});
+    if (!listing.ok()) return listing.status();
+    sets.push_back(std::move(listing->json));
     if (as_json) continue;
     // All sets together have been shown one by one.
-    if (set != "all") streams.out << table.Markdown(streams.colours);
-    streams.out << set << ": " << *passes << (*passes == 1 ? " pass\n\n" : " passes\n\n");
+    if (set != "all") streams.out << listing->table.Markdown(streams.colours);
+    streams.out << set << ": " << PassesText(listing->passes) << "\n\n";
   }
   if (as_json) streams.out << Dump({{"chip", chip.name()}, {"sets", sets}});
+  return absl::OkStatus();
+}
+
+absl::Status ListSelected(const Chip& chip, absl::string_view set,
+                          const std::vector<std::string>& metrics, bool as_json,
+                          const Streams& streams) {
+  absl::StatusOr<Listing> listing = ListingOf(chip, set, metrics);
+  if (!listing.ok()) return listing.status();
+  if (as_json) {
+    streams.out << Dump({{"chip", chip.name()}, {"sets", {std::move(listing->json)}}});
+  } else {
+    streams.out << listing->table.Markdown(streams.colours)
+                << "together: " << PassesText(listing->passes) << "\n";
+  }
   return absl::OkStatus();
 }
 
@@ -58,42 +177,49 @@ absl::Status ListMatching(const Chip& chip, const std::string& match, bool as_js
                           const Streams& streams) {
   const absl::StatusOr<std::vector<std::string>> bases = chip.BaseNames();
   if (!bases.ok()) return bases.status();
-  Table table({{"metric", Table::kLeft}, {"passes", Table::kRight}, {"meaning", Table::kLeft}});
-  Json metrics = Json::array();
+  std::vector<std::pair<std::string, Family>> families;
+  size_t width = 0;
   for (const std::string& base : *bases) {
     const absl::StatusOr<std::vector<std::string>> all = chip.MetricsOf(base);
     if (!all.ok()) return all.status();
+    Family family;
     for (const std::string& metric : *all) {
       if (!absl::StrContains(metric, match)) continue;
-      const absl::StatusOr<int64_t> passes = chip.Passes({metric});
-      // Some names that CUPTI lists cannot be collected.
-      const std::string shown = passes.ok() ? absl::StrCat(*passes) : "-";
-      const std::string meaning = chip.Description(base).value_or("");
-      table.AddRow({{metric}, {shown}, {meaning}});
-      metrics.push_back({{"metric", metric},
-                         {"passes", passes.ok() ? Json(*passes) : Json(nullptr)},
-                         {"meaning", meaning}});
+      family.metrics.push_back(metric);
+      width = std::max(width, metric.size());
     }
+    if (!family.metrics.empty()) families.emplace_back(base, std::move(family));
   }
-  if (metrics.empty()) {
+  if (families.empty()) {
     return absl::NotFoundError(
         absl::StrCat("--match: no metric of ", chip.name(), " has \"", match, "\" in its name"));
   }
-  if (as_json) {
-    streams.out << Dump({{"chip", chip.name()}, {"metrics", metrics}});
-  } else {
-    streams.out << table.Markdown(streams.colours);
+  Progress progress(stderr, static_cast<int64_t>(families.size()));
+  std::optional<Lines> lines;
+  if (!as_json) lines.emplace(width, streams.out);
+  Json metrics = Json::array();
+  for (size_t i = 0; i < families.size() && !Interrupt::Pressed(); ++i) {
+    auto& [base, family] = families[i];
+    progress.Show(static_cast<int64_t>(i), base);
+    FindPasses(chip, base, &family);
+    const std::string meaning = chip.Description(base).value_or("");
+    progress.Clear();
+    for (size_t k = 0; k < family.metrics.size(); ++k) {
+      const std::optional<int64_t> passes = family.passes[k];
+      if (lines) {
+        lines->Add(family.metrics[k], passes ? absl::StrCat(*passes) : "-", meaning);
+      } else {
+        metrics.push_back({{"metric", family.metrics[k]},
+                           {"passes", passes ? Json(*passes) : Json(nullptr)},
+                           {"meaning", meaning}});
+      }
+    }
+    if (lines) streams.out.flush();
+    // A reader that went away, as head does, wants no more.
+    if (!streams.out) break;
   }
-  return absl::OkStatus();
-}
-
-}  // namespace
-
-absl::Status ListMetrics(const std::string& chip_name, const std::string& match, bool json,
-                         const Streams& streams) {
-  const absl::StatusOr<Chip> chip = Chip::Open(chip_name);
-  if (!chip.ok()) return chip.status();
-  return match.empty() ? ListSets(*chip, json, streams) : ListMatching(*chip, match, json, streams);
+  if (as_json) streams.out << Dump({{"chip", chip.name()}, {"metrics", metrics}});
+  return Interrupt::Pressed() ? absl::CancelledError("interrupted") : absl::OkStatus();
 }
 
 }  // namespace attnlab::command

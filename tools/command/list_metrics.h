@@ -3,17 +3,35 @@
 #define TOOLS_COMMAND_LIST_METRICS_H_
 
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "profiling/chip.h"
 #include "tools/command/command.h"
 
 namespace attnlab::command {
 
+// The chip of that name in lower or upper case. NotFound, with the nearest and with all that there
+// are, for another; Unimplemented where CUPTI has the name and no counters.
+absl::StatusOr<profiling::Chip> OpenChip(absl::string_view name);
+
 // The sets, with their quantities and the metrics that these are on the chip, and the passes over a
-// kernel that each takes; with `match` instead every metric of the chip whose name has that text.
-// Errors are those of profiling::Chip::Open(); NotFound where nothing matches.
-absl::Status ListMetrics(const std::string& chip, const std::string& match, bool json,
-                         const Streams& streams);
+// kernel that each takes.
+absl::Status ListSets(const profiling::Chip& chip, bool json, const Streams& streams);
+
+// The same of one set ("": none) and of metrics by name, as one run would count them. Errors are
+// those of profiling::Resolve().
+absl::Status ListSelected(const profiling::Chip& chip, absl::string_view set,
+                          const std::vector<std::string>& metrics, bool json,
+                          const Streams& streams);
+
+// Every metric of the chip whose name has that text, each as soon as its passes are known, since
+// those of all take a minute; as JSON in the end. NotFound where there is none; Cancelled at
+// Ctrl-C, with what was found by then listed.
+absl::Status ListMatching(const profiling::Chip& chip, const std::string& match, bool json,
+                          const Streams& streams);
 
 }  // namespace attnlab::command
 

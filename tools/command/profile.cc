@@ -13,16 +13,18 @@
 #include "attention/testing/verify.h"
 #include "profiling/ceilings.h"
 #include "profiling/ceilings_cache.h"
+#include "profiling/chip.h"
 #include "profiling/counters.h"
 #include "profiling/kernel_profile.h"
 #include "profiling/quantities.h"
-#include "profiling/report/report.h"
+#include "profiling/report/report_file.h"
 #include "tools/arguments.h"
 #include "tools/command/bench_plans.h"
 #include "tools/command/command.h"
 #include "tools/command/interrupt.h"
 #include "tools/command/json.h"
 #include "tools/command/list_metrics.h"
+#include "tools/command/profile_flags.h"
 #include "tools/command/profile_report.h"
 #include "tools/command/selection.h"
 #include "tools/files.h"
@@ -34,94 +36,28 @@ namespace {
 // Whose metrics are listed where there is no GPU.
 constexpr char kUsualChip[] = "GH100";
 
-struct Flags {
-  ProblemFlags problem;
-  std::string kernel = "all", device = "cuda:0";
-  std::vector<std::string> configs;
-  std::string set = "traffic";
-  std::vector<std::string> metrics;
-  std::string ceilings = "kept";
-  bool verify = true;
-  bool list_metrics = false;
-  std::string chip, match;
-  bool json = false;
-  std::string html;
-  ProfileReport report;
-};
+bool OnGpus(const Kernel* kernel) { return kernel->traits().device == DeviceKind::kCuda; }
 
-ArgumentParser MakeParser(Flags* f) {
-  ArgumentParser parser(
-      "attnlab profile",
-      "Runs kernels on a GPU under its counters: how many bytes they read from and write to HBM, "
-      "beside\ntheir own model and what any kernel must move, and how near they come to what the "
-      "card allows.");
-  parser.AddGroup("What");
-  AddProblemFlags(&parser, &f->problem);
-  parser.AddString("kernel", "NAMES", &f->kernel,
-                   "all (the default: those of GPUs that do the problem), or names as in a,b.");
-  parser.AddString("device", "D", &f->device, "cuda:N; by default cuda:0.");
-  parser.AddStrings("config", "LINE", &f->configs,
-                    "Launch configuration, key=value,…, each a row; with lists and ranges as in "
-                    "block=32..512. Repeatable. `attnlab list` has each kernel's keys.");
-  parser.AddGroup("Counters");
-  parser.AddString("set", "NAME", &f->set,
-                   absl::StrCat("Which: ", absl::StrJoin(profiling::Sets(), ", "),
-                                ", or none. traffic is the default."));
-  parser.AddStrings("metric", "NAME", &f->metrics,
-                    "One of CUPTI's, besides the set, such as sm__warps_launched.sum. Repeatable.");
-  parser.AddBool("list_metrics", &f->list_metrics,
-                 "Print what the sets are made of on this GPU, and in how many passes over a "
-                 "kernel; needs no GPU with --chip.");
-  parser.AddString("chip", "NAME", &f->chip, "With --list_metrics: of a chip, GH100 say.");
-  parser.AddString("match", "TEXT", &f->match,
-                   "With --list_metrics: all metrics with this in their name.");
-  parser.AddGroup("How");
-  parser.AddInteger("repetitions", "N", &f->report.repetitions, 1, 1000,
-                    "Of which medians are taken. 3.");
-  parser.AddString("ceilings", "HOW", &f->ceilings,
-                   "kept (the default: measured once a GPU and driver), anew, or none.");
-  parser.AddInteger("seed", "N", &f->report.seed, 0, INT64_MAX,
-                    "The same seed, the same inputs. 0.");
-  parser.AddBool("lse", &f->report.lse, "Have kernels write the log-sum-exp, too.");
-  parser.AddBool("verify", &f->verify, "Verify each kernel, too: true by default.");
-  parser.AddGroup("Results");
-  parser.AddString("commit", "ID", &f->report.commit,
-                   "Goes into every JSON row; by default $ATTNLAB_COMMIT.");
-  parser.AddBool("json", &f->json, "Print JSON.");
-  parser.AddString("html", "FILE", &f->html,
-                   "Write a report that a browser shows, one file, no network.");
-  parser.AddSection("The one-line form of a problem", kProblemHelp);
-  parser.AddSection(
-      "Columns",
-      "time           of a call, from the beginning of its first kernel to the end of its last\n"
-      "TFLOP/s        the two matrix products over what the mask lets through, over the time\n"
-      "HBM read       bytes that were read from HBM, of a call that begins with an empty L2\n"
-      "  model        times what the kernel's own model says\n"
-      "  least        times what any kernel must read\n"
-      "HBM written    the same; up to an L2 of it may not have gone there yet\n"
-      "roofline       of the FLOP/s that the card's ceilings allow with the bytes that it moved\n"
-      "least roofline the same with those that any kernel must move: what is left to gain");
-  parser.AddSection("Examples",
-                    "attnlab profile --problem=llama3-8b-prefill-4k\n"
-                    "attnlab profile --kernel=fa2 --problem=gpt2,dtype=bf16 --set=all\n"
-                    "attnlab profile --kernel=fa2 --problem=gpt2,dtype=bf16 --set=none "
-                    "--metric=sm__warps_launched.sum\n"
-                    "attnlab profile --problem='hq=8,sq=1024..16384,d=64,dtype=bf16' --json\n"
-                    "attnlab profile --problem=llama3-8b-prefill-4k --html=profile.html\n"
-                    "attnlab profile --list_metrics --chip=GH100\n"
-                    "attnlab profile --list_metrics --chip=GH100 --match=dram__bytes");
-  parser.AddSection("Exit codes", kExitCodesHelp);
-  return parser;
-}
-
-absl::StatusOr<BenchSelection> SelectionOf(const Flags& f) {
+// The kernels of GPUs, and what they are measured with.
+absl::StatusOr<BenchSelection> SelectionOf(const ProfileFlags& f) {
   BenchSelection selection;
   selection.names = f.kernel;
   selection.device = f.device;
-  selection.seed = static_cast<uint64_t>(f.report.seed);
-  absl::StatusOr<std::vector<const Kernel*>> kernels = KernelsOf(f.kernel);
+  selection.seed = static_cast<uint64_t>(f.seed);
+  const absl::StatusOr<std::vector<const Kernel*>> kernels = KernelsOf(f.kernel);
   if (!kernels.ok()) return kernels.status();
-  selection.kernels = *std::move(kernels);
+  for (const Kernel* kernel : *kernels) {
+    if (OnGpus(kernel)) {
+      selection.kernels.push_back(kernel);
+    } else if (IsNamed(*kernel, f.kernel)) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "--kernel: ", kernel->traits().name,
+          " runs on the CPU, which has no counters; `attnlab list` has the kernels of GPUs"));
+    }
+  }
+  if (selection.kernels.empty()) {
+    return absl::UnimplementedError("this program links no kernel of GPUs");
+  }
   absl::StatusOr<std::vector<LaunchConfig>> configs = ConfigsOf(f.configs);
   if (!configs.ok()) return configs.status();
   selection.configs = *std::move(configs);
@@ -131,11 +67,11 @@ absl::StatusOr<BenchSelection> SelectionOf(const Flags& f) {
 }
 
 // Fills in verdict and remark.
-void Judge(const Flags& f, ProfileRow* row) {
+void Judge(const ProfileFlags& f, ProfileRow* row) {
   row->verdict = "not checked";
   if (!f.verify || !row->profile.status.ok() || Interrupt::Pressed()) return;
   testing::VerifyOptions options;
-  options.inputs.seed = static_cast<uint64_t>(f.report.seed);
+  options.inputs.seed = static_cast<uint64_t>(f.seed);
   options.rerun = false;  // the conformance suite does that
   const absl::StatusOr<testing::VerifyResult> result = testing::Verify(row->profile.plan, options);
   if (absl::IsResourceExhausted(result.status())) {
@@ -148,70 +84,161 @@ void Judge(const Flags& f, ProfileRow* row) {
   }
 }
 
-absl::Status WriteHtml(const std::string& html, const Json& profile) {
-  absl::StatusOr<AtomicFile> file = AtomicFile::Create(ResolvePath(html));
-  if (!file.ok()) return file.status();
-  const std::string page = profiling::HtmlReport(profile);
-  const absl::Status s = file->Append(page.data(), static_cast<int64_t>(page.size()));
-  return s.ok() ? file->Commit() : s;
-}
-
-absl::Status CheckFlags(const Flags& f) {
-  if (f.ceilings != "kept" && f.ceilings != "anew" && f.ceilings != "none") {
-    return absl::InvalidArgumentError(
-        absl::StrCat("--ceilings: ", f.ceilings, " is not one of kept, anew, none"));
-  }
-  const absl::StatusOr<Device> device = ParseDevice(f.device);
-  if (!device.ok()) return device.status();
-  if (device->kind != DeviceKind::kCuda) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("--device: ", f.device, " has no counters; cuda:0 is a GPU"));
-  }
+absl::Status CheckMetrics(const ProfileFlags& f) {
   const absl::Span<const absl::string_view> sets = profiling::Sets();
   if (f.set != "none" && std::find(sets.begin(), sets.end(), f.set) == sets.end()) {
     return absl::InvalidArgumentError(
         absl::StrCat("--set: ", f.set, " is not one of ", absl::StrJoin(sets, ", "), ", none"));
   }
-  if (!f.list_metrics && (!f.chip.empty() || !f.match.empty())) {
-    return absl::InvalidArgumentError("--chip and --match go with --list_metrics");
-  }
-  if (f.list_metrics || f.html.empty()) return absl::OkStatus();
-  // Where it cannot be written that is said now, and not after all the measuring.
-  return AtomicFile::Create(ResolvePath(f.html)).status();
-}
-
-absl::Status List(const Flags& f, const Streams& streams) {
-  std::string chip = f.chip;
-  if (chip.empty()) {
-    const absl::StatusOr<DeviceInfo> device = InfoOf(*ParseDevice(f.device));
-    const absl::StatusOr<std::string> of_gpu =
-        device.ok() ? profiling::ChipOf(device->device.ordinal) : device.status();
-    chip = of_gpu.value_or(kUsualChip);
-    if (!of_gpu.ok()) {
-      streams.err << "attnlab profile: " << of_gpu.status().message() << ". So these are of "
-                  << chip << "; --chip=NAME has those of another\n";
+  for (const std::string& metric : f.metrics) {
+    for (const profiling::Quantity& quantity : profiling::Quantities()) {
+      if (metric != quantity.name) continue;
+      return absl::InvalidArgumentError(
+          absl::StrCat("--metric: ", metric, " is a quantity of --set=", quantity.set,
+                       "; a metric is one of CUPTI's, such as dram__bytes_read.sum"));
     }
   }
-  return ListMetrics(chip, f.match, f.json, streams);
+  return absl::OkStatus();
 }
 
-absl::Status MeasureOrRead(const Flags& f, int ordinal, Progress* progress, ProfileReport* report,
-                           const Streams& streams) {
+absl::Status CheckFlags(const ProfileFlags& f) {
+  if (f.ceilings != "kept" && f.ceilings != "anew" && f.ceilings != "none") {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--ceilings: ", f.ceilings, " is not one of kept, anew, none"));
+  }
+  const absl::StatusOr<Device> device = ParseDevice(f.device);
+  if (!device.ok()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--device: \"", f.device, "\" is not one of cuda, cuda:N"));
+  }
+  if (device->kind != DeviceKind::kCuda) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--device: ", f.device, " has no counters; cuda:0 is the first GPU"));
+  }
+  if (absl::Status s = CheckMetrics(f); !s.ok()) return s;
+  if (f.html.empty()) return absl::OkStatus();
+  // Where it cannot be written that is said now, and not after all the measuring.
+  return OfFlag(AtomicFile::Create(ResolvePath(f.html)).status(), "--html");
+}
+
+// The GPU of --device, which CheckFlags() has seen.
+absl::StatusOr<DeviceInfo> GpuOf(const ProfileFlags& f) {
+  absl::StatusOr<DeviceInfo> gpu = InfoOf(*ParseDevice(f.device));
+  // Of $ATTNLAB_COMPUTE_CAPABILITY.
+  if (gpu.ok() || absl::IsInvalidArgument(gpu.status())) return gpu;
+  const absl::Status s = OfFlag(gpu.status(), "--device");
+  return absl::UnavailableError(absl::StrCat(
+      s.message(), "; `attnlab profile --list_metrics --chip=", kUsualChip, "` needs none"));
+}
+
+// What the chip of the GPU is called, which CUPTI, older than the GPU, may not know.
+absl::StatusOr<std::string> KnownChipOf(int ordinal) {
+  absl::StatusOr<std::string> chip = profiling::ChipOf(ordinal);
+  if (!chip.ok()) return chip;
+  const absl::StatusOr<std::vector<std::string>> names = profiling::Chip::Names();
+  if (!names.ok()) return names.status();
+  if (std::find(names->begin(), names->end(), *chip) != names->end()) return chip;
+  return absl::UnimplementedError(
+      absl::StrCat("--device: the chip of cuda:", ordinal, ", ", *chip,
+                   ", is not one that this CUPTI has metrics of: ", absl::StrJoin(*names, ", "),
+                   "; that of a newer toolkit may"));
+}
+
+absl::Status List(const ProfileFlags& f, const ArgumentParser& parser, const Streams& streams) {
+  std::string name = f.chip, remark;
+  if (name.empty()) {
+    const absl::StatusOr<DeviceInfo> gpu = GpuOf(f);
+    if (gpu.ok() || parser.Given("device")) {
+      if (!gpu.ok()) return gpu.status();
+      const absl::StatusOr<std::string> chip = KnownChipOf(gpu->device.ordinal);
+      if (!chip.ok()) return chip.status();
+      name = *chip;
+    } else {
+      name = kUsualChip;
+      remark = absl::StrCat("there is no GPU to ask, so these are of ", kUsualChip,
+                            "; --chip=NAME has those of another");
+    }
+  }
+  const absl::StatusOr<profiling::Chip> chip = OpenChip(name);
+  if (!chip.ok()) return OfFlag(chip.status(), "--chip");
+  if (!remark.empty()) streams.err << "attnlab profile: " << remark << "\n";
+  if (!f.match.empty()) return ListMatching(*chip, f.match, f.json, streams);
+  if (!parser.Given("set") && !parser.Given("metric")) return ListSets(*chip, f.json, streams);
+  if (f.set == "none" && f.metrics.empty()) {
+    return absl::InvalidArgumentError("--set: none, and no --metric: there is nothing to list");
+  }
+  return OfFlag(ListSelected(*chip, f.set == "none" ? "" : f.set, f.metrics, f.json, streams),
+                "--metric");
+}
+
+// An error of counting, as one that the caller's flags cannot put right.
+absl::Status OfCounting(const absl::Status& s) {
+  return absl::IsPermissionDenied(s) ? absl::UnavailableError(s.message()) : s;
+}
+
+// Whether all that is asked for can be counted: before anything takes long.
+absl::Status CheckCounters(const ProfileFlags& f, int ordinal) {
+  if (f.set == "none" && f.metrics.empty()) return absl::OkStatus();
+  const absl::Status s =
+      profiling::Counters::Open(ordinal, f.set == "none" ? "" : f.set, f.metrics).status();
+  return absl::IsNotFound(s) ? OfFlag(s, "--metric") : OfCounting(s);
+}
+
+// Where ceilings are kept; "" for nowhere. Says so where the environment is not followed.
+std::string CeilingsDirectory(const Streams& streams) {
+  const char* cache = std::getenv("XDG_CACHE_HOME");
+  std::string directory = profiling::CacheDirectory();
+  if (!directory.empty() && directory[0] != '/') {
+    streams.err << "attnlab profile: HOME is a relative path, so the ceilings are not kept\n";
+    return "";
+  }
+  if (cache != nullptr && cache[0] != '\0' && cache[0] != '/') {
+    streams.err << "attnlab profile: XDG_CACHE_HOME, " << cache << ", is a relative path, which is "
+                << "ignored; ceilings are kept in "
+                << (directory.empty() ? "no other directory, as HOME is not set" : directory)
+                << "\n";
+  }
+  return directory;
+}
+
+absl::Status MeasureOrRead(const ProfileFlags& f, int ordinal, Progress* progress,
+                           ProfileReport* report, const Streams& streams) {
   if (f.ceilings == "none") return absl::OkStatus();
   const absl::StatusOr<profiling::CeilingsKey> key = profiling::CeilingsKeyOf(ordinal);
   if (!key.ok()) return key.status();
   const absl::StatusOr<profiling::KeptCeilings> kept =
-      profiling::KeepCeilings(profiling::CacheDirectory(), *key, f.ceilings == "anew", [&] {
+      profiling::KeepCeilings(CeilingsDirectory(streams), *key, f.ceilings == "anew", [&] {
         progress->Show(0, "measuring the ceilings");
         return profiling::MeasureCeilings(ordinal);
       });
   if (!kept.ok()) return kept.status();
+  progress->Clear();
   if (!kept->remark.empty()) streams.err << "attnlab profile: " << kept->remark << "\n";
   report->ceilings = kept->ceilings;
   return absl::OkStatus();
 }
 
-absl::Status ProfileAll(const Flags& f, ProfileReport* report, LeftOut* left_out,
+// Profiles the plans of one problem, and judges the results.
+absl::Status ProfileOne(const ProfileFlags& f, const std::vector<Plan>& plans,
+                        const profiling::ProfileOptions& options, ProfileReport* report,
+                        LeftOut* left_out) {
+  absl::StatusOr<std::vector<profiling::KernelProfile>> profiles =
+      profiling::ProfileKernels(plans, options);
+  if (absl::IsResourceExhausted(profiles.status())) {
+    left_out->Add(profiles.status(), plans[0].problem.ToString());
+    return absl::OkStatus();
+  }
+  if (!profiles.ok()) return OfCounting(profiles.status());
+  for (profiling::KernelProfile& profile : *profiles) {
+    if (absl::IsCancelled(profile.status)) continue;
+    options.progress(absl::StrCat("verifying ", profile.plan.kernel->traits().name));
+    report->rows.push_back({std::move(profile), "", ""});
+    Judge(f, &report->rows.back());
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ProfileAll(const ProfileFlags& f, ProfileReport* report, LeftOut* left_out,
                         const Streams& streams) {
   const absl::StatusOr<BenchSelection> selection = SelectionOf(f);
   if (!selection.ok()) return selection.status();
@@ -221,15 +248,24 @@ absl::Status ProfileAll(const Flags& f, ProfileReport* report, LeftOut* left_out
     return absl::InvalidArgumentError(
         "--problem: none is given; llama3-8b-prefill-4k is one of those that `attnlab list` has");
   }
-  const absl::StatusOr<DeviceInfo> device = InfoOf(*ParseDevice(f.device));
-  if (!device.ok()) return device.status();
-  const absl::StatusOr<std::string> chip = profiling::ChipOf(device->device.ordinal);
-  if (!chip.ok()) return chip.status();
+  const absl::StatusOr<DeviceInfo> gpu = GpuOf(f);
+  if (!gpu.ok()) return gpu.status();
+  const int ordinal = gpu->device.ordinal;
+  const absl::StatusOr<std::string> chip = KnownChipOf(ordinal);
+  if (!chip.ok()) return OfCounting(chip.status());
   report->chip = *chip;
-
-  Progress progress(stderr, static_cast<int64_t>(problems->size()));
-  absl::Status s = MeasureOrRead(f, device->device.ordinal, &progress, report, streams);
+  absl::Status s = CheckCounters(f, ordinal);
   if (!s.ok()) return s;
+  std::vector<std::vector<Plan>> plans;  // problem by problem
+  for (const AttentionProblem& problem : *problems) {
+    absl::StatusOr<std::vector<Plan>> some = PlansOf(problem, *selection, left_out);
+    if (!some.ok()) return some.status();
+    if (!some->empty()) plans.push_back(*std::move(some));
+  }
+  if (plans.empty()) return absl::OkStatus();
+
+  Progress progress(stderr, static_cast<int64_t>(plans.size()));
+  if (s = MeasureOrRead(f, ordinal, &progress, report, streams); !s.ok()) return s;
   profiling::ProfileOptions options;
   options.seed = selection->seed;
   options.with_lse = report->lse;
@@ -237,80 +273,83 @@ absl::Status ProfileAll(const Flags& f, ProfileReport* report, LeftOut* left_out
   options.metrics = f.metrics;
   options.repetitions = report->repetitions;
   options.stopped = Interrupt::Pressed;
-  for (size_t i = 0; i < problems->size() && !Interrupt::Pressed(); ++i) {
-    const AttentionProblem& problem = (*problems)[i];
+  for (size_t i = 0; i < plans.size() && !Interrupt::Pressed(); ++i) {
     options.progress = [&](absl::string_view what) {
-      progress.Show(static_cast<int64_t>(i), absl::StrCat(what, ": ", problem.ToString()));
+      progress.Show(static_cast<int64_t>(i),
+                    absl::StrCat(what, ": ", plans[i][0].problem.ToString()));
     };
-    const absl::StatusOr<std::vector<Plan>> plans = PlansOf(problem, *selection, left_out);
-    if (!plans.ok()) return plans.status();
-    absl::StatusOr<std::vector<profiling::KernelProfile>> profiles =
-        profiling::ProfileKernels(*plans, options);
-    if (absl::IsResourceExhausted(profiles.status())) {
-      left_out->Add(profiles.status(), problem.ToString());
-      continue;
-    }
-    if (!profiles.ok()) return profiles.status();
-    for (profiling::KernelProfile& profile : *profiles) {
-      if (absl::IsCancelled(profile.status)) continue;
-      options.progress(absl::StrCat("verifying ", profile.plan.kernel->traits().name));
-      report->rows.push_back({std::move(profile), "", ""});
-      Judge(f, &report->rows.back());
-    }
+    if (s = ProfileOne(f, plans[i], options, report, left_out); !s.ok()) return s;
   }
   return absl::OkStatus();
+}
+
+ProfileReport EmptyReport(const ProfileFlags& f) {
+  ProfileReport report;
+  report.commit = f.commit;
+  if (const char* commit = std::getenv("ATTNLAB_COMMIT"); f.commit.empty() && commit != nullptr) {
+    report.commit = commit;
+  }
+  report.seed = f.seed;
+  report.repetitions = f.repetitions;
+  report.lse = f.lse;
+  return report;
+}
+
+int Interrupted(const Streams& streams, bool nothing, absl::string_view done) {
+  streams.err << "attnlab profile: interrupted; "
+              << (nothing ? "nothing was done by then"
+                          : absl::StrCat("what was ", done, " by then is printed"))
+              << "\n";
+  return kInterrupted;
 }
 
 }  // namespace
 
 int Profile(const Arguments& arguments, const Streams& streams) {
-  Flags flags;
-  flags.report.repetitions = 3;
-  ArgumentParser parser = MakeParser(&flags);
+  ProfileFlags flags;
+  ArgumentParser parser = MakeProfileParser(&flags);
+  parser.AddSection("Exit codes", kExitCodesHelp);
   int code = kOk;
   if (ParsedToEnd(&parser, "profile", arguments, streams, &code)) return code;
-  if (const absl::Status s = CheckFlags(flags); !s.ok()) return Fail(streams, "profile", s);
-  if (flags.list_metrics) {
-    const absl::Status s = List(flags, streams);
+  absl::Status s = CheckTogether(parser, flags);
+  if (s.ok() && !flags.from.empty()) {
+    s = WriteReportOfFile(flags);
     return s.ok() ? kOk : Fail(streams, "profile", s);
   }
-  if (const char* commit = std::getenv("ATTNLAB_COMMIT");
-      flags.report.commit.empty() && commit != nullptr) {
-    flags.report.commit = commit;
+  if (s.ok()) s = CheckFlags(flags);
+  if (!s.ok()) return Fail(streams, "profile", s);
+  if (flags.list_metrics) {
+    const Interrupt interrupt;
+    s = List(flags, parser, streams);
+    if (absl::IsCancelled(s)) return Interrupted(streams, false, "listed");
+    return s.ok() ? kOk : Fail(streams, "profile", OfCounting(s));
   }
+  ProfileReport report = EmptyReport(flags);
   LeftOut left_out("attnlab profile");
-  absl::Status s;
   {
     const Interrupt interrupt;
-    s = ProfileAll(flags, &flags.report, &left_out, streams);
+    s = ProfileAll(flags, &report, &left_out, streams);
   }
   left_out.Print(streams.err);
-  const std::vector<ProfileRow>& rows = flags.report.rows;
+  const std::vector<ProfileRow>& rows = report.rows;
   if (s.ok() && rows.empty() && !Interrupt::Pressed()) {
     s = left_out.blame().Flags()
             ? absl::InvalidArgumentError("no kernel takes these flags")
             : absl::UnimplementedError("no kernel here does any of these problems on a GPU");
   }
   if (!rows.empty()) {
-    const Json profile = ProfileJson(flags.report);
+    const Json profile = ProfileJson(report);
     if (flags.json) {
       streams.out << Dump(profile);
     } else {
-      PrintProfile(flags.report, streams);
+      PrintProfile(report, streams);
     }
-    if (!flags.html.empty()) s.Update(WriteHtml(flags.html, profile));
+    if (!flags.html.empty()) {
+      s.Update(OfFlag(profiling::WriteHtmlReport(profile, ResolvePath(flags.html)), "--html"));
+    }
   }
-  if (!s.ok()) {
-    const int failed = Fail(streams, "profile", s);
-    // Not the caller's to put right by other flags.
-    return absl::IsPermissionDenied(s) ? kImpossible : failed;
-  }
-  if (Interrupt::Pressed()) {
-    streams.err << "attnlab profile: interrupted; "
-                << (rows.empty() ? "nothing was done by then\n"
-                                 : "what was done by then is printed\n");
-    return kInterrupted;
-  }
+  if (!s.ok()) return Fail(streams, "profile", s);
+  if (Interrupt::Pressed()) return Interrupted(streams, rows.empty(), "done");
   for (const ProfileRow& row : rows) {
     if (!row.profile.status.ok() || row.verdict == "WRONG") return kFailed;
   }

@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
 #include "attention/dtype.h"
 #include "attention/memory.h"
 #include "attention/registry.h"
@@ -118,7 +119,9 @@ absl::StatusOr<std::vector<AttentionProblem>> ProblemsOf(const ProblemFlags& fla
       const absl::string_view first = text.substr(0, text.find(','));
       const bool preset = !first.empty() && !absl::StrContains(first, '=');
       if (absl::Status s = add(text, preset); !s.ok()) {
-        return absl::Status(s.code(), absl::StrCat("--problem: ", s.message()));
+        // Errors of the one-line form begin with "problem: " already.
+        return absl::Status(
+            s.code(), absl::StrCat("--problem: ", absl::StripPrefix(s.message(), "problem: ")));
       }
     }
   }
