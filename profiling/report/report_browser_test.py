@@ -133,8 +133,11 @@ class ReportBrowserTest(unittest.TestCase):
 
     def made_of(self, value):
         """The report of any JSON."""
-        (self.directory / "made.json").write_text(json.dumps(value), encoding="utf-8")
-        self.make(self.directory / "made.json", "made")
+        page = (self.directory / "h200.html").read_text(encoding="utf-8")
+        before, opening, rest = page.partition('id="profile">')
+        after = rest[rest.index("</script>"):]
+        text = json.dumps(value).replace("<", "\\u003c")
+        (self.directory / "made.html").write_text(before + opening + text + after, encoding="utf-8")
         self.open("made")
 
     def test_pages_are_drawn_without_errors(self):
@@ -273,7 +276,7 @@ class ReportBrowserTest(unittest.TestCase):
         self.open("h200")
         cells = [cell.text for cell in self.browser.find("#rows tr.row")[1].find_elements("css selector", "td")]
         self.assertEqual(cells, ["baseline", "2.87 ms", "47.9", "5.53 GB", "1.01×", "110×", "5.45 GB", "0.995×", "163×",
-                                 "84.9 %", "ok"])  # fmt: skip
+                                 "84.9 %", "5.87 %", "ok"])  # fmt: skip
 
     def test_header_names_the_machine(self):
         self.open("h200")
@@ -310,6 +313,62 @@ class ReportBrowserTest(unittest.TestCase):
             self.made_of(value)
             self.assertEqual(self.state(), ["true", "0"], value)
             self.assertEqual(self.browser.console(), [])
+
+    def test_what_is_left_to_gain_is_shown(self):
+        self.open("h200")
+        titles = [title.text for title in self.browser.find("#rows thead th")]
+        self.assertEqual(titles[-3:], ["roofline", "least roofline", "verdict"])
+        tip = self.browser.find("#roofline > svg .mark")[0].get_attribute("data-tip")
+        self.assertIn("of that of the least bytes", tip)
+
+    def test_the_duration_of_the_range_is_explained_where_it_is(self):
+        whole = profile("h200")
+        self.made_of(whole)
+        self.assertNotIn("range_duration", self.text("#launches"))
+        for row in whole["rows"]:
+            row["counted"]["range_duration"] = row["counted"].pop("duration")
+        self.made_of(whole)
+        self.assertIn("range_duration is of the call that was counted", self.text("#launches p"))
+
+    def colours(self, part="#rows"):
+        """All pairs of a name and its colour, in a table."""
+        style = "getComputedStyle(e.querySelector('.swatch')).backgroundColor"
+        names = f"document.querySelectorAll('{part} td.name')"
+        return {tuple(pair) for pair in self.browser.run(f"return [...{names}].map((e) => [e.textContent, {style}])")}
+
+    def test_a_kernel_has_its_colour_in_every_report(self):
+        whole = profile("h200")
+        self.open("h200")
+        together = self.colours()
+        self.assertEqual(len({colour for _, colour in together}), 3)
+        for row in whole["rows"]:
+            self.made_of({**whole, "rows": [row]})
+            self.assertLessEqual(self.colours(), together)
+        tuned = [{**whole["rows"][0], "config": f"tile_q={2**power}"} for power in range(12)]
+        self.made_of({**whole, "rows": tuned + whole["rows"]})
+        self.assertLessEqual(together, self.colours())
+        self.assertEqual(len({colour for _, colour in self.colours()}), 8)
+
+    def test_a_launch_has_its_colour_in_every_call(self):
+        (baseline,) = [row for row in profile("h200")["rows"] if row["kernel"] == "baseline"]
+        other = {**baseline, "timeline": baseline["timeline"][4:], "launches": []}
+        self.made_of({"rows": [baseline, other]})
+        pairs = self.colours("#launches")
+        self.assertGreater(len(pairs), 5)
+        self.assertEqual(len(pairs), len({name for name, _ in pairs}))
+
+    def test_a_table_that_goes_on_has_a_shadow(self):
+        self.open("h200", width=400)
+        shadows = "return getComputedStyle(document.querySelector('#rows .scroll')).backgroundAttachment"
+        self.assertEqual(self.browser.run(shadows), "local, local, scroll, scroll")
+        wider = "const e = document.querySelector('#rows .scroll'); return e.scrollWidth > e.clientWidth"
+        self.assertTrue(self.browser.run(wider))
+
+    def test_captions_spell_problems_alike(self):
+        self.open("h200")
+        codes = [code.text for code in self.browser.find("figcaption code")]
+        self.assertEqual(codes, ["b=1, hq=32, hkv=8, d=128, dtype=bf16, mask=causal, sq=skv=4096",
+                                 "b=1, hq=32, hkv=8, sq=4096, skv=4096, d=128, dtype=bf16, mask=causal"])
 
     def test_an_error_stays_in_its_figure(self):
         head = "function drawTraffic(data, width) {"
