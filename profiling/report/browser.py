@@ -11,6 +11,7 @@ import json
 import os
 import pathlib
 import shutil
+import sys
 import tempfile
 
 try:
@@ -28,7 +29,11 @@ def missing():
     """What is not installed, as a sentence; None where all is."""
     needed = {"chromium": CHROMIUM, "chromium-driver": DRIVER, "python3-selenium": webdriver}
     absent = [package for package, there in needed.items() if not there]
-    return f"not installed: {', '.join(absent)}" if absent else None
+    if not absent:
+        return None
+    # A Python of one's own does not see Debian's packages.
+    where = "" if webdriver else f" for {sys.executable}; Debian's is for /usr/bin/python3"
+    return f"not installed: {', '.join(absent)}{where}"
 
 
 class Browser:

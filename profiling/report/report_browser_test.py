@@ -1,11 +1,15 @@
 """Reports in a real browser: they draw what the JSON has, can be read, and fetch nothing."""
 
+import contextlib
+import io
 import json
 import math
 import pathlib
 import subprocess
+import sys
 import tempfile
 import unittest
+from unittest import mock
 
 import support  # of //tools/python/tests: cases that are skipped count as skipped
 
@@ -464,6 +468,32 @@ class ReportBrowserTest(unittest.TestCase):
             self.assertTrue(5_000 < path.stat().st_size < 150_000, f"{path.name}: {path.stat().st_size}")
         _, absent = report_png.write_figures(self.browser, self.directory / "h200.html", self.directory)
         self.assertEqual(absent, ["time"])
+
+    def test_a_python_without_selenium_is_named(self):
+        with mock.patch.object(browser, "webdriver", None):
+            self.assertIn(f"python3-selenium for {sys.executable}; Debian's is for", browser.missing())
+
+    def test_what_there_are_no_pictures_of(self):
+        (self.directory / "other.html").write_text("<p>Another page</p>", encoding="utf-8")
+        report, other = str(self.directory / "h200.html"), str(self.directory / "other.html")
+        pictures = str(self.directory / "pictures")
+        for words, says in [
+            ([other, pictures], f"{other}: is not a page of `attnlab profile --html`"),
+            (["/no/such.html", pictures], "No such file or directory: '/no/such.html'"),
+            ([report, other], "File exists"),
+            ([report, pictures, "--width=0"], "0 is not an integer in 320..4096"),
+            ([report, pictures, "--width=5000"], "5000 is not an integer in 320..4096"),
+            ([report, pictures, "--width=wide"], "wide is not an integer in 320..4096"),
+        ]:
+            err = io.StringIO()
+            with contextlib.redirect_stderr(err):
+                try:
+                    status = report_png.main(words)
+                except SystemExit as exited:  # argparse's
+                    status = exited.code
+            self.assertEqual(status, 2, words)
+            self.assertIn(says, err.getvalue())
+        self.assertFalse(pathlib.Path(pictures).exists())
 
 
 if __name__ == "__main__":

@@ -5,8 +5,9 @@
 
 Writes roofline.png, traffic.png, time.png and ladder.png, two pixels a point, by headless Chromium. A
 figure that the report does not draw, such as time against length for problems of one length, gets no
-file, and a line on stderr. Exit status: 0; 1 where the page has errors; 2 where Chromium or Selenium
-is not installed, or a file cannot be read or written.
+file, and a line on stderr. Exit status: 0; 1 where parts of the page could not be drawn; 2 for bad
+arguments, a page that is none of `attnlab profile --html`, or a file that cannot be read or written; 3
+where Chromium or Selenium is not installed.
 """
 
 import argparse
@@ -18,6 +19,21 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 import browser  # noqa: E402  beside this file, also in a checkout
 
 FIGURES = ("roofline", "traffic", "time", "ladder")
+WIDTHS = (320, 4096)  # below, figures have no room; above, Chromium may draw nothing
+# What the pages of `attnlab profile --html` have, and others hardly.
+MARK = '<script type="application/json" id="profile">'
+
+
+def width(text):
+    least, most = WIDTHS
+    if not text.isdigit() or not least <= int(text) <= most:
+        raise argparse.ArgumentTypeError(f"{text} is not an integer in {least}..{most}")
+    return int(text)
+
+
+def is_report(path):
+    with open(path, encoding="utf-8", errors="replace") as file:
+        return MARK in file.read()
 
 
 def write_figures(chromium, report, directory, width=900, scheme="light"):
@@ -37,19 +53,21 @@ def write_figures(chromium, report, directory, width=900, scheme="light"):
     return written, absent
 
 
-def main():
+def main(words=None):
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("report")
-    parser.add_argument("directory")
-    parser.add_argument("--width", type=int, default=900, help="of the page, in points")
-    parser.add_argument("--scheme", choices=("light", "dark"), default="light")
-    arguments = parser.parse_args()
+    parser.add_argument("report", metavar="REPORT.html", help="what attnlab profile --html wrote")
+    parser.add_argument("directory", metavar="DIRECTORY", help="where pictures go; made where there is none")
+    parser.add_argument("--width", type=width, default=900, metavar="N",
+                        help=f"of the page, in points, {WIDTHS[0]} to {WIDTHS[1]}; by default %(default)s")
+    parser.add_argument("--scheme", choices=("light", "dark"), default="light", help="by default %(default)s")
+    arguments = parser.parse_args(words)
     if browser.missing():
         print(f"report_png: {browser.missing()}", file=sys.stderr)
-        return 2
+        return 3
     try:
-        with open(arguments.report, "rb"):
-            pass
+        if not is_report(arguments.report):
+            print(f"report_png: {arguments.report}: is not a page of `attnlab profile --html`", file=sys.stderr)
+            return 2
         pathlib.Path(arguments.directory).mkdir(parents=True, exist_ok=True)
         with browser.Browser() as chromium:
             written, absent = write_figures(chromium, arguments.report, arguments.directory, arguments.width,

@@ -234,6 +234,12 @@ std::optional<Table> OtherCounters(const ProfileReport& report, const CommonKeys
   return table;
 }
 
+bool HasRange(const ProfileReport& report) {
+  return std::any_of(report.rows.begin(), report.rows.end(), [](const ProfileRow& row) {
+    return row.profile.Counted("range_duration").has_value();
+  });
+}
+
 std::string Dimensions(const std::array<int64_t, 3>& d) { return absl::StrJoin(d, "x"); }
 
 // The kernels of one call, with their times and the gaps before them.
@@ -303,6 +309,11 @@ void PrintProfile(const ProfileReport& report, const Streams& streams) {
   if (report.ceilings) streams.out << "\n" << CeilingsText(*report.ceilings);
   if (const std::optional<Table> others = OtherCounters(report, problems)) {
     streams.out << "\n" << others->Markdown(streams.colours);
+    if (HasRange(report)) {
+      streams.out
+          << "range_duration is of the counted call from outside, with launching and at the "
+             "clock that counters run with: not the time above.\n";
+    }
   }
   for (size_t i = 0; i < report.rows.size(); ++i) {
     const ProfileRow& row = report.rows[i];

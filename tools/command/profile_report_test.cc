@@ -83,6 +83,15 @@ TEST(ProfileReportTest, OtherCountersHaveATableOfTheirOwn) {
   EXPECT_THAT(text, HasSubstr("| missing   |         - |"));
 }
 
+TEST(ProfileReportTest, TheDurationOfTheRangeIsToldFromTheTime) {
+  ProfileReport report = Report();
+  EXPECT_THAT(Printed(report), Not(HasSubstr("range_duration")));
+  report.rows[0].profile.counted.push_back({"range_duration", "s", 1.2e-3});
+  EXPECT_THAT(Printed(report),
+              AllOf(HasSubstr("| range_duration |   1.20 ms |"),
+                    HasSubstr("range_duration is of the counted call from outside")));
+}
+
 TEST(ProfileReportTest, LaunchesShowFactsAndGaps) {
   const std::string text = Printed(Report());
   EXPECT_THAT(text, HasSubstr("| memset "));
