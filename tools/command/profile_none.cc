@@ -17,8 +17,8 @@ int Profile(const Arguments& arguments, const Streams& streams) {
     s = flags.from.empty()
             ? absl::UnimplementedError(
                   "this program was built without a CUDA toolkit, whose CUPTI reads the counters; "
-                  "`./bazelw build --config=gpu //tools:attnlab` makes one that has it, where "
-                  "nvcc is")
+                  "`./bazelw build //tools:attnlab` makes one that has it where nvcc is on PATH or "
+                  "CUDA_HOME=DIR says where a toolkit is")
             : WriteReportOfFile(flags);
   }
   return s.ok() ? kOk : Fail(streams, "profile", s);
