@@ -99,7 +99,7 @@ TEST_F(AttnlabTest, BadInputIsExitCode2AndAMessage) {
        "--preset: \"gpt3\" is not known; there are the presets gpt2 and MODEL"},
       {{"verify", "--problem=hq=8,hkv=3,sq=1,d=1"}, "hkv: 3 does not divide hq = 8"},
       {{"verify", "--problem="}, "--problem: the value is empty"},
-      {{"verify", "--problem=hq=1,sq=1,d=1;"}, "--problem: problem: empty key"},
+      {{"verify", "--problem=hq=1,sq=1,d=1;"}, "--problem: empty key"},
       {{"verify", "--layout=x"}, "layout: \"x\" is not one of"},
       {{"verify", "--values=x"}, "values: \"x\" is not one of"},
       {{"verify", "--json", "--csv"}, "--json and --csv exclude each other"},

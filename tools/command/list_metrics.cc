@@ -51,16 +51,10 @@ struct Listing {
 
 absl::StatusOr<Listing> ListingOf(const Chip& chip, absl::string_view set,
                                   const std::vector<std::string>& metrics) {
+  if (absl::Status s = CheckCountable(chip, metrics); !s.ok()) return s;
   const absl::StatusOr<std::vector<Counted>> counted = Resolve(chip, set, metrics);
   if (!counted.ok()) return counted.status();
   const absl::StatusOr<int64_t> passes = chip.Passes(MetricsOf(*counted));
-  if (absl::IsUnimplemented(passes.status())) {
-    for (const std::string& metric : metrics) {
-      if (PassesOf(chip, {metric})) continue;
-      return absl::UnimplementedError(absl::StrCat("metric: CUPTI has the name ", metric, " for ",
-                                                   chip.name(), ", but cannot count it"));
-    }
-  }
   if (!passes.ok()) return passes.status();
   Table table({{set.empty() ? "counted" : absl::StrCat("set ", set), Table::kLeft},
                {"unit", Table::kLeft},
@@ -142,6 +136,18 @@ absl::StatusOr<Chip> OpenChip(absl::string_view name) {
   return absl::NotFoundError(
       absl::StrCat("chip: ", name, " is not one of ", absl::StrJoin(*names, ", "),
                    nearest.empty() ? "" : absl::StrCat("; did you mean ", nearest, "?")));
+}
+
+absl::Status CheckCountable(const Chip& chip, const std::vector<std::string>& metrics) {
+  for (const std::string& metric : metrics) {
+    const absl::Status s = chip.Passes({metric}).status();
+    if (absl::IsUnimplemented(s)) {
+      return absl::UnimplementedError(absl::StrCat("metric: CUPTI has the name ", metric, " for ",
+                                                   chip.name(), ", but cannot count it"));
+    }
+    if (!s.ok()) return s;
+  }
+  return absl::OkStatus();
 }
 
 absl::Status ListSets(const Chip& chip, bool as_json, const Streams& streams) {

@@ -17,12 +17,16 @@ namespace attnlab::command {
 // are, for another; Unimplemented where CUPTI has the name and no counters.
 absl::StatusOr<profiling::Chip> OpenChip(absl::string_view name);
 
+// Whether the chip counts each of the metrics: NotFound for one that it does not have,
+// Unimplemented for one that CUPTI lists and does not count. Errors name the metric.
+absl::Status CheckCountable(const profiling::Chip& chip, const std::vector<std::string>& metrics);
+
 // The sets, with their quantities and the metrics that these are on the chip, and the passes over a
 // kernel that each takes.
 absl::Status ListSets(const profiling::Chip& chip, bool json, const Streams& streams);
 
 // The same of one set ("": none) and of metrics by name, as one run would count them. Errors are
-// those of profiling::Resolve().
+// those of CheckCountable() and of profiling::Resolve().
 absl::Status ListSelected(const profiling::Chip& chip, absl::string_view set,
                           const std::vector<std::string>& metrics, bool json,
                           const Streams& streams);

@@ -20,6 +20,7 @@
 #include "profiling/report/report_file.h"
 #include "tools/arguments.h"
 #include "tools/command/bench_plans.h"
+#include "tools/command/ceilings_directory.h"
 #include "tools/command/command.h"
 #include "tools/command/interrupt.h"
 #include "tools/command/json.h"
@@ -177,28 +178,13 @@ absl::Status OfCounting(const absl::Status& s) {
 }
 
 // Whether all that is asked for can be counted: before anything takes long.
-absl::Status CheckCounters(const ProfileFlags& f, int ordinal) {
+absl::Status CheckCounters(const ProfileFlags& f, const std::string& chip_name, int ordinal) {
   if (f.set == "none" && f.metrics.empty()) return absl::OkStatus();
-  const absl::Status s =
-      profiling::Counters::Open(ordinal, f.set == "none" ? "" : f.set, f.metrics).status();
-  return absl::IsNotFound(s) ? OfFlag(s, "--metric") : OfCounting(s);
-}
-
-// Where ceilings are kept; "" for nowhere. Says so where the environment is not followed.
-std::string CeilingsDirectory(const Streams& streams) {
-  const char* cache = std::getenv("XDG_CACHE_HOME");
-  std::string directory = profiling::CacheDirectory();
-  if (!directory.empty() && directory[0] != '/') {
-    streams.err << "attnlab profile: HOME is a relative path, so the ceilings are not kept\n";
-    return "";
-  }
-  if (cache != nullptr && cache[0] != '\0' && cache[0] != '/') {
-    streams.err << "attnlab profile: XDG_CACHE_HOME, " << cache << ", is a relative path, which is "
-                << "ignored; ceilings are kept in "
-                << (directory.empty() ? "no other directory, as HOME is not set" : directory)
-                << "\n";
-  }
-  return directory;
+  const absl::StatusOr<profiling::Chip> chip = profiling::Chip::Open(chip_name);
+  if (!chip.ok()) return OfFlag(chip.status(), "--device");
+  if (absl::Status s = CheckCountable(*chip, f.metrics); !s.ok()) return OfFlag(s, "--metric");
+  return OfCounting(
+      profiling::Counters::Open(ordinal, f.set == "none" ? "" : f.set, f.metrics).status());
 }
 
 absl::Status MeasureOrRead(const ProfileFlags& f, int ordinal, Progress* progress,
@@ -206,14 +192,17 @@ absl::Status MeasureOrRead(const ProfileFlags& f, int ordinal, Progress* progres
   if (f.ceilings == "none") return absl::OkStatus();
   const absl::StatusOr<profiling::CeilingsKey> key = profiling::CeilingsKeyOf(ordinal);
   if (!key.ok()) return key.status();
+  const CeilingsDirectory directory = FindCeilingsDirectory();
   const absl::StatusOr<profiling::KeptCeilings> kept =
-      profiling::KeepCeilings(CeilingsDirectory(streams), *key, f.ceilings == "anew", [&] {
+      profiling::KeepCeilings(directory.path, *key, f.ceilings == "anew", [&] {
         progress->Show(0, "measuring the ceilings");
         return profiling::MeasureCeilings(ordinal);
       });
   if (!kept.ok()) return kept.status();
   progress->Clear();
-  if (!kept->remark.empty()) streams.err << "attnlab profile: " << kept->remark << "\n";
+  // Of a directory that there is not, why that is.
+  const std::string& remark = directory.remark.empty() ? kept->remark : directory.remark;
+  if (!remark.empty()) streams.err << "attnlab profile: " << remark << "\n";
   report->ceilings = kept->ceilings;
   return absl::OkStatus();
 }
@@ -254,7 +243,7 @@ absl::Status ProfileAll(const ProfileFlags& f, ProfileReport* report, LeftOut* l
   const absl::StatusOr<std::string> chip = KnownChipOf(ordinal);
   if (!chip.ok()) return OfCounting(chip.status());
   report->chip = *chip;
-  absl::Status s = CheckCounters(f, ordinal);
+  absl::Status s = CheckCounters(f, *chip, ordinal);
   if (!s.ok()) return s;
   std::vector<std::vector<Plan>> plans;  // problem by problem
   for (const AttentionProblem& problem : *problems) {
