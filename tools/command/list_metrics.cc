@@ -7,6 +7,7 @@
 #include <optional>
 #include <utility>
 
+#include "absl/functional/function_ref.h"
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
@@ -34,12 +35,6 @@ std::string MeaningOf(const Chip& chip, const Counted& counted) {
 
 std::string PassesText(int64_t passes) {
   return absl::StrCat(passes, passes == 1 ? " pass" : " passes");
-}
-
-// None where CUPTI lists a metric that it cannot count.
-std::optional<int64_t> PassesOf(const Chip& chip, const std::vector<std::string>& metrics) {
-  const absl::StatusOr<int64_t> passes = chip.Passes(metrics);
-  return passes.ok() ? std::optional<int64_t>(*passes) : std::nullopt;
 }
 
 // What is counted together: as a table, and as an entry of the JSON.
@@ -73,30 +68,74 @@ absl::StatusOr<Listing> ListingOf(const Chip& chip, absl::string_view set,
   return Listing{std::move(table), std::move(json), *passes};
 }
 
-// Metrics of one base name, and the passes of each.
-struct Family {
-  std::vector<std::string> metrics;
-  std::vector<std::optional<int64_t>> passes;
+// Metrics of one base name, and the passes of each; none where CUPTI lists a metric that it cannot
+// count.
+struct Metric {
+  std::string name;
+  std::optional<int64_t> passes;
 };
+struct Family {
+  std::string base_name, description;
+  std::vector<Metric> metrics;
+};
+
+std::optional<int64_t> PassesOf(const Chip& chip, const std::vector<std::string>& metrics) {
+  const absl::StatusOr<int64_t> passes = chip.Passes(metrics);
+  return passes.ok() ? std::optional<int64_t>(*passes) : std::nullopt;
+}
 
 // To ask about each of 150 thousand metrics takes ten minutes. If all of a family take one pass
 // together, so does each; otherwise those that differ in .sum, .avg, .max and .min alone take
 // equally many, for they are of the same counters.
-void FindPasses(const Chip& chip, const std::string& base, Family* family) {
-  const std::optional<int64_t> together = PassesOf(chip, family->metrics);
+std::vector<Metric> WithPasses(const Chip& chip, const std::string& base,
+                               const std::vector<std::string>& names) {
+  const std::optional<int64_t> together = PassesOf(chip, names);
   std::map<std::string, std::optional<int64_t>> of_ending;
-  for (const std::string& metric : family->metrics) {
+  std::vector<Metric> metrics;
+  for (const std::string& name : names) {
     if (together == 1) {
-      family->passes.push_back(1);
+      metrics.push_back({name, 1});
       continue;
     }
     // ".per_second" of "dram__bytes.sum.per_second".
-    const size_t dot = metric.find('.', base.size() + 1);
-    const std::string ending = dot == std::string::npos ? "" : metric.substr(dot);
+    const size_t dot = name.find('.', base.size() + 1);
+    const std::string ending = dot == std::string::npos ? "" : name.substr(dot);
     const auto [known, first] = of_ending.try_emplace(ending);
-    if (first) known->second = PassesOf(chip, {metric});
-    family->passes.push_back(known->second);
+    if (first) known->second = PassesOf(chip, {name});
+    metrics.push_back({name, known->second});
   }
+  return metrics;
+}
+
+// Of each base name the metrics with the text in their names, if there are any.
+absl::StatusOr<std::vector<std::pair<std::string, std::vector<std::string>>>> NamesWith(
+    const Chip& chip, const std::string& text) {
+  const absl::StatusOr<std::vector<std::string>> bases = chip.BaseNames();
+  if (!bases.ok()) return bases.status();
+  std::vector<std::pair<std::string, std::vector<std::string>>> found;
+  for (const std::string& base : *bases) {
+    const absl::StatusOr<std::vector<std::string>> all = chip.MetricsOf(base);
+    if (!all.ok()) return all.status();
+    std::vector<std::string> names;
+    for (const std::string& name : *all) {
+      if (absl::StrContains(name, text)) names.push_back(name);
+    }
+    if (!names.empty()) found.emplace_back(base, std::move(names));
+  }
+  return found;
+}
+
+// Tells of those until `take` returns false.
+absl::Status ForEachFamily(const Chip& chip, const std::string& text,
+                           absl::FunctionRef<bool(const Family&)> take) {
+  const auto found = NamesWith(chip, text);
+  if (!found.ok()) return found.status();
+  for (const auto& [base, names] : *found) {
+    const Family family = {base, chip.Description(base).value_or(""),
+                           WithPasses(chip, base, names)};
+    if (!take(family)) break;
+  }
+  return absl::OkStatus();
 }
 
 // Lines of a table whose widest name is known and whose other cells are not.
@@ -181,49 +220,40 @@ absl::Status ListSelected(const Chip& chip, absl::string_view set,
 
 absl::Status ListMatching(const Chip& chip, const std::string& match, bool as_json,
                           const Streams& streams) {
-  const absl::StatusOr<std::vector<std::string>> bases = chip.BaseNames();
-  if (!bases.ok()) return bases.status();
-  std::vector<std::pair<std::string, Family>> families;
-  size_t width = 0;
-  for (const std::string& base : *bases) {
-    const absl::StatusOr<std::vector<std::string>> all = chip.MetricsOf(base);
-    if (!all.ok()) return all.status();
-    Family family;
-    for (const std::string& metric : *all) {
-      if (!absl::StrContains(metric, match)) continue;
-      family.metrics.push_back(metric);
-      width = std::max(width, metric.size());
-    }
-    if (!family.metrics.empty()) families.emplace_back(base, std::move(family));
-  }
-  if (families.empty()) {
+  // How many lines there will be, and how wide.
+  const auto found = NamesWith(chip, match);
+  if (!found.ok()) return found.status();
+  if (found->empty()) {
     return absl::NotFoundError(
         absl::StrCat("--match: no metric of ", chip.name(), " has \"", match, "\" in its name"));
   }
-  Progress progress(stderr, static_cast<int64_t>(families.size()));
+  size_t width = 0;
+  for (const auto& [base, names] : *found) {
+    for (const std::string& name : names) width = std::max(width, name.size());
+  }
+  Progress progress(stderr, static_cast<int64_t>(found->size()));
+  int64_t done = 0;
   std::optional<Lines> lines;
   if (!as_json) lines.emplace(width, streams.out);
   Json metrics = Json::array();
-  for (size_t i = 0; i < families.size() && !Interrupt::Pressed(); ++i) {
-    auto& [base, family] = families[i];
-    progress.Show(static_cast<int64_t>(i), base);
-    FindPasses(chip, base, &family);
-    const std::string meaning = chip.Description(base).value_or("");
+  const auto add = [&](const Family& family) {
     progress.Clear();
-    for (size_t k = 0; k < family.metrics.size(); ++k) {
-      const std::optional<int64_t> passes = family.passes[k];
+    for (const auto& [name, passes] : family.metrics) {
       if (lines) {
-        lines->Add(family.metrics[k], passes ? absl::StrCat(*passes) : "-", meaning);
+        lines->Add(name, passes ? absl::StrCat(*passes) : "-", family.description);
       } else {
-        metrics.push_back({{"metric", family.metrics[k]},
+        metrics.push_back({{"metric", name},
                            {"passes", passes ? Json(*passes) : Json(nullptr)},
-                           {"meaning", meaning}});
+                           {"meaning", family.description}});
       }
     }
     if (lines) streams.out.flush();
+    progress.Show(++done, family.base_name);
     // A reader that went away, as head does, wants no more.
-    if (!streams.out) break;
-  }
+    return !Interrupt::Pressed() && streams.out.good();
+  };
+  if (absl::Status s = ForEachFamily(chip, match, add); !s.ok()) return s;
+  progress.Clear();
   if (as_json) streams.out << Dump({{"chip", chip.name()}, {"metrics", metrics}});
   return Interrupt::Pressed() ? absl::CancelledError("interrupted") : absl::OkStatus();
 }
