@@ -4,7 +4,10 @@ Looked for in $CUDA_HOME, $CUDA_PATH, /usr/local/cuda and beside the nvcc on PAT
 both nvcc and headers wins. ATTNLAB_NO_CUDA=1 hides it; where there is none without that, Bazel prints so. The labels are those of rules_cuda:
 `:cuda_headers`, `:cuda_runtime`, `:cuda_runtime_static`, `:cuda` (the driver), `:cublas`, `:cupti`,
 `:nvrtc` and so on, and each is there with no toolkit too, as a target that is incompatible, so that
-what depends on it is skipped. `:is_enabled` is a config_setting for select().
+what depends on it is skipped. `:is_enabled` is a config_setting for select(), and `:has_cupti` is one
+that is true where the toolkit has the CUPTI that profiling wants (CUPTI can be left out of an
+installation, and that of toolkits before 12.6 cannot count ranges): without, `:cupti_headers` is
+incompatible, too.
 """
 
 load("//third_party:system.bzl", "library_directories", "link_library")
@@ -47,6 +50,9 @@ _LIBRARIES = {
         deps = [":cuda_headers"],
     ),
 }
+
+# Headers that CUPTI has where it can tell the metrics of a chip and count them over a range.
+CUPTI_HEADERS = ["cupti_profiler_host.h", "cupti_range_profiler.h", "cupti_target.h"]
 
 # Target -> where the program may be. Not every toolkit has these.
 _TOOLS = {
@@ -93,6 +99,20 @@ config_setting(
     name = "is_enabled",
     flag_values = {{":valid_toolchain_found": "True"}},
 )
+
+bool_setting(
+    name = "cupti_found",
+    build_setting_default = {cupti_found},
+)
+
+# Says more than :is_enabled, so that a select() may have both.
+config_setting(
+    name = "has_cupti",
+    flag_values = {{
+        ":cupti_found": "True",
+        ":valid_toolchain_found": "True",
+    }},
+)
 """
 
 _TOOLKIT = """
@@ -134,6 +154,18 @@ cc_library(
     deps = [":cuda_headers"],
 )
 
+cc_library(
+    name = "nvtx",
+    hdrs = glob(
+        ["include/nvtx3/**"],
+        allow_empty = True,
+    ),
+    includes = ["include"],
+    linkopts = ["-ldl"],
+)
+"""
+
+_CUPTI_HEADERS = """
 # For programs that load CUPTI when they want it.
 cc_library(
     name = "cupti_headers",
@@ -146,16 +178,6 @@ cc_library(
     ),
     includes = ["include"],
     deps = [":cuda_headers"],
-)
-
-cc_library(
-    name = "nvtx",
-    hdrs = glob(
-        ["include/nvtx3/**"],
-        allow_empty = True,
-    ),
-    includes = ["include"],
-    linkopts = ["-ldl"],
 )
 """
 
@@ -268,6 +290,10 @@ def toolkit_header(rctx, root, header):
             return root + directory
     return None
 
+def cupti_found(headers):
+    """Whether a toolkit that has `headers`, by name, has the CUPTI that profiling wants."""
+    return all([h in headers for h in CUPTI_HEADERS])
+
 def toolkit_library_directories(root):
     """Where the toolkit at `root` may have libraries."""
     return [root + d for d in ["/lib64", "/lib", "/extras/CUPTI/lib64"]]
@@ -320,7 +346,9 @@ def _local_cuda_impl(rctx):
 
         # buildifier: disable=print
         print("@%s: %s" % (rctx.name, no_toolkit_message(toolkit_places(rctx.os.environ, nvcc_root), nvcc_root)))
+    has_cupti = bool(root) and cupti_found([h for h in CUPTI_HEADERS if toolkit_header(rctx, root, h)])
     build = _HEAD.format(
+        cupti_found = has_cupti,
         found = bool(root),
         # Absolute from here, whether attnlab is the main workspace ("@//") or an external one.
         toolkit_bzl = "@%s//%s:%s" % (
@@ -352,6 +380,7 @@ def _local_cuda_impl(rctx):
         version = release.partition(",")[0],
     )
     _link_headers(rctx, root)
+    build += _CUPTI_HEADERS if has_cupti else _MISSING.format(name = "cupti_headers")
 
     directories = toolkit_library_directories(root)
     runtime = [link_library(rctx, n, directories, [".a"]) for n in ["cudart_static", "cudadevrt"]]

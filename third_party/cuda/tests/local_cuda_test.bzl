@@ -1,7 +1,7 @@
 """Tests of where a CUDA toolkit is looked for, and of what is said where there is none."""
 
 load("@bazel_skylib//lib:unittest.bzl", "asserts", "unittest")
-load("//third_party/cuda:local_cuda.bzl", "is_hidden", "no_toolkit_message", "toolkit_places")
+load("//third_party/cuda:local_cuda.bzl", "CUPTI_HEADERS", "cupti_found", "is_hidden", "no_toolkit_message", "toolkit_places")
 
 def _places_test_impl(ctx):
     env = unittest.begin(ctx)
@@ -32,9 +32,18 @@ def _message_test_impl(ctx):
     asserts.true(env, "that of /usr" in no_toolkit_message(["/usr/local/cuda"], "/usr"))
     return unittest.end(env)
 
+def _cupti_test_impl(ctx):
+    env = unittest.begin(ctx)
+    asserts.true(env, cupti_found(CUPTI_HEADERS + ["cupti.h"]))
+    asserts.false(env, cupti_found(["cuda_runtime.h"]), "a toolkit without CUPTI")
+    for missing in CUPTI_HEADERS:
+        asserts.false(env, cupti_found([h for h in CUPTI_HEADERS if h != missing]), "one without " + missing)
+    return unittest.end(env)
+
 _places_test = unittest.make(_places_test_impl)
 _hidden_test = unittest.make(_hidden_test_impl)
 _message_test = unittest.make(_message_test_impl)
+_cupti_test = unittest.make(_cupti_test_impl)
 
 def local_cuda_test_suite(name):
     """Declares the tests of this file, each under a name of its own.
@@ -45,3 +54,4 @@ def local_cuda_test_suite(name):
     _places_test(name = name + "_places", size = "small")
     _hidden_test(name = name + "_hidden", size = "small")
     _message_test(name = name + "_message", size = "small")
+    _cupti_test(name = name + "_cupti", size = "small")
