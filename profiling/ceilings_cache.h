@@ -31,8 +31,10 @@ struct KeptCeilings {
 };
 
 // Those that the directory has for the key. Otherwise, or if wanted anew, `measure` measures, and
-// the file in the directory is replaced, all of it at once. A damaged file is not believed, and one
-// that cannot be written is no error: the remark says so. Errors are those of `measure`.
+// the file in the directory is replaced, all of it at once: processes that do so together leave
+// what one of them measured. A file that is damaged or has figures that no GPU has is not believed,
+// figures like that which were measured are not kept, and a file that cannot be written is no
+// error: the remark says so. Errors are those of `measure`.
 absl::StatusOr<KeptCeilings> KeepCeilings(const std::string& directory, const CeilingsKey& key,
                                           bool anew,
                                           absl::FunctionRef<absl::StatusOr<Ceilings>()> measure);

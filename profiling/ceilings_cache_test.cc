@@ -1,9 +1,14 @@
 #include "profiling/ceilings_cache.h"
 
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmath>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <string>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
@@ -101,6 +106,70 @@ TEST_F(CeilingsCacheTest, ADamagedFileIsReportedAndReplaced) {
     EXPECT_EQ(Keep(6e12).ceilings.hbm_read, 5e12) << damage;
     EXPECT_EQ(Keep(6e12).remark, "") << damage;
   }
+}
+
+TEST_F(CeilingsCacheTest, FiguresThatNoGpuHasAreReportedAndReplaced) {
+  Keep(4e12);
+  const std::string whole = Text(), figure = "4000000000000.0";
+  ASSERT_NE(whole.find(figure), std::string::npos) << whole;
+  for (const char* implausible : {"0", "0.0", "-4e12", "1e30", "1e999", "NaN", "nan", "4", "null",
+                                  "true", "\"4e12\"", "[4e12]"}) {
+    std::string text = whole;
+    Write(text.replace(text.find(figure), figure.size(), implausible));
+    const KeptCeilings kept = Keep(5e12);
+    EXPECT_TRUE(kept.measured) << implausible;
+    EXPECT_THAT(kept.remark, HasSubstr("damaged")) << implausible;
+    EXPECT_THAT(kept.remark, HasSubstr("measured anew")) << implausible;
+    EXPECT_EQ(kept.ceilings.hbm_read, 5e12) << implausible;
+    EXPECT_EQ(Keep(6e12).ceilings.hbm_read, 5e12) << implausible;
+  }
+  std::string text = whole;
+  Write(text.replace(text.find(figure), figure.size(), "1e30"));
+  EXPECT_THAT(Keep(5e12).remark, HasSubstr("hbm_read_bytes_per_second: 1e+30 is not plausible"));
+}
+
+TEST_F(CeilingsCacheTest, FiguresThatNoGpuHasAreNotKept) {
+  for (const double measured : {0.0, -1.0, 1e30, std::nan("")}) {
+    const KeptCeilings kept = Keep(measured);
+    EXPECT_TRUE(kept.measured) << measured;
+    EXPECT_THAT(kept.remark, HasSubstr("the ceilings are not kept")) << measured;
+    EXPECT_FALSE(std::filesystem::exists(Path())) << measured;
+  }
+  // Nor in place of what was.
+  Keep(4e12);
+  Keep(1e30, /*anew=*/true);
+  EXPECT_EQ(Keep(5e12).ceilings.hbm_read, 4e12);
+}
+
+// Each finds the figures of one of them, whole, or measures; none reports damage.
+TEST_F(CeilingsCacheTest, ProcessesThatWriteAtOnce) {
+  constexpr int kProcesses = 4, kTimes = 50;
+  std::vector<pid_t> children;
+  for (int p = 0; p < kProcesses; ++p) {
+    const pid_t child = fork();
+    ASSERT_GE(child, 0);
+    if (child == 0) {
+      bool good = true;
+      for (int i = 0; i < kTimes; ++i) {
+        const KeptCeilings wrote = Keep((p + 1) * 1e12, /*anew=*/true);
+        const KeptCeilings read = Keep(9e12);
+        const double figure = read.ceilings.hbm_read / 1e12;
+        good = good && wrote.remark.empty() && read.remark.empty() && !read.measured &&
+               figure >= 1 && figure <= kProcesses && figure == std::floor(figure);
+      }
+      _exit(good ? 0 : 1);
+    }
+    children.push_back(child);
+  }
+  for (const pid_t child : children) {
+    int status = -1;
+    ASSERT_EQ(waitpid(child, &status, 0), child);
+    EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << status;
+  }
+  // And leave nothing else behind.
+  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(directory_),
+                          std::filesystem::directory_iterator()),
+            1);
 }
 
 TEST_F(CeilingsCacheTest, ADirectoryThatCannotBeIsNoError) {

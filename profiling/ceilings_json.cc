@@ -1,7 +1,5 @@
 #include "profiling/ceilings_json.h"
 
-#include <cmath>
-
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 
@@ -13,18 +11,23 @@ using Json = nlohmann::ordered_json;
 struct Field {
   const char* name;
   double Ceilings::*value;
+  double most;            // that is believed, far above what there is: HBM has some TB/s
   bool optional = false;  // not every GPU has it
 };
 
+// The least that is believed: per second, of bytes or FLOPs.
+constexpr double kLeast = 1e9;
+constexpr double kMostBytes = 1e14, kMostFlops = 1e17;
+
 constexpr Field kFields[] = {
-    {"hbm_read_bytes_per_second", &Ceilings::hbm_read},
-    {"hbm_write_bytes_per_second", &Ceilings::hbm_write},
-    {"hbm_copy_bytes_per_second", &Ceilings::hbm_copy},
-    {"bf16_flops_per_second", &Ceilings::bf16, true},
-    {"fp16_flops_per_second", &Ceilings::fp16, true},
-    {"tf32_flops_per_second", &Ceilings::tf32, true},
-    {"fp8_flops_per_second", &Ceilings::fp8, true},
-    {"fp32_flops_per_second", &Ceilings::fp32},
+    {"hbm_read_bytes_per_second", &Ceilings::hbm_read, kMostBytes},
+    {"hbm_write_bytes_per_second", &Ceilings::hbm_write, kMostBytes},
+    {"hbm_copy_bytes_per_second", &Ceilings::hbm_copy, kMostBytes},
+    {"bf16_flops_per_second", &Ceilings::bf16, kMostFlops, true},
+    {"fp16_flops_per_second", &Ceilings::fp16, kMostFlops, true},
+    {"tf32_flops_per_second", &Ceilings::tf32, kMostFlops, true},
+    {"fp8_flops_per_second", &Ceilings::fp8, kMostFlops, true},
+    {"fp32_flops_per_second", &Ceilings::fp32, kMostFlops},
 };
 
 }  // namespace
@@ -46,10 +49,16 @@ absl::StatusOr<Ceilings> CeilingsOfJson(const Json& json) {
     }
     const Json& value = json[field.name];
     if (value.is_null() && field.optional) continue;
-    if (!value.is_number() || !(value.get<double>() > 0) || !std::isfinite(value.get<double>())) {
-      return absl::InvalidArgumentError(absl::StrCat(field.name, ": is no number above 0"));
+    if (!value.is_number()) {
+      return absl::InvalidArgumentError(absl::StrCat(field.name, ": is no number"));
     }
-    ceilings.*field.value = value.get<double>();
+    const double number = value.get<double>();
+    // Not so of NaN, either.
+    if (!(number >= kLeast && number <= field.most)) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          field.name, ": ", number, " is not plausible, from ", kLeast, " to ", field.most));
+    }
+    ceilings.*field.value = number;
   }
   return ceilings;
 }

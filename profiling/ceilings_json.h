@@ -11,8 +11,9 @@ namespace attnlab::profiling {
 // {"hbm_read_bytes_per_second": …, …, "bf16_flops_per_second": …, …}; null for what there is not.
 nlohmann::ordered_json JsonOf(const Ceilings& ceilings);
 
-// The inverse. InvalidArgument that names a field that is missing, or is no number above 0; null is
-// for what not every GPU has.
+// The inverse. InvalidArgument that names a field that is missing, is no number, or is one that no
+// GPU has: of bytes not from 1 GB/s to 100 TB/s, of FLOPs not from 1 GFLOP/s to 100 PFLOP/s. null
+// is for what not every GPU has.
 absl::StatusOr<Ceilings> CeilingsOfJson(const nlohmann::ordered_json& json);
 
 }  // namespace attnlab::profiling
