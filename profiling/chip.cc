@@ -3,11 +3,75 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "profiling/cupti.h"
 #include "profiling/metric_config.h"
+#include "profiling/similar_names.h"
 
 namespace attnlab::profiling {
+namespace {
+
+// Names that are offered in place of one that there is not.
+constexpr size_t kMostOffered = 3;
+
+int DenominatorOf(absl::string_view metric) {
+  return absl::StrContains(metric, "active") ? 2 : absl::StrContains(metric, "elapsed") ? 1 : 0;
+}
+
+}  // namespace
+
+struct Chip::Host {
+  const Cupti* cupti = nullptr;
+  CUpti_Profiler_Host_Object* object = nullptr;
+  std::vector<std::string> base_names;  // sorted
+
+  ~Host() {
+    if (object == nullptr) return;
+    auto params = ATTNLAB_CUPTI_PARAMS(CUpti_Profiler_Host_Deinitialize_Params);
+    params.pHostObject = object;
+    cupti->cuptiProfilerHostDeinitialize(&params);
+  }
+
+  // Of a base name or a metric; the type with a description. NotFound, with no message, where there
+  // is none of that name.
+  absl::StatusOr<CUpti_Profiler_Host_GetMetricProperties_Params> Properties(
+      const std::string& metric) const {
+    auto params = ATTNLAB_CUPTI_PARAMS(CUpti_Profiler_Host_GetMetricProperties_Params);
+    params.pHostObject = object;
+    params.pMetricName = metric.c_str();
+    const CUptiResult result = cupti->cuptiProfilerHostGetMetricProperties(&params);
+    if (result == CUPTI_ERROR_INVALID_METRIC_NAME) return absl::NotFoundError("");
+    if (absl::Status s = cupti->Check(result, "cuptiProfilerHostGetMetricProperties"); !s.ok()) {
+      return s;
+    }
+    return params;
+  }
+
+  absl::Status FindBaseNames() {
+    for (const CUpti_MetricType type :
+         {CUPTI_METRIC_TYPE_COUNTER, CUPTI_METRIC_TYPE_RATIO, CUPTI_METRIC_TYPE_THROUGHPUT}) {
+      auto params = ATTNLAB_CUPTI_PARAMS(CUpti_Profiler_Host_GetBaseMetrics_Params);
+      params.pHostObject = object;
+      params.metricType = type;
+      if (absl::Status s = cupti->Check(cupti->cuptiProfilerHostGetBaseMetrics(&params),
+                                        "cuptiProfilerHostGetBaseMetrics");
+          !s.ok()) {
+        return s;
+      }
+      base_names.insert(base_names.end(), params.ppMetricNames,
+                        params.ppMetricNames + params.numMetrics);
+    }
+    std::sort(base_names.begin(), base_names.end());
+    return absl::OkStatus();
+  }
+
+  // A base name has properties as metrics do, and may have a dot, as they do.
+  bool IsBase(const std::string& name) const {
+    return std::binary_search(base_names.begin(), base_names.end(), name);
+  }
+};
 
 absl::StatusOr<std::vector<std::string>> Chip::Names() {
   const absl::StatusOr<const Cupti*> cupti = LoadCupti();
@@ -23,47 +87,44 @@ absl::StatusOr<std::vector<std::string>> Chip::Names() {
   return names;
 }
 
-absl::StatusOr<Chip> Chip::Open(const std::string& name) {
+absl::StatusOr<Chip> Chip::Open(absl::string_view name) {
   const absl::StatusOr<std::vector<std::string>> names = Names();
   if (!names.ok()) return names.status();
-  if (std::find(names->begin(), names->end(), name) == names->end()) {
+  const auto found = std::find_if(names->begin(), names->end(), [&](const std::string& known) {
+    return absl::EqualsIgnoreCase(known, name);
+  });
+  if (found == names->end()) {
     return absl::NotFoundError(
         absl::StrCat("chip: ", name, " is not one of ", absl::StrJoin(*names, ", ")));
   }
-  const Cupti* cupti = *LoadCupti();
+  auto host = std::make_unique<Host>();
+  host->cupti = *LoadCupti();
   auto params = ATTNLAB_CUPTI_PARAMS(CUpti_Profiler_Host_Initialize_Params);
   params.profilerType = CUPTI_PROFILER_TYPE_RANGE_PROFILER;
-  params.pChipName = name.c_str();
-  if (absl::Status s =
-          cupti->Check(cupti->cuptiProfilerHostInitialize(&params), "cuptiProfilerHostInitialize");
+  params.pChipName = found->c_str();
+  if (absl::Status s = host->cupti->Check(host->cupti->cuptiProfilerHostInitialize(&params),
+                                          "cuptiProfilerHostInitialize");
       !s.ok()) {
     return s;
   }
-  return Chip(cupti, name, params.pHostObject);
+  host->object = params.pHostObject;
+  if (absl::Status s = host->FindBaseNames(); !s.ok()) return s;
+  return Chip(*found, std::move(host));
 }
 
-Chip::Chip(Chip&& other) noexcept
-    : cupti_(other.cupti_), name_(std::move(other.name_)), host_(other.host_) {
-  other.host_ = nullptr;
-}
+Chip::Chip(std::string name, std::unique_ptr<Host> host)
+    : name_(std::move(name)), host_(std::move(host)) {}
+Chip::Chip(Chip&& other) noexcept = default;
+Chip::~Chip() = default;
 
-Chip::~Chip() {
-  if (host_ == nullptr) return;
-  auto params = ATTNLAB_CUPTI_PARAMS(CUpti_Profiler_Host_Deinitialize_Params);
-  params.pHostObject = host_;
-  cupti_->cuptiProfilerHostDeinitialize(&params);
+bool Chip::Has(const std::string& metric) const {
+  return host_->Properties(metric).ok() && !host_->IsBase(metric);
 }
-
-absl::Status Chip::NoSuchMetric(const std::string& metric) const {
-  return absl::NotFoundError(absl::StrCat("metric: ", name_, " has no ", metric));
-}
-
-bool Chip::Has(const std::string& metric) const { return Check(metric).ok(); }
 
 absl::Status Chip::Check(const std::string& metric) const {
   const absl::StatusOr<std::string> description = Description(metric);
   if (!description.ok()) return description.status();
-  if (metric.find('.') != std::string::npos) return absl::OkStatus();
+  if (Has(metric)) return absl::OkStatus();
   const absl::StatusOr<std::vector<std::string>> metrics = MetricsOf(metric);
   if (!metrics.ok()) return metrics.status();
   return absl::NotFoundError(absl::StrCat(
@@ -71,50 +132,54 @@ absl::Status Chip::Check(const std::string& metric) const {
 }
 
 absl::StatusOr<std::string> Chip::Description(const std::string& metric) const {
-  auto params = ATTNLAB_CUPTI_PARAMS(CUpti_Profiler_Host_GetMetricProperties_Params);
-  params.pHostObject = host_;
-  params.pMetricName = metric.c_str();
-  const CUptiResult result = cupti_->cuptiProfilerHostGetMetricProperties(&params);
-  if (result == CUPTI_ERROR_INVALID_METRIC_NAME) return NoSuchMetric(metric);
-  if (absl::Status s = cupti_->Check(result, "cuptiProfilerHostGetMetricProperties"); !s.ok()) {
-    return s;
+  const auto properties = host_->Properties(metric);
+  if (properties.ok()) {
+    return properties->pDescription == nullptr ? "" : std::string(properties->pDescription);
   }
-  return std::string(params.pDescription == nullptr ? "" : params.pDescription);
+  if (!absl::IsNotFound(properties.status())) return properties.status();
+  return absl::NotFoundError(
+      absl::StrCat("metric: ", name_, " has no ", metric, NamesLike(metric)));
 }
 
-absl::StatusOr<std::vector<std::string>> Chip::BaseNames() const {
-  std::vector<std::string> names;
-  for (const CUpti_MetricType type :
-       {CUPTI_METRIC_TYPE_COUNTER, CUPTI_METRIC_TYPE_RATIO, CUPTI_METRIC_TYPE_THROUGHPUT}) {
-    auto params = ATTNLAB_CUPTI_PARAMS(CUpti_Profiler_Host_GetBaseMetrics_Params);
-    params.pHostObject = host_;
-    params.metricType = type;
-    if (absl::Status s = cupti_->Check(cupti_->cuptiProfilerHostGetBaseMetrics(&params),
-                                       "cuptiProfilerHostGetBaseMetrics");
-        !s.ok()) {
-      return s;
-    }
-    names.insert(names.end(), params.ppMetricNames, params.ppMetricNames + params.numMetrics);
+// "; did you mean a, b or c?", or nothing.
+std::string Chip::NamesLike(const std::string& metric) const {
+  // "TPC.TriageCompute.tpc__warps_active" is a base name.
+  const size_t unit = metric.find("__");
+  const size_t dot = metric.find('.', unit == std::string::npos ? 0 : unit);
+  const std::string base = metric.substr(0, dot);
+  const std::string rest = dot == std::string::npos ? ".sum" : metric.substr(dot);
+  if (host_->IsBase(base)) {
+    const auto metrics = MetricsOf(base);
+    if (!metrics.ok()) return "";
+    const std::vector<std::string> near = SimilarNames(metric, *metrics, kMostOffered);
+    if (!near.empty()) return DidYouMean(near);
+    std::vector<absl::string_view> rests;
+    for (const std::string& m : *metrics) rests.push_back(absl::string_view(m).substr(base.size()));
+    return absl::StrCat("; of ", base, " there are ", absl::StrJoin(rests, ", "));
   }
-  std::sort(names.begin(), names.end());
-  return names;
+  std::vector<std::string> near;
+  for (const std::string& like : SimilarNames(base, host_->base_names, kMostOffered)) {
+    const auto metrics = MetricsOf(like);
+    if (!metrics.ok() || metrics->empty()) continue;
+    // With the same ending, or one like it, or the first that there is.
+    const std::vector<std::string> of_like = SimilarNames(like + rest, *metrics, 1);
+    near.push_back(of_like.empty() ? metrics->front() : of_like.front());
+  }
+  return DidYouMean(near);
 }
+
+absl::StatusOr<std::vector<std::string>> Chip::BaseNames() const { return host_->base_names; }
 
 absl::StatusOr<std::vector<std::string>> Chip::MetricsOf(const std::string& base_name) const {
-  auto properties = ATTNLAB_CUPTI_PARAMS(CUpti_Profiler_Host_GetMetricProperties_Params);
-  properties.pHostObject = host_;
-  properties.pMetricName = base_name.c_str();
-  const CUptiResult result = cupti_->cuptiProfilerHostGetMetricProperties(&properties);
-  if (result == CUPTI_ERROR_INVALID_METRIC_NAME) return NoSuchMetric(base_name);
-  if (absl::Status s = cupti_->Check(result, "cuptiProfilerHostGetMetricProperties"); !s.ok()) {
-    return s;
-  }
+  const auto properties = host_->Properties(base_name);
+  // With the message of the other.
+  if (!properties.ok()) return Description(base_name).status();
   auto params = ATTNLAB_CUPTI_PARAMS(CUpti_Profiler_Host_GetSubMetrics_Params);
-  params.pHostObject = host_;
-  params.metricType = properties.metricType;
+  params.pHostObject = host_->object;
+  params.metricType = properties->metricType;
   params.pMetricName = base_name.c_str();
-  if (absl::Status s = cupti_->Check(cupti_->cuptiProfilerHostGetSubMetrics(&params),
-                                     "cuptiProfilerHostGetSubMetrics");
+  if (absl::Status s = host_->cupti->Check(host_->cupti->cuptiProfilerHostGetSubMetrics(&params),
+                                           "cuptiProfilerHostGetSubMetrics");
       !s.ok()) {
     return s;
   }
@@ -131,9 +196,67 @@ absl::StatusOr<int64_t> Chip::Passes(const std::vector<std::string>& metrics) co
   for (const std::string& metric : metrics) {
     if (absl::Status s = Check(metric); !s.ok()) return s;
   }
-  const auto config = MetricConfig::Create(cupti_, name_, metrics);
+  const auto config = MetricConfig::Create(host_->cupti, name_, metrics);
   if (!config.ok()) return config.status();
   return (*config)->passes();
+}
+
+// Of a base name there are tens of metrics, most of which are had from the same few counters: to
+// ask for them one by one takes ten times as long as this.
+std::vector<Chip::Metric> Chip::WithPasses(const std::string& base,
+                                           const std::vector<std::string>& metrics) const {
+  std::vector<Metric> with_passes;
+  for (const std::string& metric : metrics) with_passes.push_back({metric, std::nullopt});
+  std::vector<Metric*> counted, constant;
+  for (Metric& metric : with_passes) {
+    // What the hardware could do at most does not want the counter.
+    (absl::StrContains(metric.name, ".peak_sustained") ? constant : counted).push_back(&metric);
+  }
+  // Those of one denominator beside each other: cycles of a unit that had work, and all cycles, are
+  // counters of their own, which often do not go together.
+  std::stable_sort(counted.begin(), counted.end(), [](const Metric* a, const Metric* b) {
+    return DenominatorOf(a->name) < DenominatorOf(b->name);
+  });
+  const std::string sum = absl::StrCat(base, ".sum");
+  const std::optional<int64_t> least = Has(sum) ? PassesOf({sum}) : std::nullopt;
+  FillPasses(least.value_or(1), absl::MakeSpan(counted));
+  FillPasses(1, absl::MakeSpan(constant));
+  return with_passes;
+}
+
+// Each alone needs no more than all together; and no less than `least`, if it can be had at all.
+void Chip::FillPasses(int64_t least, absl::Span<Metric* const> metrics) const {
+  if (metrics.empty()) return;
+  std::vector<std::string> names;
+  for (const Metric* metric : metrics) names.push_back(metric->name);
+  const std::optional<int64_t> together = PassesOf(std::move(names));
+  if (metrics.size() == 1 || together == least) {
+    for (Metric* metric : metrics) metric->passes = together;
+    return;
+  }
+  FillPasses(least, metrics.first(metrics.size() / 2));
+  FillPasses(least, metrics.subspan(metrics.size() / 2));
+}
+
+// Nothing where they cannot be collected.
+std::optional<int64_t> Chip::PassesOf(std::vector<std::string> metrics) const {
+  const auto config = MetricConfig::Create(host_->cupti, name_, std::move(metrics));
+  return config.ok() ? std::optional<int64_t>((*config)->passes()) : std::nullopt;
+}
+
+absl::Status Chip::ForEachFamily(absl::string_view text,
+                                 absl::FunctionRef<bool(const Family&)> take) const {
+  for (const std::string& base : host_->base_names) {
+    absl::StatusOr<std::vector<std::string>> metrics = MetricsOf(base);
+    if (!metrics.ok()) return metrics.status();
+    metrics->erase(
+        std::remove_if(metrics->begin(), metrics->end(),
+                       [&](const std::string& m) { return !absl::StrContains(m, text); }),
+        metrics->end());
+    if (metrics->empty()) continue;
+    if (!take({base, Description(base).value_or(""), WithPasses(base, *metrics)})) break;
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace attnlab::profiling

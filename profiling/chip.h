@@ -14,33 +14,39 @@
 #define PROFILING_CHIP_H_
 
 #include <cstdint>
+#include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "profiling/cupti.h"
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
 
 namespace attnlab::profiling {
 
 class Chip {
  public:
-  // Those that this CUPTI knows. Errors are LoadCupti()'s.
+  // Those that this CUPTI knows. Unavailable where there is no CUPTI, with where it was looked for.
   static absl::StatusOr<std::vector<std::string>> Names();
 
-  // NotFound, with the names that there are, for another name; LoadCupti()'s errors.
-  static absl::StatusOr<Chip> Open(const std::string& name);
+  // NotFound, with the names that there are, for another name; its case does not matter. Errors of
+  // Names().
+  static absl::StatusOr<Chip> Open(absl::string_view name);
 
   Chip(Chip&& other) noexcept;
   Chip& operator=(Chip&& other) = delete;
   ~Chip();
 
+  // As Names() has it.
   const std::string& name() const { return name_; }
 
   // A metric, whole: "dram__bytes_read" alone is none.
   bool Has(const std::string& metric) const;
 
-  // OK, or NotFound that says what there is in its place.
+  // OK, or NotFound that says what there is in its place, or has a name like it.
   absl::Status Check(const std::string& metric) const;
 
   // In a sentence, of a base name or a metric. NotFound where the chip has none of that name.
@@ -51,18 +57,40 @@ class Chip {
   absl::StatusOr<std::vector<std::string>> MetricsOf(const std::string& base_name) const;
 
   // How often a kernel has to run for all of them; 0 for none. NotFound for a metric that the chip
-  // does not have.
+  // does not have. Some milliseconds.
   absl::StatusOr<int64_t> Passes(const std::vector<std::string>& metrics) const;
 
+  // Metrics of one base name, sorted, and the passes that each takes when it is asked for alone;
+  // nothing for some that CUPTI names, and cannot collect.
+  struct Metric {
+    std::string name;
+    std::optional<int64_t> passes;
+  };
+  struct Family {
+    std::string base_name, description;
+    std::vector<Metric> metrics;
+  };
+
+  // Of every base name, in their order, the metrics with `text` in their names ("": all), until
+  // `take` returns false; base names that have none are left out. Some milliseconds each: a chip
+  // has thousands of base names, and tens of metrics of one.
+  //
+  //   chip.ForEachFamily("dram__bytes", [&](const Chip::Family& f) { …; return --rows > 0; });
+  absl::Status ForEachFamily(absl::string_view text,
+                             absl::FunctionRef<bool(const Family&)> take) const;
+
  private:
-  Chip(const Cupti* cupti, std::string name, CUpti_Profiler_Host_Object* host)
-      : cupti_(cupti), name_(std::move(name)), host_(host) {}
+  struct Host;  // CUPTI's object
+  Chip(std::string name, std::unique_ptr<Host> host);
 
-  absl::Status NoSuchMetric(const std::string& metric) const;
+  std::vector<Metric> WithPasses(const std::string& base,
+                                 const std::vector<std::string>& metrics) const;
+  void FillPasses(int64_t least, absl::Span<Metric* const> metrics) const;
+  std::optional<int64_t> PassesOf(std::vector<std::string> metrics) const;
+  std::string NamesLike(const std::string& metric) const;
 
-  const Cupti* cupti_;
   std::string name_;
-  CUpti_Profiler_Host_Object* host_;
+  std::unique_ptr<Host> host_;
 };
 
 }  // namespace attnlab::profiling

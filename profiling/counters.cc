@@ -10,7 +10,11 @@
 #include "absl/strings/str_cat.h"
 #include "attention/cuda_call.h"
 #include "cuda_runtime_api.h"
+#include "profiling/chip.h"
+#include "profiling/cupti.h"
 #include "profiling/driver_function.h"
+#include "profiling/metric_config.h"
+#include "profiling/quantities.h"
 
 namespace attnlab::profiling {
 namespace {
@@ -87,24 +91,37 @@ absl::StatusOr<std::string> ChipOf(int ordinal) {
   return gpu->chip;
 }
 
-absl::StatusOr<std::unique_ptr<Counters>> Counters::Open(int ordinal, absl::string_view set,
-                                                         const std::vector<std::string>& metrics) {
-  if (set.empty() && metrics.empty()) {
-    return absl::InvalidArgumentError("set, metrics: neither is named");
-  }
-  const absl::StatusOr<OpenedGpu> gpu = OpenGpu(ordinal);
-  if (!gpu.ok()) return gpu.status();
-  const absl::StatusOr<Chip> chip = Chip::Open(gpu->chip);
-  if (!chip.ok()) return chip.status();
-  absl::StatusOr<std::vector<Counted>> counted = Resolve(*chip, set, metrics);
-  if (!counted.ok()) return counted.status();
-  auto counters = absl::WrapUnique(new Counters(gpu->cupti, ordinal, gpu->chip));
-  counters->counted_ = *std::move(counted);
-  if (absl::Status s = counters->Start(); !s.ok()) return s;
-  return counters;
-}
+class Counters::Impl {
+ public:
+  Impl(const OpenedGpu& gpu, int ordinal, std::vector<Counted> counted)
+      : cupti_(gpu.cupti), ordinal_(ordinal), chip_(gpu.chip), counted_(std::move(counted)) {}
+  ~Impl();
 
-absl::Status Counters::Start() {
+  const std::string& chip() const { return chip_; }
+  int64_t passes() const { return config_->passes(); }
+  bool done() const { return done_; }
+
+  absl::Status Start();
+  absl::Status BeginPass();
+  absl::Status EndPass(bool keep);
+  absl::StatusOr<std::vector<Value>> Read();
+
+ private:
+  absl::Status ClearImage();
+  absl::Status Configure();
+  absl::Status BeginAnew();
+
+  const Cupti* cupti_;
+  int ordinal_;
+  std::string chip_;
+  std::vector<Counted> counted_;
+  std::unique_ptr<MetricConfig> config_;
+  CUpti_RangeProfiler_Object* profiler_ = nullptr;
+  std::vector<uint8_t> image_;  // what was counted
+  bool in_pass_ = false, done_ = false;
+};
+
+absl::Status Counters::Impl::Start() {
   absl::StatusOr<std::unique_ptr<MetricConfig>> config =
       MetricConfig::Create(cupti_, chip_, MetricsOf(counted_));
   if (!config.ok()) return config.status();
@@ -136,7 +153,7 @@ absl::Status Counters::Start() {
   return Configure();
 }
 
-absl::Status Counters::ClearImage() {
+absl::Status Counters::Impl::ClearImage() {
   auto params = ATTNLAB_CUPTI_PARAMS(CUpti_RangeProfiler_CounterDataImage_Initialize_Params);
   params.pRangeProfilerObject = profiler_;
   params.counterDataSize = image_.size();
@@ -146,7 +163,7 @@ absl::Status Counters::ClearImage() {
 }
 
 // A range of the caller's, who replays it as well: it may have several kernels.
-absl::Status Counters::Configure() {
+absl::Status Counters::Impl::Configure() {
   auto params = ATTNLAB_CUPTI_PARAMS(CUpti_RangeProfiler_SetConfig_Params);
   params.pRangeProfilerObject = profiler_;
   params.configSize = config_->image().size();
@@ -163,7 +180,7 @@ absl::Status Counters::Configure() {
   return cupti_->Check(cupti_->cuptiRangeProfilerSetConfig(&params), "cuptiRangeProfilerSetConfig");
 }
 
-Counters::~Counters() {
+Counters::Impl::~Impl() {
   if (profiler_ == nullptr) return;
   const ScopedDevice current(ordinal_);
   auto params = ATTNLAB_CUPTI_PARAMS(CUpti_RangeProfiler_Disable_Params);
@@ -171,7 +188,7 @@ Counters::~Counters() {
   cupti_->cuptiRangeProfilerDisable(&params);
 }
 
-absl::StatusOr<Counters::Pass> Counters::Begin() {
+absl::Status Counters::Impl::BeginPass() {
   if (in_pass_) return absl::FailedPreconditionError("Begin: a pass has begun already");
   if (done_) return absl::FailedPreconditionError("Begin: all passes are done; Read() comes next");
   const ScopedDevice current(ordinal_);
@@ -195,10 +212,10 @@ absl::StatusOr<Counters::Pass> Counters::Begin() {
     return s;
   }
   in_pass_ = true;
-  return Pass(this);
+  return absl::OkStatus();
 }
 
-absl::Status Counters::EndPass(bool keep) {
+absl::Status Counters::Impl::EndPass(bool keep) {
   in_pass_ = false;
   // Whatever goes wrong, the range ends.
   const ScopedDevice current(ordinal_);
@@ -224,22 +241,13 @@ absl::Status Counters::EndPass(bool keep) {
   return absl::OkStatus();
 }
 
-absl::Status Counters::BeginAnew() {
+absl::Status Counters::Impl::BeginAnew() {
   done_ = false;
   const absl::Status s = ClearImage();
   return s.ok() ? Configure() : s;
 }
 
-Counters::Pass::~Pass() {
-  if (counters_ != nullptr) counters_->EndPass(/*keep=*/false).IgnoreError();
-}
-
-absl::Status Counters::Pass::End() {
-  if (counters_ == nullptr) return absl::FailedPreconditionError("End: the pass has ended already");
-  return std::exchange(counters_, nullptr)->EndPass(/*keep=*/true);
-}
-
-absl::StatusOr<std::vector<Value>> Counters::Read() {
+absl::StatusOr<std::vector<Value>> Counters::Impl::Read() {
   if (!done_) return absl::FailedPreconditionError("Read: not all passes are done");
   const ScopedDevice current(ordinal_);
   if (!current.status().ok()) return current.status();
@@ -266,6 +274,45 @@ absl::StatusOr<std::vector<Value>> Counters::Read() {
   }
   if (s = BeginAnew(); !s.ok()) return s;
   return values;
+}
+
+absl::StatusOr<std::unique_ptr<Counters>> Counters::Open(int ordinal, absl::string_view set,
+                                                         const std::vector<std::string>& metrics) {
+  if (set.empty() && metrics.empty()) {
+    return absl::InvalidArgumentError("set, metrics: neither is named");
+  }
+  const absl::StatusOr<OpenedGpu> gpu = OpenGpu(ordinal);
+  if (!gpu.ok()) return gpu.status();
+  const absl::StatusOr<Chip> chip = Chip::Open(gpu->chip);
+  if (!chip.ok()) return chip.status();
+  absl::StatusOr<std::vector<Counted>> counted = Resolve(*chip, set, metrics);
+  if (!counted.ok()) return counted.status();
+  auto impl = std::make_unique<Impl>(*gpu, ordinal, *std::move(counted));
+  if (absl::Status s = impl->Start(); !s.ok()) return s;
+  return absl::WrapUnique(new Counters(std::move(impl)));
+}
+
+Counters::Counters(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+Counters::~Counters() = default;
+
+const std::string& Counters::chip() const { return impl_->chip(); }
+int64_t Counters::Passes() const { return impl_->passes(); }
+bool Counters::Done() const { return impl_->done(); }
+
+absl::StatusOr<Counters::Pass> Counters::Begin() {
+  if (absl::Status s = impl_->BeginPass(); !s.ok()) return s;
+  return Pass(this);
+}
+
+absl::StatusOr<std::vector<Value>> Counters::Read() { return impl_->Read(); }
+
+Counters::Pass::~Pass() {
+  if (counters_ != nullptr) counters_->impl_->EndPass(/*keep=*/false).IgnoreError();
+}
+
+absl::Status Counters::Pass::End() {
+  if (counters_ == nullptr) return absl::FailedPreconditionError("End: the pass has ended already");
+  return std::exchange(counters_, nullptr)->impl_->EndPass(/*keep=*/true);
 }
 
 }  // namespace attnlab::profiling

@@ -30,10 +30,6 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "profiling/chip.h"
-#include "profiling/cupti.h"
-#include "profiling/metric_config.h"
-#include "profiling/quantities.h"
 #include "profiling/value.h"
 
 namespace attnlab::profiling {
@@ -60,7 +56,8 @@ class Counters {
     Counters* counters_;
   };
 
-  // The quantities of a set (quantities.h; "" for none) and then metrics by name, at least one in
+  // The quantities of a set ("traffic", "all" and others of quantities.h; "" for none) and then
+  // metrics by name, at least one in
   // all, of a GPU by its CUDA ordinal. Makes the GPU current on this thread while it works, and its
   // primary context.
   //
@@ -74,11 +71,11 @@ class Counters {
   Counters(const Counters&) = delete;
   Counters& operator=(const Counters&) = delete;
 
-  const std::string& chip() const { return chip_; }
-  int64_t Passes() const { return config_->passes(); }
+  const std::string& chip() const;
+  int64_t Passes() const;
 
   // Whether every pass has been run.
-  bool Done() const { return done_; }
+  bool Done() const;
 
   // Begins a pass when the GPU has done what it had to do. FailedPrecondition where one has begun
   // already, or all are done.
@@ -89,23 +86,10 @@ class Counters {
   absl::StatusOr<std::vector<Value>> Read();
 
  private:
-  Counters(const Cupti* cupti, int ordinal, std::string chip)
-      : cupti_(cupti), ordinal_(ordinal), chip_(std::move(chip)) {}
+  class Impl;  // what CUPTI's headers are for
+  explicit Counters(std::unique_ptr<Impl> impl);
 
-  absl::Status Start();
-  absl::Status ClearImage();
-  absl::Status Configure();
-  absl::Status BeginAnew();
-  absl::Status EndPass(bool keep);
-
-  const Cupti* cupti_;
-  int ordinal_;
-  std::string chip_;
-  std::vector<Counted> counted_;
-  std::unique_ptr<MetricConfig> config_;
-  CUpti_RangeProfiler_Object* profiler_ = nullptr;
-  std::vector<uint8_t> image_;  // what was counted
-  bool in_pass_ = false, done_ = false;
+  std::unique_ptr<Impl> impl_;
 };
 
 }  // namespace attnlab::profiling

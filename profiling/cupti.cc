@@ -3,42 +3,57 @@
 #include <cuda.h>
 #include <dlfcn.h>
 
+#include <cstdint>
 #include <cstdlib>
 #include <filesystem>
 #include <system_error>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 
 namespace attnlab::profiling {
 namespace {
 
-// What the loader is asked for: file names or paths, in this order.
-std::vector<std::string> Candidates() {
-  if (const char* named = std::getenv("ATTNLAB_CUPTI"); named != nullptr && *named != '\0') {
-    return {named};
-  }
-  const std::string name = absl::StrCat("libcupti.so.", CUDA_VERSION / 1000);
-  std::vector<std::string> candidates = {name};
-  const auto add = [&](const std::string& root) {
-    for (const char* directory : {"/lib64/", "/lib/", "/extras/CUPTI/lib64/"}) {
-      std::error_code ignored;
-      const std::string path = absl::StrCat(root, directory, name);
-      if (std::filesystem::exists(path, ignored)) candidates.push_back(path);
-    }
-  };
-  for (const char* variable : {"CUDA_HOME", "CUDA_PATH"}) {
-    const char* root = std::getenv(variable);
-    if (root != nullptr && *root != '\0') add(root);
-  }
-  add("/usr/local/cuda");
-  return candidates;
-}
-
 std::string LoaderError() {
   const char* error = dlerror();
   return error == nullptr ? "" : error;
+}
+
+bool Exists(const std::string& path) {
+  std::error_code ignored;
+  return std::filesystem::exists(path, ignored);
+}
+
+std::string LibraryName() { return absl::StrCat("libcupti.so.", CUDA_VERSION / 1000); }
+
+// Somewhere to look.
+struct Place {
+  std::string what;                // that it is looked for there, for the user
+  std::vector<std::string> files;  // what the loader is asked for; paths, or a bare name
+};
+
+Place Toolkit(absl::string_view variable, const std::string& root) {
+  if (root.empty()) return {absl::StrCat(variable, " is not set"), {}};
+  Place place = {variable.empty() ? root : absl::StrCat(variable, "=", root), {}};
+  for (const char* directory : {"/lib64/", "/lib/", "/extras/CUPTI/lib64/"}) {
+    const std::string path = absl::StrCat(root, directory, LibraryName());
+    if (Exists(path)) place.files.push_back(path);
+  }
+  if (place.files.empty()) absl::StrAppend(&place.what, " has none");
+  return place;
+}
+
+std::vector<Place> InOrder(const CuptiPlaces& places) {
+  if (!places.attnlab_cupti.empty()) {
+    return {{absl::StrCat("ATTNLAB_CUPTI=", places.attnlab_cupti), {places.attnlab_cupti}}};
+  }
+  // What the user says comes before what the loader happens to know: of several toolkits on a
+  // machine it may know another one than the programs were built with.
+  return {Toolkit("CUDA_HOME", places.cuda_home), Toolkit("CUDA_PATH", places.cuda_path),
+          Place{"the loader (LD_LIBRARY_PATH, ld.so.conf)", {LibraryName()}},
+          Toolkit("", places.usual)};
 }
 
 // CUPTI opens libnvperf_host.so by its bare name, which the loader has to know by then.
@@ -46,31 +61,39 @@ absl::Status LoadPerformanceLibrary(const std::string& cupti) {
   const std::string beside =
       (std::filesystem::path(cupti).parent_path() / "libnvperf_host.so").string();
   if (dlopen(beside.c_str(), RTLD_NOW | RTLD_GLOBAL) != nullptr) return absl::OkStatus();
-  const std::string first = LoaderError();
+  const std::string first = Exists(beside) ? LoaderError() : absl::StrCat("there is no ", beside);
   if (dlopen("libnvperf_host.so", RTLD_NOW | RTLD_GLOBAL) != nullptr) return absl::OkStatus();
-  return absl::UnavailableError(
-      absl::StrCat("CUPTI (", cupti, ") wants libnvperf_host.so: ", first));
+  return absl::UnavailableError(absl::StrCat(
+      "wants libnvperf_host.so: ", first,
+      ", and the loader knows none. Both come with the toolkit: keep them together, or "
+      "add the directory of libnvperf_host.so to LD_LIBRARY_PATH"));
 }
 
-absl::StatusOr<Cupti> Load() {
-  void* library = nullptr;
-  std::vector<std::string> errors;
-  for (const std::string& candidate : Candidates()) {
-    library = dlopen(candidate.c_str(), RTLD_NOW | RTLD_LOCAL);
-    if (library != nullptr) break;
-    errors.push_back(LoaderError());
-  }
+// The error says why not, of a file that the caller names.
+absl::StatusOr<Cupti> LoadFile(const std::string& file) {
+  void* const library = dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr) {
-    return absl::UnavailableError(absl::StrCat(
-        "no CUPTI, the profiling library of the CUDA toolkit: ", absl::StrJoin(errors, "; "),
-        "; CUDA_HOME=DIR says where a toolkit is, ATTNLAB_CUPTI=FILE where the library is"));
+    const std::string error = LoaderError();
+    const bool is_path = absl::StrContains(file, '/');
+    if (is_path && !Exists(file)) return absl::UnavailableError("there is no such file");
+    // Of a name that the loader does not know, it says so in more words.
+    if (!is_path && absl::StartsWith(error, absl::StrCat(file, ": cannot open shared object"))) {
+      return absl::UnavailableError("knows none");
+    }
+    return absl::UnavailableError(error);
   }
   Cupti cupti;
-#define ATTNLAB_CUPTI_LOOK_UP(name)                                                               \
-  cupti.name = reinterpret_cast<decltype(cupti.name)>(dlsym(library, #name));                     \
-  if (cupti.name == nullptr) {                                                                    \
-    return absl::UnavailableError(absl::StrCat("CUPTI is too old: ", LoaderError(), "; version ", \
-                                               CUPTI_API_VERSION, " is wanted"));                 \
+  const auto version =
+      reinterpret_cast<decltype(cupti.cuptiGetVersion)>(dlsym(library, "cuptiGetVersion"));
+  if (version == nullptr) return absl::UnavailableError("is a library, but not CUPTI");
+#define ATTNLAB_CUPTI_LOOK_UP(name)                                                          \
+  cupti.name = reinterpret_cast<decltype(cupti.name)>(dlsym(library, #name));                \
+  if (cupti.name == nullptr) {                                                               \
+    uint32_t number = 0;                                                                     \
+    version(&number);                                                                        \
+    return absl::UnavailableError(absl::StrCat("CUPTI is too old: its version is ", number,  \
+                                               " and has no " #name "; ", CUPTI_API_VERSION, \
+                                               " is wanted"));                               \
   }
   ATTNLAB_CUPTI_FUNCTIONS(ATTNLAB_CUPTI_LOOK_UP)
 #undef ATTNLAB_CUPTI_LOOK_UP
@@ -122,13 +145,46 @@ absl::Status Cupti::Check(CUptiResult result, absl::string_view call) const {
   const char *name = nullptr, *text = nullptr;
   if (cuptiGetResultString(result, &name) != CUPTI_SUCCESS || name == nullptr) name = "unknown";
   if (cuptiGetErrorMessage(result, &text) != CUPTI_SUCCESS || text == nullptr) text = "";
+  // Of some results CUPTI's text is the name again.
+  const bool says_more = *text != '\0' && absl::string_view(text) != name;
   const absl::StatusCode code = CodeOf(result);
-  return absl::Status(
-      code, absl::StrCat(call, ": ", name, *text == '\0' ? "" : ", ", text, Remedy(code)));
+  return absl::Status(code, absl::StrCat(call, ": ", name, says_more ? ", " : "",
+                                         says_more ? text : "", Remedy(code)));
+}
+
+CuptiPlaces PlacesOfEnvironment() {
+  const auto variable = [](const char* name) {
+    const char* value = std::getenv(name);
+    return std::string(value == nullptr ? "" : value);
+  };
+  CuptiPlaces places;
+  places.attnlab_cupti = variable("ATTNLAB_CUPTI");
+  places.cuda_home = variable("CUDA_HOME");
+  places.cuda_path = variable("CUDA_PATH");
+  return places;
+}
+
+absl::StatusOr<Cupti> LoadCuptiFrom(const CuptiPlaces& places) {
+  std::vector<std::string> reasons;
+  for (const Place& place : InOrder(places)) {
+    if (place.files.empty()) reasons.push_back(place.what);
+    for (const std::string& file : place.files) {
+      absl::StatusOr<Cupti> cupti = LoadFile(file);
+      if (cupti.ok()) return cupti;
+      const std::string what = absl::StrContains(place.what, file) || !absl::StrContains(file, '/')
+                                   ? place.what
+                                   : absl::StrCat(place.what, " has ", file);
+      reasons.push_back(absl::StrCat(what, ": ", cupti.status().message()));
+    }
+  }
+  return absl::UnavailableError(absl::StrCat(
+      "no CUPTI (", LibraryName(),
+      "), the profiling library of the CUDA toolkit: ", absl::StrJoin(reasons, "; "),
+      ". CUDA_HOME=DIR says where a toolkit is, ATTNLAB_CUPTI=FILE where the library is"));
 }
 
 absl::StatusOr<const Cupti*> LoadCupti() {
-  static const auto* const kCupti = new absl::StatusOr<Cupti>(Load());
+  static const auto* const kCupti = new absl::StatusOr<Cupti>(LoadCuptiFrom(PlacesOfEnvironment()));
   if (!kCupti->ok()) return kCupti->status();
   return &**kCupti;
 }

@@ -75,11 +75,24 @@ struct Cupti {
   absl::Status Check(CUptiResult result, absl::string_view call) const;
 };
 
-// Loaded once. Of CUPTI's major version at compile time, the first of: the file that
-// ATTNLAB_CUPTI names, the loader's own (LD_LIBRARY_PATH, ld.so.conf), and the directories of
-// CUDA_HOME, CUDA_PATH and /usr/local/cuda. libnvperf_host.so has to lie beside it. Unavailable,
-// with where it was looked for, or what the loader said, otherwise.
+// Loaded once, from CuptiPlaces of the environment.
 absl::StatusOr<const Cupti*> LoadCupti();
+
+// Where CUPTI is looked for, in this order: variables of the environment, "" where they are not
+// set.
+struct CuptiPlaces {
+  std::string attnlab_cupti;         // the library; then there is no other place
+  std::string cuda_home, cuda_path;  // toolkits
+  // Then the loader's own (LD_LIBRARY_PATH, ld.so.conf); then this toolkit.
+  std::string usual = "/usr/local/cuda";
+};
+
+CuptiPlaces PlacesOfEnvironment();
+
+// The first that can be used, of CUPTI's major version at compile time. libnvperf_host.so has to
+// lie beside it, or where the loader finds it. Otherwise Unavailable: what was set, what was tried,
+// and why it would not do. What was loaded stays so, as CUPTI may have begun to work.
+absl::StatusOr<Cupti> LoadCuptiFrom(const CuptiPlaces& places);
 
 // A parameter block of CUPTI, zeroed but for its size.
 template <typename T>

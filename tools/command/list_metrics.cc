@@ -3,11 +3,9 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstdio>
-#include <map>
 #include <optional>
 #include <utility>
 
-#include "absl/functional/function_ref.h"
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
@@ -68,45 +66,6 @@ absl::StatusOr<Listing> ListingOf(const Chip& chip, absl::string_view set,
   return Listing{std::move(table), std::move(json), *passes};
 }
 
-// Metrics of one base name, and the passes of each; none where CUPTI lists a metric that it cannot
-// count.
-struct Metric {
-  std::string name;
-  std::optional<int64_t> passes;
-};
-struct Family {
-  std::string base_name, description;
-  std::vector<Metric> metrics;
-};
-
-std::optional<int64_t> PassesOf(const Chip& chip, const std::vector<std::string>& metrics) {
-  const absl::StatusOr<int64_t> passes = chip.Passes(metrics);
-  return passes.ok() ? std::optional<int64_t>(*passes) : std::nullopt;
-}
-
-// To ask about each of 150 thousand metrics takes ten minutes. If all of a family take one pass
-// together, so does each; otherwise those that differ in .sum, .avg, .max and .min alone take
-// equally many, for they are of the same counters.
-std::vector<Metric> WithPasses(const Chip& chip, const std::string& base,
-                               const std::vector<std::string>& names) {
-  const std::optional<int64_t> together = PassesOf(chip, names);
-  std::map<std::string, std::optional<int64_t>> of_ending;
-  std::vector<Metric> metrics;
-  for (const std::string& name : names) {
-    if (together == 1) {
-      metrics.push_back({name, 1});
-      continue;
-    }
-    // ".per_second" of "dram__bytes.sum.per_second".
-    const size_t dot = name.find('.', base.size() + 1);
-    const std::string ending = dot == std::string::npos ? "" : name.substr(dot);
-    const auto [known, first] = of_ending.try_emplace(ending);
-    if (first) known->second = PassesOf(chip, {name});
-    metrics.push_back({name, known->second});
-  }
-  return metrics;
-}
-
 // Of each base name the metrics with the text in their names, if there are any.
 absl::StatusOr<std::vector<std::pair<std::string, std::vector<std::string>>>> NamesWith(
     const Chip& chip, const std::string& text) {
@@ -123,19 +82,6 @@ absl::StatusOr<std::vector<std::pair<std::string, std::vector<std::string>>>> Na
     if (!names.empty()) found.emplace_back(base, std::move(names));
   }
   return found;
-}
-
-// Tells of those until `take` returns false.
-absl::Status ForEachFamily(const Chip& chip, const std::string& text,
-                           absl::FunctionRef<bool(const Family&)> take) {
-  const auto found = NamesWith(chip, text);
-  if (!found.ok()) return found.status();
-  for (const auto& [base, names] : *found) {
-    const Family family = {base, chip.Description(base).value_or(""),
-                           WithPasses(chip, base, names)};
-    if (!take(family)) break;
-  }
-  return absl::OkStatus();
 }
 
 // Lines of a table whose widest name is known and whose other cells are not.
@@ -236,7 +182,7 @@ absl::Status ListMatching(const Chip& chip, const std::string& match, bool as_js
   std::optional<Lines> lines;
   if (!as_json) lines.emplace(width, streams.out);
   Json metrics = Json::array();
-  const auto add = [&](const Family& family) {
+  const auto add = [&](const Chip::Family& family) {
     progress.Clear();
     for (const auto& [name, passes] : family.metrics) {
       if (lines) {
@@ -252,7 +198,7 @@ absl::Status ListMatching(const Chip& chip, const std::string& match, bool as_js
     // A reader that went away, as head does, wants no more.
     return !Interrupt::Pressed() && streams.out.good();
   };
-  if (absl::Status s = ForEachFamily(chip, match, add); !s.ok()) return s;
+  if (absl::Status s = chip.ForEachFamily(match, add); !s.ok()) return s;
   progress.Clear();
   if (as_json) streams.out << Dump({{"chip", chip.name()}, {"metrics", metrics}});
   return Interrupt::Pressed() ? absl::CancelledError("interrupted") : absl::OkStatus();

@@ -1,0 +1,130 @@
+// What is said of a CUPTI that is not there, or will not do. Needs no GPU.
+#include "profiling/cupti.h"
+
+#include <filesystem>
+#include <fstream>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace attnlab::profiling {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::EndsWith;
+using ::testing::HasSubstr;
+using ::testing::Not;
+using ::testing::StartsWith;
+
+std::string WhyNot(const CuptiPlaces& places) {
+  const absl::Status s = LoadCuptiFrom(places).status();
+  EXPECT_EQ(s.code(), absl::StatusCode::kUnavailable);
+  return std::string(s.message());
+}
+
+std::string Named(const std::string& library) {
+  CuptiPlaces places;
+  places.attnlab_cupti = library;
+  return WhyNot(places);
+}
+
+// A directory that has this library for a toolkit's CUPTI.
+std::string ToolkitWith(const std::string& name, const std::string& library) {
+  const std::string root = absl::StrCat(::testing::TempDir(), "/", name);
+  std::filesystem::remove_all(root);
+  std::filesystem::create_directories(root + "/lib64");
+  const std::string file =
+      absl::StrCat(root, "/lib64/libcupti.so.", CUPTI_API_VERSION >= 130000 ? "13" : "12");
+  std::filesystem::create_symlink(std::filesystem::absolute(library), file);
+  return root;
+}
+
+const char* const kOld = "profiling/libold_cupti.so";
+
+TEST(CuptiTest, OneThatIsNamedAndNotThere) {
+  const std::string why = Named("/nowhere/libcupti.so");
+  EXPECT_THAT(why, AllOf(StartsWith("no CUPTI (libcupti.so."),
+                         HasSubstr("ATTNLAB_CUPTI=/nowhere/libcupti.so: there is no such file"),
+                         EndsWith("CUDA_HOME=DIR says where a toolkit is, ATTNLAB_CUPTI=FILE where "
+                                  "the library is")));
+  // Others are not looked for, then.
+  EXPECT_THAT(why, Not(HasSubstr("the loader")));
+}
+
+TEST(CuptiTest, OneThatIsNoLibrary) {
+  const std::string path = ::testing::TempDir() + "/no_library.so";
+  std::ofstream(path) << "no ELF";
+  EXPECT_THAT(Named(path), HasSubstr(absl::StrCat("ATTNLAB_CUPTI=", path, ": ")));
+  EXPECT_THAT(Named(path), Not(HasSubstr("too old")));
+}
+
+TEST(CuptiTest, OnlyACuptiIsTooOld) {
+  EXPECT_THAT(Named("libm.so.6"), AllOf(HasSubstr("ATTNLAB_CUPTI=libm.so.6: is a library, but not"),
+                                        Not(HasSubstr("too old"))));
+  EXPECT_THAT(Named(kOld), AllOf(HasSubstr("CUPTI is too old: its version is 12 and has no cupti"),
+                                 HasSubstr(absl::StrCat(CUPTI_API_VERSION, " is wanted"))));
+}
+
+TEST(CuptiTest, SaysWhatWasSetAndTried) {
+  CuptiPlaces places;
+  places.cuda_home = "/nowhere/cuda";
+  places.usual = "/nowhere/usual";
+  const absl::StatusOr<Cupti> cupti = LoadCuptiFrom(places);
+  if (cupti.ok()) GTEST_SKIP() << "the loader knows one";
+  const std::string why(cupti.status().message());
+  EXPECT_THAT(why, AllOf(HasSubstr("CUDA_HOME=/nowhere/cuda has none; CUDA_PATH is not set; "),
+                         HasSubstr("the loader (LD_LIBRARY_PATH, ld.so.conf): knows none; "),
+                         HasSubstr("/nowhere/usual has none. ")));
+  EXPECT_LT(why.size(), 400u) << why;
+}
+
+TEST(CuptiTest, WhatTheUserSaysComesFirst) {
+  const absl::StatusOr<const Cupti*> usual = LoadCupti();
+  ASSERT_TRUE(usual.ok()) << usual.status();
+  // One of CUDA_HOME that will not do is told of, and the next is taken.
+  CuptiPlaces places = PlacesOfEnvironment();
+  places.attnlab_cupti = "";
+  places.cuda_home = ToolkitWith("old", kOld);
+  places.cuda_path = ToolkitWith("usual", (*usual)->path);
+  absl::StatusOr<Cupti> cupti = LoadCuptiFrom(places);
+  ASSERT_TRUE(cupti.ok()) << cupti.status();
+  places.cuda_path = places.usual = "/nowhere";
+  cupti = LoadCuptiFrom(places);
+  if (cupti.ok()) GTEST_SKIP() << "the loader knows one";
+  EXPECT_THAT(std::string(cupti.status().message()),
+              HasSubstr(absl::StrCat("CUDA_HOME=", places.cuda_home, " has ", places.cuda_home,
+                                     "/lib64/libcupti.so.")));
+}
+
+TEST(CuptiTest, ErrorsSayWhatToDo) {
+  const absl::StatusOr<const Cupti*> cupti = LoadCupti();
+  ASSERT_TRUE(cupti.ok()) << cupti.status();
+  EXPECT_TRUE((*cupti)->Check(CUPTI_SUCCESS, "call").ok());
+  const absl::Status denied = (*cupti)->Check(CUPTI_ERROR_INSUFFICIENT_PRIVILEGES, "call");
+  EXPECT_EQ(denied.code(), absl::StatusCode::kPermissionDenied);
+  EXPECT_THAT(std::string(denied.message()),
+              HasSubstr("call: CUPTI_ERROR_INSUFFICIENT_PRIVILEGES"));
+  EXPECT_THAT(std::string(denied.message()), HasSubstr("CAP_SYS_ADMIN"));
+  const absl::Status busy = (*cupti)->Check(CUPTI_ERROR_HARDWARE_BUSY, "call");
+  EXPECT_EQ(busy.code(), absl::StatusCode::kUnavailable);
+  EXPECT_THAT(std::string(busy.message()), HasSubstr("Another profiler"));
+}
+
+// Of no result the same words twice.
+TEST(CuptiTest, NamesAreNotRepeated) {
+  const absl::StatusOr<const Cupti*> cupti = LoadCupti();
+  ASSERT_TRUE(cupti.ok()) << cupti.status();
+  for (int i = 1; i < 80; ++i) {
+    const auto result = static_cast<CUptiResult>(i);
+    const char* name = nullptr;
+    if ((*cupti)->cuptiGetResultString(result, &name) != CUPTI_SUCCESS || name == nullptr) continue;
+    const std::string message((*cupti)->Check(result, "call").message());
+    EXPECT_THAT(message, Not(HasSubstr(absl::StrCat(name, ", ", name))));
+  }
+}
+
+}  // namespace
+}  // namespace attnlab::profiling
