@@ -6,6 +6,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "profiling/similar_names.h"
 
 namespace attnlab::profiling {
 namespace {
@@ -20,12 +21,28 @@ struct Entry {
   std::vector<Spelling> spellings;  // the best first
 };
 
+std::string StallMetric(absl::string_view reason) {
+  return absl::StrCat("smsp__average_warps_issue_stalled_", reason, "_per_issue_active.ratio");
+}
+
 // Cycles that warps spend so, for each instruction that is issued: of all reasons together as many
 // as a scheduler's warps have from one instruction of theirs to the next.
 Entry Stall(absl::string_view name, absl::string_view reason, absl::string_view meaning) {
+  return {{name, "cycles", meaning, "stalls"}, {{StallMetric(reason)}}};
+}
+
+// What no reason above says, with those of chips before Blackwell first.
+Entry OtherStalls() {
+  const char* const kLater[] = {"branch_resolving", "drain",       "membar", "misc",
+                                "sleeping",         "tex_throttle"};
+  Spelling spelling;
+  for (const char* reason : kLater) spelling.push_back(StallMetric(reason));
+  Spelling before = spelling;
+  before.push_back(StallMetric("imc_miss"));
   return {
-      {name, "cycles", meaning, "stalls"},
-      {{absl::StrCat("smsp__average_warps_issue_stalled_", reason, "_per_issue_active.ratio")}}};
+      {"stall_other", "cycles",
+       "wait for a branch's target, constants, textures, a fence, or to sleep or end", "stalls"},
+      {before, spelling}};
 }
 
 const std::vector<Entry>& Entries() {
@@ -90,8 +107,32 @@ const std::vector<Entry>& Entries() {
       Stall("stall_dispatch", "dispatch_stall", "are held back at dispatch"),
       Stall("stall_no_instruction", "no_instruction", "wait for the instruction itself"),
       Stall("stall_not_selected", "not_selected", "could go on, but another was issued"),
+      OtherStalls(),
+      Stall("stall_selected", "selected", "are issued: what is no stall"),
+      // A warp is in one of these states at each cycle, so that this is their sum.
+      {{"stalls_and_issue", "cycles",
+        "of all these together: from one instruction of a warp to its next", "stalls"},
+       {{"smsp__average_warps_active_per_issue_active.ratio"}}},
   };
   return *kEntries;
+}
+
+// Chip::Check(), which knows no quantities.
+absl::Status CheckMetric(const Chip& chip, const std::string& metric) {
+  const absl::Status s = chip.Check(metric);
+  if (!absl::IsNotFound(s)) return s;
+  std::vector<std::string> names;
+  for (const Quantity& q : Quantities()) names.emplace_back(q.name);
+  const std::vector<std::string> like = SimilarNames(metric, names, 1);
+  if (like.empty()) return s;
+  for (const Quantity& q : Quantities()) {
+    if (q.name != like[0]) continue;
+    const std::string is = absl::StrCat(q.name, " is a quantity of --set=", q.set);
+    return absl::NotFoundError(q.name == metric
+                                   ? absl::StrCat("metric: ", is, ", not a metric of CUPTI")
+                                   : absl::StrCat(s.message(), "; ", is));
+  }
+  return s;
 }
 
 }  // namespace
@@ -126,7 +167,7 @@ absl::StatusOr<std::vector<Counted>> Resolve(const Chip& chip, absl::string_view
     }
   }
   for (const std::string& metric : metrics) {
-    if (absl::Status s = chip.Check(metric); !s.ok()) return s;
+    if (absl::Status s = CheckMetric(chip, metric); !s.ok()) return s;
     counted.push_back({metric, "", {metric}, 1});
   }
   return counted;

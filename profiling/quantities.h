@@ -43,7 +43,9 @@ struct Counted {
 };
 
 // The quantities of the set that the chip counts ("": none), then the metrics. NotFound for a set
-// that there is not, with those that there are, and for a metric that the chip does not have.
+// that there is not, with those that there are, and for a metric that the chip does not have, with
+// names like it; or with the set, of a quantity that was taken for a metric. The passes of one
+// alone are chip.Passes(counted.metrics).
 absl::StatusOr<std::vector<Counted>> Resolve(const Chip& chip, absl::string_view set,
                                              const std::vector<std::string>& metrics = {});
 
