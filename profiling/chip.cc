@@ -1,11 +1,13 @@
 #include "profiling/chip.h"
 
 #include <algorithm>
+#include <map>
 #include <utility>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/strip.h"
 #include "profiling/cupti.h"
 #include "profiling/metric_config.h"
 #include "profiling/similar_names.h"
@@ -15,6 +17,17 @@ namespace {
 
 // Names that are offered in place of one that there is not.
 constexpr size_t kMostOffered = 3;
+
+// "x.avg.per_second" for "x.max.per_second": which of the roll-ups does not matter for passes.
+std::string Representative(absl::string_view base, absl::string_view metric) {
+  for (const absl::string_view rollup : {".max", ".min", ".sum"}) {
+    absl::string_view rest = metric.substr(base.size());
+    if (absl::ConsumePrefix(&rest, rollup) && (rest.empty() || rest[0] == '.')) {
+      return absl::StrCat(base, ".avg", rest);
+    }
+  }
+  return std::string(metric);
+}
 
 int DenominatorOf(absl::string_view metric) {
   return absl::StrContains(metric, "active") ? 2 : absl::StrContains(metric, "elapsed") ? 1 : 0;
@@ -205,37 +218,38 @@ absl::StatusOr<int64_t> Chip::Passes(const std::vector<std::string>& metrics) co
 // ask for them one by one takes ten times as long as this.
 std::vector<Chip::Metric> Chip::WithPasses(const std::string& base,
                                            const std::vector<std::string>& metrics) const {
-  std::vector<Metric> with_passes;
-  for (const std::string& metric : metrics) with_passes.push_back({metric, std::nullopt});
-  std::vector<Metric*> counted, constant;
-  for (Metric& metric : with_passes) {
-    // What the hardware could do at most does not want the counter.
-    (absl::StrContains(metric.name, ".peak_sustained") ? constant : counted).push_back(&metric);
-  }
+  // Sums, averages, least and most of units are of the same counters: one is asked for.
+  const auto asked = [&](const std::string& metric) {
+    const std::string representative = Representative(base, metric);
+    return Has(representative) ? representative : metric;
+  };
+  std::map<std::string, std::optional<int64_t>> passes;
+  for (const std::string& metric : metrics) passes[asked(metric)];
+  std::vector<std::string> names;
+  for (const auto& [name, unknown] : passes) names.push_back(name);
   // Those of one denominator beside each other: cycles of a unit that had work, and all cycles, are
   // counters of their own, which often do not go together.
-  std::stable_sort(counted.begin(), counted.end(), [](const Metric* a, const Metric* b) {
-    return DenominatorOf(a->name) < DenominatorOf(b->name);
+  std::stable_sort(names.begin(), names.end(), [](const std::string& a, const std::string& b) {
+    return DenominatorOf(a) < DenominatorOf(b);
   });
-  const std::string sum = absl::StrCat(base, ".sum");
-  const std::optional<int64_t> least = Has(sum) ? PassesOf({sum}) : std::nullopt;
-  FillPasses(least.value_or(1), absl::MakeSpan(counted));
-  FillPasses(1, absl::MakeSpan(constant));
+  FindPasses(names, &passes);
+  std::vector<Metric> with_passes;
+  for (const std::string& metric : metrics) {
+    with_passes.push_back({metric, passes[asked(metric)]});
+  }
   return with_passes;
 }
 
-// Each alone needs no more than all together; and no less than `least`, if it can be had at all.
-void Chip::FillPasses(int64_t least, absl::Span<Metric* const> metrics) const {
-  if (metrics.empty()) return;
-  std::vector<std::string> names;
-  for (const Metric* metric : metrics) names.push_back(metric->name);
-  const std::optional<int64_t> together = PassesOf(std::move(names));
-  if (metrics.size() == 1 || together == least) {
-    for (Metric* metric : metrics) metric->passes = together;
+// Each alone needs no more than all together: together in one pass is each in one.
+void Chip::FindPasses(absl::Span<const std::string> metrics,
+                      std::map<std::string, std::optional<int64_t>>* passes) const {
+  const std::optional<int64_t> together = PassesOf({metrics.begin(), metrics.end()});
+  if (metrics.size() == 1 || together == 1) {
+    for (const std::string& metric : metrics) (*passes)[metric] = together;
     return;
   }
-  FillPasses(least, metrics.first(metrics.size() / 2));
-  FillPasses(least, metrics.subspan(metrics.size() / 2));
+  FindPasses(metrics.first(metrics.size() / 2), passes);
+  FindPasses(metrics.subspan(metrics.size() / 2), passes);
 }
 
 // Nothing where they cannot be collected.

@@ -14,6 +14,7 @@
 #define PROFILING_CHIP_H_
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -85,7 +86,8 @@ class Chip {
 
   std::vector<Metric> WithPasses(const std::string& base,
                                  const std::vector<std::string>& metrics) const;
-  void FillPasses(int64_t least, absl::Span<Metric* const> metrics) const;
+  void FindPasses(absl::Span<const std::string> metrics,
+                  std::map<std::string, std::optional<int64_t>>* passes) const;
   std::optional<int64_t> PassesOf(std::vector<std::string> metrics) const;
   std::string NamesLike(const std::string& metric) const;
 
