@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <memory>
 #include <utility>
 
@@ -112,11 +113,13 @@ absl::Status Time(Subject& subject, int64_t repetitions, KernelProfile* profile)
     if (!timeline.ok()) return timeline.status();
     timelines.push_back(*std::move(timeline));
   }
-  const auto median = timelines.begin() + static_cast<int64_t>(timelines.size()) / 2;
-  std::nth_element(timelines.begin(), median, timelines.end(),
-                   [](const auto& a, const auto& b) { return SpanOf(a) < SpanOf(b); });
-  profile->seconds = SpanOf(*median);
-  profile->timeline = std::move(*median);
+  std::vector<double> spans;
+  for (const std::vector<Activity>& timeline : timelines) spans.push_back(SpanOf(timeline));
+  profile->seconds = bench::Quantile(spans, 0.5);
+  const auto off = [&](double span) { return std::abs(span - profile->seconds); };
+  const auto nearest = std::min_element(spans.begin(), spans.end(),
+                                        [&](double a, double b) { return off(a) < off(b); });
+  profile->timeline = std::move(timelines[static_cast<size_t>(nearest - spans.begin())]);
   return absl::OkStatus();
 }
 

@@ -54,7 +54,7 @@ struct KernelProfile {
   std::optional<double> Counted(absl::string_view name) const;
 
   // Of a call, from the beginning of its first kernel to the end of its last, with no counter at
-  // work: the median, and the call that was it.
+  // work: the median, and the call that was nearest to it.
   double seconds = 0;
   std::vector<Activity> timeline;
   std::vector<LaunchFacts> launches;

@@ -99,6 +99,43 @@ TEST_F(KernelProfileTest, AllQuantitiesAndMetricsByName) {
             static_cast<double>(launch.grid[0] * ((launch.block[0] + 31) / 32)));
 }
 
+// A warp is in one state at a time, so that cycles by reason are all cycles.
+TEST_F(KernelProfileTest, StallsAddUp) {
+  ProfileOptions options;
+  options.set = "stalls";
+  const auto profiles = ProfileKernels({PlanOf("fa2", kProblem)}, options);
+  ASSERT_TRUE(profiles.ok()) << profiles.status();
+  const KernelProfile& p = profiles->front();
+  ASSERT_TRUE(p.status.ok()) << p.status;
+  const double all = p.Counted("stalls_and_issue").value_or(0);
+  double sum = 0;
+  for (const Value& value : p.counted) {
+    EXPECT_GE(value.value, 0) << value.name;
+    if (value.name != "stalls_and_issue") sum += value.value;
+  }
+  EXPECT_GT(all, 1);
+  // Passes are runs of their own.
+  EXPECT_NEAR(sum, all, 0.03 * all);
+  EXPECT_NEAR(p.Counted("stall_selected").value_or(0), 1, 0.03);
+}
+
+// Nothing to compute: no launch, or one that finds that out, and no error of the profiler's.
+TEST_F(KernelProfileTest, NoQueries) {
+  const absl::StatusOr<Plan> plan =
+      MakePlan(AttentionProblem::Parse("b=1,hq=4,sq=0,skv=128,d=64,dtype=bf16,mask=none").value(),
+               Device::Cuda(0), "fa2");
+  if (!plan.ok()) GTEST_SKIP() << plan.status();
+  const auto profiles = ProfileKernels({*plan}, {});
+  ASSERT_TRUE(profiles.ok()) << profiles.status();
+  const KernelProfile& p = profiles->front();
+  ASSERT_TRUE(p.status.ok()) << p.status;
+  EXPECT_GE(p.seconds, 0);
+  EXPECT_LT(p.seconds, 1e-3);
+  EXPECT_EQ(p.timeline.size(), p.launches.size());
+  EXPECT_EQ(p.compulsory.flops, 0);
+  EXPECT_EQ(p.counted.size(), 3u);
+}
+
 TEST_F(KernelProfileTest, WithoutCountersThereAreTimesAndFacts) {
   ProfileOptions options;
   options.set = "";

@@ -100,13 +100,17 @@ absl::StatusOr<LaunchFacts> FactsOfNode(const Driver& driver, cudaGraphNode_t no
                                       static_cast<int>(threads), params.sharedMemBytes),
                    "cuOccupancyMaxActiveBlocksPerMultiprocessor");
   if (!s.ok()) return s;
-  const int64_t warps = (threads + 31) / 32 * facts.blocks_per_multiprocessor;
   facts.theoretical_occupancy =
-      static_cast<double>(32 * warps) / static_cast<double>(threads_per_multiprocessor);
+      OccupancyOf(facts.blocks_per_multiprocessor, threads, threads_per_multiprocessor);
   return facts;
 }
 
 }  // namespace
+
+double OccupancyOf(int64_t blocks, int64_t threads, int64_t threads_per_multiprocessor) {
+  const int64_t warps = (threads + 31) / 32 * blocks;
+  return static_cast<double>(32 * warps) / static_cast<double>(threads_per_multiprocessor);
+}
 
 absl::StatusOr<std::vector<LaunchFacts>> FactsOf(
     int ordinal, absl::FunctionRef<absl::Status(void* stream)> enqueue) {

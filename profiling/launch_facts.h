@@ -34,6 +34,10 @@ struct LaunchFacts {
   double theoretical_occupancy = 0;
 };
 
+// Of so many blocks on a multiprocessor, each of so many threads: the threads of their warps, the
+// last of which may not be full, of those that a multiprocessor has room for.
+double OccupancyOf(int64_t blocks, int64_t threads, int64_t threads_per_multiprocessor);
+
 // Of the kernels that `enqueue` puts into the stream (a cudaStream_t), in that order. Errors are
 // those of `enqueue`, and of what it does that a graph cannot hold; Unavailable without a GPU,
 // Unimplemented for a driver before CUDA 12.3.

@@ -149,6 +149,19 @@ double SpanOf(const std::vector<Activity>& timeline) {
   return end;
 }
 
+absl::StatusOr<std::vector<Activity>> TimelineFrom(std::vector<std::pair<uint64_t, Activity>> began,
+                                                   size_t before) {
+  if (began.size() < before) return absl::InternalError("CUPTI has lost activity records");
+  std::stable_sort(began.begin(), began.end(),
+                   [](const auto& a, const auto& b) { return a.first < b.first; });
+  std::vector<Activity> timeline;
+  for (size_t i = before; i < began.size(); ++i) {
+    timeline.push_back(std::move(began[i].second));
+    timeline.back().begin = 1e-9 * static_cast<double>(began[i].first - began[before].first);
+  }
+  return timeline;
+}
+
 absl::StatusOr<std::vector<Activity>> TimelineOf(
     int ordinal, absl::FunctionRef<absl::Status(void* stream)> enqueue, size_t before) {
   const absl::StatusOr<const Cupti*> cupti = LoadCupti();
@@ -170,16 +183,7 @@ absl::StatusOr<std::vector<Activity>> TimelineOf(
   auto taken = recorder.Take();
   if (!taken.ok()) return taken.status();
 
-  std::stable_sort(taken->begin(), taken->end(),
-                   [](const auto& a, const auto& b) { return a.first < b.first; });
-  if (taken->size() < before) return absl::InternalError("CUPTI has lost activity records");
-  taken->erase(taken->begin(), taken->begin() + static_cast<int64_t>(before));
-  std::vector<Activity> timeline;
-  for (auto& [began, activity] : *taken) {
-    activity.begin = 1e-9 * static_cast<double>(began - taken->front().first);
-    timeline.push_back(std::move(activity));
-  }
-  return timeline;
+  return TimelineFrom(*std::move(taken), before);
 }
 
 }  // namespace attnlab::profiling

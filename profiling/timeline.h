@@ -7,7 +7,9 @@
 #define PROFILING_TIMELINE_H_
 
 #include <cstddef>
+#include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/functional/function_ref.h"
@@ -26,6 +28,11 @@ struct Activity {
 
 // Seconds from the beginning of the first to the end of the last; 0 of none.
 double SpanOf(const std::vector<Activity>& timeline);
+
+// In order of time, and from the beginning of the first, of activities and the nanosecond at which
+// each began, but without the first `before`. Internal where there are not so many.
+absl::StatusOr<std::vector<Activity>> TimelineFrom(std::vector<std::pair<uint64_t, Activity>> began,
+                                                   size_t before);
 
 // In order of time. Waits for the GPU before and after; `enqueue` gets a stream of its own. The
 // first `before` of the activities are left out: work that keeps the GPU busy while the rest is
