@@ -2,6 +2,11 @@
 // counters to administrators.
 #include "profiling/counters.h"
 
+// Before any other: who counts gets no headers of the driver or of CUPTI with it.
+#if defined(CUDA_VERSION) || defined(CUPTI_API_VERSION)
+#error "profiling/counters.h includes cuda.h or CUPTI"
+#endif
+
 #include <cmath>
 #include <functional>
 #include <map>

@@ -1,6 +1,5 @@
 #include "profiling/cupti.h"
 
-#include <cuda.h>
 #include <dlfcn.h>
 
 #include <cstdint>
@@ -26,19 +25,17 @@ bool Exists(const std::string& path) {
   return std::filesystem::exists(path, ignored);
 }
 
-std::string LibraryName() { return absl::StrCat("libcupti.so.", CUDA_VERSION / 1000); }
-
 // Somewhere to look.
 struct Place {
   std::string what;                // that it is looked for there, for the user
   std::vector<std::string> files;  // what the loader is asked for; paths, or a bare name
 };
 
-Place Toolkit(absl::string_view variable, const std::string& root) {
+Place Toolkit(absl::string_view variable, const std::string& root, const std::string& name) {
   if (root.empty()) return {absl::StrCat(variable, " is not set"), {}};
   Place place = {variable.empty() ? root : absl::StrCat(variable, "=", root), {}};
   for (const char* directory : {"/lib64/", "/lib/", "/extras/CUPTI/lib64/"}) {
-    const std::string path = absl::StrCat(root, directory, LibraryName());
+    const std::string path = absl::StrCat(root, directory, name);
     if (Exists(path)) place.files.push_back(path);
   }
   if (place.files.empty()) absl::StrAppend(&place.what, " has none");
@@ -51,9 +48,10 @@ std::vector<Place> InOrder(const CuptiPlaces& places) {
   }
   // What the user says comes before what the loader happens to know: of several toolkits on a
   // machine it may know another one than the programs were built with.
-  return {Toolkit("CUDA_HOME", places.cuda_home), Toolkit("CUDA_PATH", places.cuda_path),
-          Place{"the loader (LD_LIBRARY_PATH, ld.so.conf)", {LibraryName()}},
-          Toolkit("", places.usual)};
+  return {Toolkit("CUDA_HOME", places.cuda_home, places.name),
+          Toolkit("CUDA_PATH", places.cuda_path, places.name),
+          Place{"the loader (LD_LIBRARY_PATH, ld.so.conf)", {places.name}},
+          Toolkit("", places.usual, places.name)};
 }
 
 // CUPTI opens libnvperf_host.so by its bare name, which the loader has to know by then.
@@ -178,7 +176,7 @@ absl::StatusOr<Cupti> LoadCuptiFrom(const CuptiPlaces& places) {
     }
   }
   return absl::UnavailableError(absl::StrCat(
-      "no CUPTI (", LibraryName(),
+      "no CUPTI (", places.name,
       "), the profiling library of the CUDA toolkit: ", absl::StrJoin(reasons, "; "),
       ". CUDA_HOME=DIR says where a toolkit is, ATTNLAB_CUPTI=FILE where the library is"));
 }

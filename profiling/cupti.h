@@ -7,6 +7,7 @@
 #ifndef PROFILING_CUPTI_H_
 #define PROFILING_CUPTI_H_
 
+#include <cuda.h>
 #include <cupti_activity.h>
 #include <cupti_profiler_host.h>
 #include <cupti_profiler_target.h>
@@ -20,6 +21,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 
 namespace attnlab::profiling {
@@ -85,11 +87,14 @@ struct CuptiPlaces {
   std::string cuda_home, cuda_path;  // toolkits
   // Then the loader's own (LD_LIBRARY_PATH, ld.so.conf); then this toolkit.
   std::string usual = "/usr/local/cuda";
+  // The file's name in a toolkit and for the loader: CUPTI's major version is that of CUDA, and
+  // headers and library go together by it.
+  std::string name = absl::StrCat("libcupti.so.", CUDA_VERSION / 1000);
 };
 
 CuptiPlaces PlacesOfEnvironment();
 
-// The first that can be used, of CUPTI's major version at compile time. libnvperf_host.so has to
+// The first that can be used. libnvperf_host.so has to
 // lie beside it, or where the loader finds it. Otherwise Unavailable: what was set, what was tried,
 // and why it would not do. What was loaded stays so, as CUPTI may have begun to work.
 absl::StatusOr<Cupti> LoadCuptiFrom(const CuptiPlaces& places);

@@ -1,5 +1,10 @@
 #include "profiling/quantities.h"
 
+// Before any other: with this come no headers of the driver or of CUPTI.
+#if defined(CUDA_VERSION) || defined(CUPTI_API_VERSION)
+#error "profiling/quantities.h includes cuda.h or CUPTI"
+#endif
+
 #include <algorithm>
 #include <set>
 #include <string>
