@@ -107,8 +107,9 @@ absl::StatusOr<Chip> Chip::Open(absl::string_view name) {
     return absl::EqualsIgnoreCase(known, name);
   });
   if (found == names->end()) {
-    return absl::NotFoundError(
-        absl::StrCat("chip: ", name, " is not one of ", absl::StrJoin(*names, ", ")));
+    return absl::NotFoundError(absl::StrCat("chip: ", name, " is not one of ",
+                                            absl::StrJoin(*names, ", "),
+                                            DidYouMean(SimilarNames(name, *names, 1))));
   }
   auto host = std::make_unique<Host>();
   host->cupti = *LoadCupti();
@@ -118,7 +119,9 @@ absl::StatusOr<Chip> Chip::Open(absl::string_view name) {
   if (absl::Status s = host->cupti->Check(host->cupti->cuptiProfilerHostInitialize(&params),
                                           "cuptiProfilerHostInitialize");
       !s.ok()) {
-    return s;
+    if (!absl::IsUnimplemented(s)) return s;
+    return absl::UnimplementedError(
+        absl::StrCat("chip: ", *found, " has no counters that this CUPTI reads"));
   }
   host->object = params.pHostObject;
   if (absl::Status s = host->FindBaseNames(); !s.ok()) return s;

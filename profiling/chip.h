@@ -33,8 +33,8 @@ class Chip {
   // Those that this CUPTI knows. Unavailable where there is no CUPTI, with where it was looked for.
   static absl::StatusOr<std::vector<std::string>> Names();
 
-  // NotFound, with the names that there are, for another name; its case does not matter. Errors of
-  // Names().
+  // NotFound, with the names that there are and the nearest, for another name; its case does not
+  // matter. Unimplemented where CUPTI has the name and no counters. Errors of Names().
   static absl::StatusOr<Chip> Open(absl::string_view name);
 
   Chip(Chip&& other) noexcept;

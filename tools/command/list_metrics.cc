@@ -6,13 +6,12 @@
 #include <optional>
 #include <utility>
 
-#include "absl/strings/ascii.h"
+#include "absl/status/statusor.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
 #include "profiling/quantities.h"
-#include "tools/arguments.h"
 #include "tools/command/interrupt.h"
 #include "tools/command/json.h"
 #include "tools/table.h"
@@ -106,22 +105,6 @@ class Lines {
 };
 
 }  // namespace
-
-absl::StatusOr<Chip> OpenChip(absl::string_view name) {
-  const absl::StatusOr<std::vector<std::string>> names = Chip::Names();
-  if (!names.ok()) return names.status();
-  for (const std::string& known : *names) {
-    if (!absl::EqualsIgnoreCase(known, name)) continue;
-    absl::StatusOr<Chip> chip = Chip::Open(known);
-    if (!absl::IsUnimplemented(chip.status())) return chip;
-    return absl::UnimplementedError(
-        absl::StrCat("chip: ", known, " has no counters that this CUPTI reads"));
-  }
-  const std::string nearest = Nearest(absl::AsciiStrToUpper(name), *names);
-  return absl::NotFoundError(
-      absl::StrCat("chip: ", name, " is not one of ", absl::StrJoin(*names, ", "),
-                   nearest.empty() ? "" : absl::StrCat("; did you mean ", nearest, "?")));
-}
 
 absl::Status CheckCountable(const Chip& chip, const std::vector<std::string>& metrics) {
   for (const std::string& metric : metrics) {

@@ -6,16 +6,11 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "profiling/chip.h"
 #include "tools/command/command.h"
 
 namespace attnlab::command {
-
-// The chip of that name in lower or upper case. NotFound, with the nearest and with all that there
-// are, for another; Unimplemented where CUPTI has the name and no counters.
-absl::StatusOr<profiling::Chip> OpenChip(absl::string_view name);
 
 // Whether the chip counts each of the metrics: NotFound for one that it does not have,
 // Unimplemented for one that CUPTI lists and does not count. Errors name the metric.

@@ -160,7 +160,7 @@ absl::Status List(const ProfileFlags& f, const ArgumentParser& parser, const Str
                             "; --chip=NAME has those of another");
     }
   }
-  const absl::StatusOr<profiling::Chip> chip = OpenChip(name);
+  const absl::StatusOr<profiling::Chip> chip = profiling::Chip::Open(name);
   if (!chip.ok()) return OfFlag(chip.status(), "--chip");
   if (!remark.empty()) streams.err << "attnlab profile: " << remark << "\n";
   if (!f.match.empty()) return ListMatching(*chip, f.match, f.json, streams);
