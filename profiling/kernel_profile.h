@@ -49,7 +49,8 @@ struct KernelProfile {
   Traffic compulsory;  // what any kernel must do, with these inputs
   Traffic expected;    // what this one says that it does
 
-  // Medians, the set first. A time among them is one at the clock that counters run with.
+  // Medians, the set first; nothing of a call that has nothing to do. A time among them is one at
+  // the clock that counters run with.
   std::vector<Value> counted;
   std::optional<double> Counted(absl::string_view name) const;
 

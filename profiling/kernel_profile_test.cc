@@ -115,25 +115,25 @@ TEST_F(KernelProfileTest, StallsAddUp) {
   }
   EXPECT_GT(all, 1);
   // Passes are runs of their own.
-  EXPECT_NEAR(sum, all, 0.03 * all);
+  EXPECT_NEAR(sum, all, 0.06 * all);
   EXPECT_NEAR(p.Counted("stall_selected").value_or(0), 1, 0.03);
 }
 
-// Nothing to compute: no launch, or one that finds that out, and no error of the profiler's.
+// Nothing to compute: no launch, nothing that is counted, and no error.
 TEST_F(KernelProfileTest, NoQueries) {
   const absl::StatusOr<Plan> plan =
       MakePlan(AttentionProblem::Parse("b=1,hq=4,sq=0,skv=128,d=64,dtype=bf16,mask=none").value(),
                Device::Cuda(0), "fa2");
-  if (!plan.ok()) GTEST_SKIP() << plan.status();
+  ASSERT_TRUE(plan.ok()) << plan.status();
   const auto profiles = ProfileKernels({*plan}, {});
   ASSERT_TRUE(profiles.ok()) << profiles.status();
   const KernelProfile& p = profiles->front();
   ASSERT_TRUE(p.status.ok()) << p.status;
-  EXPECT_GE(p.seconds, 0);
-  EXPECT_LT(p.seconds, 1e-3);
-  EXPECT_EQ(p.timeline.size(), p.launches.size());
+  EXPECT_EQ(p.seconds, 0);
+  EXPECT_TRUE(p.timeline.empty());
+  EXPECT_TRUE(p.launches.empty());
   EXPECT_EQ(p.compulsory.flops, 0);
-  EXPECT_EQ(p.counted.size(), 3u);
+  EXPECT_TRUE(p.counted.empty());
 }
 
 TEST_F(KernelProfileTest, WithoutCountersThereAreTimesAndFacts) {

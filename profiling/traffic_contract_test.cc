@@ -88,7 +88,6 @@ constexpr Case kBeyondL2[] = {
     {"fa1", "b=5,hq=28,sq=6000,d=64,dtype=bf16,mask=causal"},
     {"fa1", "b=4,hq=40,sq=3000,d=128,dtype=fp32,mask=causal"},
     {"fa1", "b=4,hq=40,sq=7000,d=64,dtype=bf16,mask=window:3000:0"},
-    {"fa1", "b=4,hq=40,hkv=10,sq=3500,d=128,dtype=bf16"},
     {"fa2", "b=5,hq=20,sq=5000,d=64,dtype=bf16"},
     {"fa2", "b=5,hq=28,sq=6000,d=64,dtype=bf16,mask=causal"},
     {"fa2", "b=4,hq=40,sq=3000,d=128,dtype=fp16,mask=causal"},
