@@ -113,7 +113,8 @@ absl::StatusOr<KeptCeilings> KeepCeilings(const std::string& directory, const Ce
     kept.remark = "neither XDG_CACHE_HOME nor HOME is set: the ceilings are not kept";
   } else if (const absl::Status s = CeilingsOfJson(JsonOf(*measured)).status(); !s.ok()) {
     // Another program may have used the GPU meanwhile. What would not be believed is not kept.
-    kept.remark = absl::StrCat("measured now: ", s.message(), "; the ceilings are not kept");
+    kept.remark =
+        absl::StrCat("measured now: ", s.message(), "; the ceilings are of this run alone");
   } else if (const absl::Status s = Write(path, key, *measured); !s.ok()) {
     kept.remark = absl::StrCat(s.message(), "; the ceilings are not kept");
   }

@@ -47,7 +47,9 @@ class Counters {
     Pass(Pass&& other) noexcept : counters_(other.counters_) { other.counters_ = nullptr; }
     Pass& operator=(Pass&&) = delete;
     ~Pass();
-    // Waits for the GPU. An error that launches, or what they launched, left is one of End().
+    // Waits for the GPU. An error that launches, or what they launched, left is one of End(): those
+    // that the CUDA runtime keeps, of which attnlab links its own. A program that launches through
+    // another (a shared libcudart, the driver) looks at its launches itself.
     absl::Status End();
 
    private:
@@ -57,9 +59,8 @@ class Counters {
   };
 
   // The quantities of a set ("traffic", "all" and others of quantities.h; "" for none) and then
-  // metrics by name, at least one in
-  // all, of a GPU by its CUDA ordinal. Makes the GPU current on this thread while it works, and its
-  // primary context.
+  // metrics by name, at least one in all, of a GPU by its CUDA ordinal. Makes the GPU current on
+  // this thread while it works, and its primary context.
   //
   // Unavailable without a driver, a GPU or CUPTI, or where another profiler holds the counters;
   // PermissionDenied where the driver keeps them to administrators; NotFound for a chip that CUPTI
@@ -77,7 +78,8 @@ class Counters {
   // Whether every pass has been run.
   bool Done() const;
 
-  // Begins a pass when the GPU has done what it had to do. FailedPrecondition where one has begun
+  // Begins a pass when the GPU has done what it had to do; an error that the runtime has kept from
+  // before is returned, and none begins. FailedPrecondition where one has begun
   // already, or all are done.
   absl::StatusOr<Pass> Begin();
 

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <cstdlib>
 #include <filesystem>
+#include <memory>
 #include <system_error>
 #include <vector>
 
@@ -67,9 +68,15 @@ absl::Status LoadPerformanceLibrary(const std::string& cupti) {
       "add the directory of libnvperf_host.so to LD_LIBRARY_PATH"));
 }
 
+struct Closer {
+  void operator()(void* library) const { dlclose(library); }
+};
+
 // The error says why not, of a file that the caller names.
 absl::StatusOr<Cupti> LoadFile(const std::string& file) {
-  void* const library = dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL);
+  // Closed if it is not the one: the loader would take it for the next of the same name.
+  std::unique_ptr<void, Closer> opened(dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL));
+  void* const library = opened.get();
   if (library == nullptr) {
     const std::string error = LoaderError();
     const bool is_path = absl::StrContains(file, '/');
@@ -100,6 +107,7 @@ absl::StatusOr<Cupti> LoadFile(const std::string& file) {
     cupti.path = info.dli_fname;
   }
   if (absl::Status s = LoadPerformanceLibrary(cupti.path); !s.ok()) return s;
+  opened.release();  // for good
   return cupti;
 }
 

@@ -55,7 +55,6 @@ namespace attnlab::profiling {
   F(cuptiRangeProfilerDecodeData)                 \
   F(cuptiRangeProfilerDisable)                    \
   F(cuptiRangeProfilerEnable)                     \
-  F(cuptiRangeProfilerGetCounterDataInfo)         \
   F(cuptiRangeProfilerGetCounterDataSize)         \
   F(cuptiRangeProfilerPopRange)                   \
   F(cuptiRangeProfilerPushRange)                  \

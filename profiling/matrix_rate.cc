@@ -48,8 +48,9 @@ Types TypesOf(MatrixType type) {
 absl::Status LtStatus(cublasStatus_t status, const char* call) {
   if (status == CUBLAS_STATUS_SUCCESS) return absl::OkStatus();
   const std::string message = absl::StrCat(call, ": ", cublasLtGetStatusString(status));
-  return status == CUBLAS_STATUS_NOT_SUPPORTED ? absl::UnimplementedError(message)
-                                               : absl::InternalError(message);
+  return status == CUBLAS_STATUS_NOT_SUPPORTED || status == CUBLAS_STATUS_ARCH_MISMATCH
+             ? absl::UnimplementedError(message)
+             : absl::InternalError(message);
 }
 
 // Handles of cuBLAS, destroyed in any case.

@@ -8,12 +8,12 @@
 // be. Those cases have bounds of their own, so that it is known by how much (docs/profiling.md says
 // why).
 #include <cmath>
+#include <iostream>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "absl/status/status.h"
-#include "absl/strings/str_cat.h"
 #include "attention/attention.h"
 #include "gtest/gtest.h"
 #include "profiling/counters.h"
@@ -59,8 +59,10 @@ TEST_P(TrafficContractTest, CountsAreThoseOfTheModel) {
     EXPECT_GE(*read / model_read, GetParam().least);
     EXPECT_LE(*read / model_read, GetParam().most);
   }
-  EXPECT_NEAR(*written, model_written, 0.05 * model_written + l2);
-  RecordProperty("read_over_model", absl::StrCat(*read / model_read));
+  // No more than the model, whatever L2 keeps.
+  EXPECT_GE(*written, 0.95 * model_written - l2);
+  EXPECT_LE(*written, 1.05 * model_written + (4 << 20));
+  std::cout << GetParam() << ": read " << *read / model_read << " times the model\n";
 }
 
 // Everything is read and written once: what a problem needs fits L2 with room to spare.

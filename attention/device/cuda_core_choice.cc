@@ -22,18 +22,18 @@ bool HoldsItsBlocks(const DeviceInfo& device, const CudaCoreTile& tile) {
 
 absl::StatusOr<CudaCoreTile> ChooseCudaCoreTile(const AttentionProblem& p, const DeviceInfo& device,
                                                 const LaunchConfig& config, int64_t rows,
-                                                bool many_blocks) {
+                                                bool medium) {
   for (const auto& [name, dim] : {std::make_pair("d", p.d), std::make_pair("dv", p.dv)}) {
     if (dim <= kMaxCudaCoreDim) continue;
     return absl::UnimplementedError(absl::StrCat(name, ": ", dim, " is above ", kMaxCudaCoreDim,
                                                  ", the largest head dim on CUDA cores"));
   }
-  const bool named = !config.Get("tile_q", "").empty() || !config.Get("tile_kv", "").empty();
+  const bool named = !config.Get("tile_q", "").empty();
   std::vector<CudaCoreTile> tiles;
   for (const CudaCoreTile& tile : kCudaCoreTiles) {
     if (tile.blocks == 1) {
       tiles.push_back(tile);
-    } else if (many_blocks && (named || HoldsItsBlocks(device, tile))) {
+    } else if (medium && (named || HoldsItsBlocks(device, tile))) {
       tiles.insert(tiles.end() - 1, tile);  // before the large one
     }
   }

@@ -17,9 +17,9 @@ namespace attnlab::device {
 // but the small one where all of a tile's rows, of which there are `rows` a (sequence, head), fit
 // it.
 //
-// `many_blocks`: whether the kernel has many blocks a multiprocessor. Then it has the medium tiles,
-// too. Left alone, it gets one for the large one where a multiprocessor holds as many of its blocks
-// as it is for.
+// `medium`: whether the kernel has the medium tiles, too. Then one of those is before the large one
+// where a multiprocessor holds as many of its blocks as it is for, and is not there where it does
+// not, unless tile_q names it.
 //
 // Unimplemented for head dims above kMaxCudaCoreDim; InvalidArgument for tiles that there are not,
 // with those that there are; ResourceExhausted, with how much is needed and how much there is, for
@@ -27,7 +27,7 @@ namespace attnlab::device {
 absl::StatusOr<CudaCoreTile> ChooseCudaCoreTile(const AttentionProblem& problem,
                                                 const DeviceInfo& device,
                                                 const LaunchConfig& config, int64_t rows,
-                                                bool many_blocks);
+                                                bool medium);
 
 }  // namespace attnlab::device
 

@@ -43,7 +43,7 @@ cudaError_t ForElement(Element element, const Launch& launch) {
 }
 
 // launch(Shape(), TypeOf<T>()) for the tile's shape, one of kDim, and the element's type, one of
-// Elements; kManyBlocks as ChooseCudaCoreTile() was told:
+// Elements; kMedium: whether there are medium tiles, too, which are of fp32:
 //
 //   ForCudaCoreTile<64, false, float, __half>(tile, element, [&](auto shape, auto type) {
 //     using Shape = decltype(shape);
@@ -52,17 +52,17 @@ cudaError_t ForElement(Element element, const Launch& launch) {
 //   });
 //
 // cudaErrorInvalidValue for anything else.
-template <int kDim, bool kManyBlocks, typename... Elements, typename Launch>
+template <int kDim, bool kMedium, typename... Elements, typename Launch>
 cudaError_t ForCudaCoreTile(const CudaCoreTile& tile, Element element, const Launch& launch) {
   using Large = typename CudaCoreShapes<kDim>::Large;
-  using Medium = std::conditional_t<kManyBlocks, typename CudaCoreShapes<kDim>::Medium, Large>;
+  using Medium = std::conditional_t<kMedium, typename CudaCoreShapes<kDim>::Medium, Large>;
   using Small = typename CudaCoreShapes<kDim>::Small;
   if (tile.dim != kDim) return cudaErrorInvalidValue;
   if (tile.rows == Large::kRows && tile.keys == Large::kKeys) {
     return ForElement<Large, Elements...>(element, launch);
   }
   if (tile.rows == Medium::kRows && tile.keys == Medium::kKeys) {
-    return ForElement<Medium, Elements...>(element, launch);
+    return ForElement<Medium, float>(element, launch);
   }
   if (tile.rows == Small::kRows && tile.keys == Small::kKeys) {
     return ForElement<Small, Elements...>(element, launch);

@@ -38,7 +38,7 @@
 
 namespace attnlab::device {
 
-// kBlocksOf: blocks that a multiprocessor is to have registers for, of fp32.
+// kBlocksOf: blocks that a multiprocessor is to have registers for.
 template <int kDimOf, int kRowWarpsOf, int kColumnWarpsOf, int kThreadRowsOf, int kKeysOf,
           int kBlocksOf = 1>
 struct CudaCoreShape {
@@ -89,12 +89,6 @@ struct CudaCoreShape {
   // Floats from dim to dim of Q and K in shared memory, and from key to key of V and P.
   static constexpr int kQStride = kRows + 4, kKStride = kKeys + 4;
   static constexpr int kVStride = kDim, kPStride = kRows + 4;
-
-  // Blocks that a multiprocessor is to have registers for. Elements of 16 bits are converted as
-  // they are copied, which takes some, too.
-  static constexpr int Blocks(int element_bytes) {
-    return element_bytes == 2 && kBlocks > 2 ? 2 : kBlocks;
-  }
 
   // Parts of shared memory, in floats from its beginning.
   static constexpr int kQ = 0;

@@ -5,7 +5,9 @@
 // of which the others hold several. Eight warps of up to 255 registers are what the register file
 // of a multiprocessor holds, and one block fills it, for where there is only one block for each.
 // Where there are many blocks, as many warps in several are faster, since they do not wait for each
-// other, and more warps still where a thread does with fewer registers: the medium tiles.
+// other, and more warps still where a thread does with fewer registers: the medium tiles. They are
+// for fp32 alone. What has 16 bits is converted as it is copied and takes registers for that, as
+// fp32 does in code for 7.5, where that of head dim 32 spills some.
 //
 //                            dim  warps  rows  keys   shared   why
 //                                        of a
@@ -16,8 +18,7 @@
 //           128 x 64         128  4 x 2    8    64    167 KiB  two warps share rows
 //           128 x 48         192  4 x 2    8    48    201 KiB  64 keys: too much shared memory
 //            64 x 64         256  2 x 4    8    64    218 KiB  128 rows leave room for 32 keys only
-//   medium  128 x 64          32  4 x 1    8    64     68 KiB  three blocks, of 168 registers a
-//   thread
+//   medium  128 x 64          32  4 x 1    8    64     68 KiB  three blocks of 168 registers
 //           128 x 64          64  4 x 1    8    64    101 KiB  two blocks
 //   small    64 x 64          32  4 x 1    4    64     43 KiB  half the rows a thread
 //            64 x 32          64  4 x 1    4    32     44 KiB

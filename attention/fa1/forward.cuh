@@ -36,7 +36,7 @@ __global__ void __launch_bounds__(Shape::kThreads, 1)
 template <int kDim>
 cudaError_t ForwardOfDim(const device::Arguments& a, const device::CudaCoreTile& tile,
                          device::Element element, cudaStream_t stream) {
-  return device::ForCudaCoreTile<kDim, /*kManyBlocks=*/false, float, __half, __nv_bfloat16>(
+  return device::ForCudaCoreTile<kDim, /*kMedium=*/false, float, __half, __nv_bfloat16>(
       tile, element, [&](auto shape, auto type) {
         using Shape = decltype(shape);
         using T = typename decltype(type)::Type;

@@ -16,7 +16,7 @@ absl::StatusOr<device::CudaCoreTile> TileFor(const AttentionProblem& problem,
                                              const DeviceInfo& device, const LaunchConfig& config) {
   if (absl::Status s = config.CheckKeys({"tile_q", "tile_kv"}); !s.ok()) return s;
   return device::ChooseCudaCoreTile(problem, device, config, problem.sq,
-                                    /*many_blocks=*/false);
+                                    /*medium=*/false);
 }
 
 }  // namespace attnlab::fa1

@@ -11,7 +11,7 @@
 namespace attnlab::fa2 {
 
 template <class Shape, typename T>
-__global__ void __launch_bounds__(Shape::kThreads, Shape::Blocks(sizeof(T)))
+__global__ void __launch_bounds__(Shape::kThreads, Shape::kBlocks)
     CudaCoreKernel(const __grid_constant__ device::Arguments a, const __grid_constant__ Grid grid) {
   extern __shared__ float4 shared[];
   const device::QueryTile tile = TileOfBlock(a, grid, Shape::kRows);
@@ -21,7 +21,7 @@ __global__ void __launch_bounds__(Shape::kThreads, Shape::Blocks(sizeof(T)))
 
 template <int kDim>
 cudaError_t LaunchCudaCores(const CudaCoreCall& call) {
-  return device::ForCudaCoreTile<kDim, /*kManyBlocks=*/true, float, __nv_bfloat16>(
+  return device::ForCudaCoreTile<kDim, /*kMedium=*/true, float, __nv_bfloat16>(
       call.tile, call.element, [&](auto shape, auto type) {
         using Shape = decltype(shape);
         using T = typename decltype(type)::Type;

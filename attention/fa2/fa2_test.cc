@@ -90,7 +90,7 @@ std::vector<std::string> ConfigsOf(const Engine& e, int head_dim) {
   };
   if (e.mma == "none" || e.dtype == "fp32" || (e.dtype == "bf16" && Capability() < 80)) {
     for (const device::CudaCoreTile& tile : device::kCudaCoreTiles) {
-      if (tile.dim == head_dim) add(tile);
+      if (tile.dim == head_dim && (tile.blocks == 1 || e.dtype == "fp32")) add(tile);
     }
   } else {
     for (const fa2::TensorCoreTileRow& tile : fa2::kTensorCoreTiles) {

@@ -213,8 +213,8 @@ int Options::Rows() const {
 
 std::vector<std::string> ConfigKeys() {
   return {
-      "tile_q: query rows of a tile; docs/fa2.md has those that there are, by default the largest "
-      "that fits the device",
+      "tile_q: query rows of a tile; docs/fa2.md has those that there are, by default the first "
+      "of them that fits the device",
       "tile_kv: keys of a tile, of those that there are with the rows",
       "pack: auto (the default: query heads of a KV head share tiles where the query is short), "
       "always or never",
@@ -260,9 +260,10 @@ absl::StatusOr<Options> OptionsFor(const AttentionProblem& p, const DeviceInfo& 
     }
     case Engine::kCudaCores: {
       // Packed heads fill a tile together. By default a query that is too long for that fills the
-      // large one by itself.
+      // large or medium one by itself.
       const int64_t rows = *packing == Packing::kNever ? p.sq : p.sq * p.GroupSize();
-      const auto tile = device::ChooseCudaCoreTile(p, device, config, rows, /*many_blocks=*/true);
+      const bool medium = p.dtype == DType::kFloat32;
+      const auto tile = device::ChooseCudaCoreTile(p, device, config, rows, medium);
       if (!tile.ok()) return tile.status();
       options.cuda_core_tile = *tile;
       options.blocks = BlocksAMultiprocessor(

@@ -149,7 +149,12 @@ TEST(OptionsTest, OnCudaCoresAMultiprocessorHasSeveralBlocks) {
   EXPECT_EQ(rows(32, kA100), 256);
   EXPECT_EQ(rows(64, kA100), 64);
   EXPECT_EQ(rows(32, kA100, "tile_q=128"), 128);
+  EXPECT_EQ(rows(32, kA100, "tile_kv=64"), 256);
   EXPECT_EQ(rows(64, 227 << 10, "tile_q=256"), 256);
+  // Of bf16 there is one block of the large tile.
+  const auto bf16 = OptionsOf("hq=2,sq=999,dtype=bf16,d=32", kHopper, "mma=none");
+  EXPECT_EQ(bf16->Rows(), 256);
+  EXPECT_EQ(bf16->blocks, 1);
 }
 
 TEST(OptionsTest, TheFirstTileThatFits) {

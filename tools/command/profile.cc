@@ -200,9 +200,11 @@ absl::Status MeasureOrRead(const ProfileFlags& f, int ordinal, Progress* progres
       });
   if (!kept.ok()) return kept.status();
   progress->Clear();
-  // Of a directory that there is not, why that is.
-  const std::string& remark = directory.remark.empty() ? kept->remark : directory.remark;
-  if (!remark.empty()) streams.err << "attnlab profile: " << remark << "\n";
+  if (!directory.remark.empty()) streams.err << "attnlab profile: " << directory.remark << "\n";
+  // Of a directory that there is not, it is said why.
+  if (!kept->remark.empty() && !(directory.path.empty() && !directory.remark.empty())) {
+    streams.err << "attnlab profile: " << kept->remark << "\n";
+  }
   report->ceilings = kept->ceilings;
   return absl::OkStatus();
 }

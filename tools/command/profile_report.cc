@@ -261,7 +261,9 @@ Table Launches(const KernelProfile& p) {
                                       {Seconds(activity.seconds)},
                                       {Seconds(std::max(0.0, activity.begin - end))}};
     end = std::max(end, activity.begin + activity.seconds);
-    if (activity.kind == Activity::Kind::kKernel && next < p.launches.size()) {
+    // Facts in the order of launches, as long as they are of what ran.
+    if (activity.kind == Activity::Kind::kKernel && next < p.launches.size() &&
+        p.launches[next].name == activity.name) {
       const LaunchFacts& launch = p.launches[next++];
       cells.push_back({Dimensions(launch.grid)});
       cells.push_back({Dimensions(launch.block)});
