@@ -4,6 +4,7 @@
 #include <map>
 #include <utility>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -186,7 +187,8 @@ std::string Chip::NamesLike(const std::string& metric) const {
 
 absl::StatusOr<std::vector<std::string>> Chip::BaseNames() const { return host_->base_names; }
 
-absl::StatusOr<std::vector<std::string>> Chip::MetricsOf(const std::string& base_name) const {
+absl::StatusOr<std::vector<std::string>> Chip::MetricsOf(const std::string& base_name,
+                                                         absl::string_view text) const {
   const auto properties = host_->Properties(base_name);
   // With the message of the other.
   if (!properties.ok()) return Description(base_name).status();
@@ -199,9 +201,13 @@ absl::StatusOr<std::vector<std::string>> Chip::MetricsOf(const std::string& base
       !s.ok()) {
     return s;
   }
+  const std::string wanted = absl::AsciiStrToLower(text);
   std::vector<std::string> metrics;
   for (size_t i = 0; i < params.numOfSubmetrics; ++i) {
-    metrics.push_back(absl::StrCat(base_name, params.ppSubMetrics[i]));
+    std::string metric = absl::StrCat(base_name, params.ppSubMetrics[i]);
+    if (absl::StrContains(absl::AsciiStrToLower(metric), wanted)) {
+      metrics.push_back(std::move(metric));
+    }
   }
   std::sort(metrics.begin(), metrics.end());
   return metrics;
@@ -264,12 +270,8 @@ std::optional<int64_t> Chip::PassesOf(std::vector<std::string> metrics) const {
 absl::Status Chip::ForEachFamily(absl::string_view text,
                                  absl::FunctionRef<bool(const Family&)> take) const {
   for (const std::string& base : host_->base_names) {
-    absl::StatusOr<std::vector<std::string>> metrics = MetricsOf(base);
+    const absl::StatusOr<std::vector<std::string>> metrics = MetricsOf(base, text);
     if (!metrics.ok()) return metrics.status();
-    metrics->erase(
-        std::remove_if(metrics->begin(), metrics->end(),
-                       [&](const std::string& m) { return !absl::StrContains(m, text); }),
-        metrics->end());
     if (metrics->empty()) continue;
     if (!take({base, Description(base).value_or(""), WithPasses(base, *metrics)})) break;
   }

@@ -53,9 +53,11 @@ class Chip {
   // In a sentence, of a base name or a metric. NotFound where the chip has none of that name.
   absl::StatusOr<std::string> Description(const std::string& metric) const;
 
-  // All base names, sorted; and the metrics that there are of one.
+  // All base names, sorted; and the metrics that there are of one, with `text` in their names, in
+  // any case.
   absl::StatusOr<std::vector<std::string>> BaseNames() const;
-  absl::StatusOr<std::vector<std::string>> MetricsOf(const std::string& base_name) const;
+  absl::StatusOr<std::vector<std::string>> MetricsOf(const std::string& base_name,
+                                                     absl::string_view text = "") const;
 
   // How often a kernel has to run for all of them; 0 for none. NotFound for a metric that the chip
   // does not have. Some milliseconds.
@@ -72,8 +74,8 @@ class Chip {
     std::vector<Metric> metrics;
   };
 
-  // Of every base name, in their order, the metrics with `text` in their names ("": all), until
-  // `take` returns false; base names that have none are left out. Some milliseconds each: a chip
+  // Of every base name, in their order, its metrics with `text` in their names, until `take`
+  // returns false; base names that have none are left out. Some milliseconds each: a chip
   // has thousands of base names, and tens of metrics of one.
   //
   //   chip.ForEachFamily("dram__bytes", [&](const Chip::Family& f) { …; return --rows > 0; });

@@ -8,6 +8,7 @@
 
 #include "absl/memory/memory.h"
 #include "absl/strings/str_cat.h"
+#include "attention/cuda_backend.h"
 #include "attention/cuda_call.h"
 #include "cuda_runtime_api.h"
 #include "profiling/chip.h"
@@ -67,6 +68,12 @@ struct OpenedGpu {
 absl::StatusOr<OpenedGpu> OpenGpu(int ordinal) {
   const absl::StatusOr<const Cupti*> cupti = LoadCupti();
   if (!cupti.ok()) return cupti.status();
+  const auto gpus = cuda_backend::Devices();
+  if (!gpus.ok()) return gpus.status();
+  if (ordinal < 0 || ordinal >= static_cast<int64_t>(gpus->size())) {
+    return absl::UnavailableError(
+        absl::StrCat("device: there is no cuda:", ordinal, ", but ", gpus->size(), " GPUs"));
+  }
   const ScopedDevice current(ordinal);
   if (!current.status().ok()) return current.status();
   absl::Status s = cuda_backend::ToStatus(cudaFree(nullptr), absl::StrCat("cuda:", ordinal));

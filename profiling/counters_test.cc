@@ -182,7 +182,10 @@ TEST_F(CountersTest, ALaunchThatFailsIsAnErrorOfItsPass) {
 
 TEST_F(CountersTest, UnknownSetsAndGpus) {
   EXPECT_EQ(Counters::Open(0, "trafic").status().code(), absl::StatusCode::kNotFound);
-  EXPECT_FALSE(Counters::Open(999, "traffic").ok());
+  for (const int ordinal : {-1, 999}) {
+    const absl::Status s = Counters::Open(ordinal, "traffic").status();
+    EXPECT_EQ(s.code(), absl::StatusCode::kUnavailable) << s;
+  }
 }
 
 }  // namespace

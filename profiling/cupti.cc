@@ -83,7 +83,7 @@ absl::StatusOr<Cupti> LoadFile(const std::string& file) {
     if (is_path && !Exists(file)) return absl::UnavailableError("there is no such file");
     // Of a name that the loader does not know, it says so in more words.
     if (!is_path && absl::StartsWith(error, absl::StrCat(file, ": cannot open shared object"))) {
-      return absl::UnavailableError("knows none");
+      return absl::UnavailableError("there is none of that name where the loader looks");
     }
     return absl::UnavailableError(error);
   }

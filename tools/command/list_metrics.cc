@@ -7,7 +7,6 @@
 #include <utility>
 
 #include "absl/status/statusor.h"
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
@@ -72,13 +71,9 @@ absl::StatusOr<std::vector<std::pair<std::string, std::vector<std::string>>>> Na
   if (!bases.ok()) return bases.status();
   std::vector<std::pair<std::string, std::vector<std::string>>> found;
   for (const std::string& base : *bases) {
-    const absl::StatusOr<std::vector<std::string>> all = chip.MetricsOf(base);
-    if (!all.ok()) return all.status();
-    std::vector<std::string> names;
-    for (const std::string& name : *all) {
-      if (absl::StrContains(name, text)) names.push_back(name);
-    }
-    if (!names.empty()) found.emplace_back(base, std::move(names));
+    absl::StatusOr<std::vector<std::string>> names = chip.MetricsOf(base, text);
+    if (!names.ok()) return names.status();
+    if (!names->empty()) found.emplace_back(base, *std::move(names));
   }
   return found;
 }

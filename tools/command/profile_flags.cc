@@ -53,16 +53,18 @@ ArgumentParser MakeProfileParser(ProfileFlags* f) {
   // The names are those of profiling::Sets(), which is not there without a toolkit.
   parser.AddString("set", "NAME", &f->set,
                    "Which: traffic, l2, compute, stalls, all, or none. traffic is the default.");
-  parser.AddStrings("metric", "NAME", &f->metrics,
-                    "One of CUPTI's, besides the set, such as sm__warps_launched.sum. Repeatable.");
+  parser.AddStrings(
+      "metric", "NAME", &f->metrics,
+      "One of CUPTI's, besides the set, such as sm__warps_launched.sum, in CUPTI's own unit "
+      "(nanoseconds for times). Repeatable.");
   parser.AddBool("list_metrics", &f->list_metrics,
                  "Run nothing; print what the sets are made of on this GPU, and in how many passes "
-                 "over a kernel. With --set or --metric: what a run with these counts. Needs no "
-                 "GPU with --chip.");
+                 "over a kernel. With --set or --metric: what a run with these counts. Without a "
+                 "GPU it is of GH100, or of --chip.");
   parser.AddString("chip", "NAME", &f->chip,
                    "With --list_metrics: of a chip, in place of the GPU's: GH100 say.");
   parser.AddString("match", "TEXT", &f->match,
-                   "With --list_metrics: all metrics with this in their name.");
+                   "With --list_metrics: all metrics with this in their name, in any case.");
   parser.AddGroup("How");
   parser.AddInteger("repetitions", "N", &f->repetitions, 1, 1000, "Of which medians are taken. 3.");
   parser.AddString("ceilings", "HOW", &f->ceilings,
@@ -115,6 +117,11 @@ ArgumentParser MakeProfileParser(ProfileFlags* f) {
 }
 
 absl::Status CheckTogether(const ArgumentParser& parser, const ProfileFlags& flags) {
+  for (auto metric = flags.metrics.begin(); metric != flags.metrics.end(); ++metric) {
+    if (std::find(flags.metrics.begin(), metric, *metric) != metric) {
+      return absl::InvalidArgumentError(absl::StrCat("--metric: ", *metric, " is given twice"));
+    }
+  }
   if (!flags.from.empty()) {
     if (flags.list_metrics) return NotWith("list_metrics", "--from", "");
     for (const absl::string_view given :

@@ -46,6 +46,7 @@ TEST(ProfileFlagsTest, FlagsThatDoNotAreNamed) {
       {{"--list_metrics", "--chip=GH100", "--device=cuda:0"}, "--chip does not go with --device"},
       {{"--list_metrics", "--match=dram", "--set=l2"}, "--set does not go with --match"},
       {{"--list_metrics", "--match=dram", "--metric=m"}, "--metric does not go with --match"},
+      {{"--problem=gpt2", "--metric=m", "--metric=m"}, "--metric: m is given twice"},
       {{"--from=in.json"}, "--from: --html=FILE says what to make of it"},
       {{"--from=in.json", "--html=f", "--json"}, "--json does not go with --from"},
       {{"--from=in.json", "--html=f", "--kernel=fa2"}, "--kernel does not go with --from"},
