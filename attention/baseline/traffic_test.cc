@@ -15,9 +15,11 @@ Traffic Of(const std::string& line, int64_t l2, bool fused = false) {
   gpu.device = Device::Cuda(0);
   gpu.compute_capability = 90;
   gpu.multiprocessors = 132;
+  gpu.registers_per_multiprocessor = 65536;
   gpu.last_level_cache_bytes = l2;
   Options options;
   options.fused = fused;
+  options.softmax_block = 512;
   return ExpectedTraffic(AttentionProblem::Parse(line).value(), gpu, options);
 }
 
@@ -49,6 +51,17 @@ TEST(ExpectedTrafficTest, OfSAndPAPartMayBeThereStill) {
   EXPECT_EQ(Of(kLine, 6 * kQ, true).bytes_read, all);
   EXPECT_EQ(Of(kLine, 7 * kQ, true).bytes_read, all - kS / 2 - kS / 2);
   EXPECT_EQ(Of(kLine, 8 * kQ, true).bytes_read, 3 * kQ);
+}
+
+TEST(ExpectedTrafficTest, LongRowsAreReadTwiceFromMemoryWhereL2DoesNotHoldThem) {
+  // 24576 keys are more than 512 threads have registers for; two blocks of those a multiprocessor
+  // have 25 MiB of rows under way.
+  const double scores = 2.0 * 24576 * 24576;
+  const auto read = [&](int64_t l2) {
+    return static_cast<double>(Of("hq=2,sq=24576,d=64,dtype=bf16", l2, true).bytes_read) / scores;
+  };
+  EXPECT_NEAR(read(60 << 20), 4 + 2, 0.05);
+  EXPECT_NEAR(read(30 << 20), 8 + 2, 0.05);
 }
 
 TEST(ExpectedTrafficTest, LongerThanL2ItGrowsWithTheSquare) {
