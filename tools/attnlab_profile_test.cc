@@ -168,7 +168,7 @@ TEST_F(AttnlabProfileTest, ListsAsItGoesUntilInterrupted) {
 
 TEST_F(AttnlabProfileTest, MakesTheReportOfAProfile) {
   const std::string from = Path("profile.json"), html = Path("page.html");
-  std::ofstream(from) << R"({"command": "profile", "rows": [{"kernel": "fa2"}]})";
+  std::ofstream(from) << R"({"command": "profile", "rows": [{"problem": "b=1", "kernel": "fa2"}]})";
   ProcessResult r = Attnlab({"profile", "--from=" + from, "--html=" + html});
   EXPECT_EQ(r.exit_code, 0) << r.err;
   std::stringstream page;
