@@ -152,13 +152,19 @@ std::string NameOf(const ProfileRow& row) {
              : absl::StrCat(plan.kernel->traits().name, ":", plan.config.ToString());
 }
 
-// The bytes that were counted, times those of the model, times those that any kernel moves.
+// The bytes that were counted, times those of the model, times those that any kernel moves. Of
+// writes that fit in the `cache`, many may not have gone to HBM yet, and a ratio would mean
+// nothing.
 void AddBytes(const KernelProfile& p, absl::string_view quantity, int64_t expected,
-              int64_t compulsory, std::vector<Table::Cell>* cells) {
+              int64_t compulsory, int64_t cache, std::vector<Table::Cell>* cells) {
   const std::optional<double> counted = p.Counted(quantity);
+  const auto times = [&](int64_t bytes) {
+    const double ratio = Ratio(*counted, bytes);
+    return ratio < 0.9 && bytes <= cache ? std::string("in L2") : Times(ratio);
+  };
   cells->push_back({counted ? Amount(*counted, "B") : "-"});
-  cells->push_back({counted && HasModel(p) ? Times(Ratio(*counted, expected)) : "-"});
-  cells->push_back({counted ? Times(Ratio(*counted, compulsory)) : "-"});
+  cells->push_back({counted && HasModel(p) ? times(expected) : "-"});
+  cells->push_back({counted ? times(compulsory) : "-"});
 }
 
 Table Figures(const ProfileReport& report, const CommonKeys& problems) {
@@ -185,9 +191,9 @@ Table Figures(const ProfileReport& report, const CommonKeys& problems) {
     } else {
       cells.push_back({Seconds(p.seconds)});
       cells.push_back({std::isfinite(p.TflopPerSecond()) ? Digits(p.TflopPerSecond()) : "-"});
-      AddBytes(p, "hbm_bytes_read", p.expected.bytes_read, p.compulsory.bytes_read, &cells);
+      AddBytes(p, "hbm_bytes_read", p.expected.bytes_read, p.compulsory.bytes_read, 0, &cells);
       AddBytes(p, "hbm_bytes_written", p.expected.bytes_written, p.compulsory.bytes_written,
-               &cells);
+               p.plan.device.last_level_cache_bytes, &cells);
       cells.push_back({Percent(PointOf(report, p, false))});
       cells.push_back({Percent(PointOf(report, p, true))});
       cells.push_back({row.verdict, row.verdict == "ok"      ? Colour::kGreen

@@ -77,6 +77,18 @@ TEST(ProfileReportTest, FiguresAreBesideModelAndLeast) {
               HasSubstr("Ceilings: HBM read 1.00, write 1.00, copy - TB/s; bf16 100, fp16 -"));
 }
 
+TEST(ProfileReportTest, WritesThatStayInL2HaveNoRatio) {
+  ProfileReport report = Report();
+  profiling::KernelProfile& p = report.rows[0].profile;
+  p.counted[1].value = 2048;
+  EXPECT_THAT(Printed(report), Not(HasSubstr("in L2")));  // which is of unknown size
+  p.plan.device.last_level_cache_bytes = 50 << 20;
+  EXPECT_THAT(Printed(report),
+              HasSubstr("|  128 MiB | 2.00x | 2.00x |       2 KiB | in L2 | in L2 |"));
+  p.expected.bytes_written = 64 << 20;  // of a kernel whose writes do not fit
+  EXPECT_THAT(Printed(report), HasSubstr("x | in L2 |"));
+}
+
 TEST(ProfileReportTest, OtherCountersHaveATableOfTheirOwn) {
   const std::string text = Printed(Report());
   EXPECT_THAT(text, HasSubstr("| occupancy |    12.5 % |"));
