@@ -177,7 +177,8 @@ class ReportBrowserTest(unittest.TestCase):
         self.open("h200")
         self.assertEqual(self.count("#roofline .ceiling"), 3)
         self.assertEqual(self.count("#roofline .point-label"), 3)
-        self.assertIn("HBM: 4.51 TB/s", self.text("#roofline"))
+        self.assertIn("HBM: 4.03 TB/s read, 4.51 TB/s written", self.text("#roofline"))
+        self.assertIn("The slope is that of the bytes that are written, at 4.51 TB/s", self.text("#roofline"))
         self.assertIn("bf16: 817 TFLOP/s", self.text("#roofline"))
 
     def test_points_lie_where_the_figures_say(self):
@@ -427,6 +428,135 @@ class ReportBrowserTest(unittest.TestCase):
             self.assertEqual(self.count("#time > svg .mark"), len(rows))
             self.assertEqual(self.browser.run(CROWDED), [], width)
             self.assertLessEqual(self.browser.run("return document.documentElement.scrollWidth"), width)
+
+    def configured(self, *configs):
+        """Rows of the baseline, a length and a configuration each, which are of one speed but for a hair."""
+        rows = []
+        for place, config in enumerate(configs):
+            for n in (512, 1024, 2048):
+                flops, seconds = 2048 * n * n, 1e-5 + 1e-10 * n * n * (1 + place / 100)
+                row = {"problem": f"b=1,hq=8,hkv=8,sq={n},skv={n},d=64,dtype=bf16,mask=none", "verdict": "ok"}
+                row.update(kernel="baseline", config=config, seconds=seconds, flops=flops)
+                row.update(compulsory_bytes_read=3072 * n, expected_bytes_read=16 * n * n)
+                row.update(counted={"hbm_bytes_read": 16 * n * n, "hbm_bytes_written": 1024 * n})
+                rows.append(row)
+        return {**profile("h200"), "rows": rows}
+
+    CONFIGS = tuple(
+        f"block={block},softmax={softmax},permute=always,math=fp32"
+        for block in (32, 64, 128, 256, 512)
+        for softmax in ("fused", "unfused")
+    )
+
+    def test_each_series_has_a_marker_and_colour_of_its_own(self):
+        pairs = (
+            "return [...document.querySelectorAll('#roofline .legend .mark')]"
+            ".map((e) => `${e.getAttribute('d')} ${e.getAttribute('style')}`)"
+        )
+        for configs in (self.CONFIGS, [f"tile={n}" for n in range(56)]):
+            self.made_of(self.configured(*configs))
+            found = self.browser.run(pairs)
+            self.assertEqual(len(found), len(configs))
+            self.assertEqual(len(set(found)), len(configs))
+
+    def test_configurations_have_names_that_differ(self):
+        self.made_of(self.configured(*self.CONFIGS))
+        short = {config.replace(",permute=always,math=fp32", "") for config in self.CONFIGS}
+        said = "All are configurations of baseline with permute=always, math=fp32."
+        for width in (1280, 900, 400, 320):
+            with self.subTest(width=width):
+                self.browser.open(self.directory / "made.html", width=width)
+                self.assertEqual(self.state(), ["true", "0"])
+                self.assertEqual(self.browser.run(CROWDED), [])
+                self.assertLessEqual(self.browser.run("return document.documentElement.scrollWidth"), width)
+                self.assertEqual({item.text for item in self.browser.find("#roofline .legend li")}, short)
+                for figure in ("roofline", "traffic", "time", "ladder"):
+                    self.assertIn(said, self.text(f"#{figure} figcaption"))
+                    texts = [e.text for e in self.browser.find(f"#{figure} > svg .strong")]
+                    if figure != "traffic" and figure != "ladder":  # where a name may have several lines
+                        self.assertLessEqual(set(texts), short)
+                        self.assertEqual(len(texts), len(set(texts)))
+                    self.assertNotIn("…", "".join(texts))
+        # Another kernel: names have theirs, and what its configurations have not in common.
+        several = self.configured("block=32,math=fp32", "block=64,math=fp32")
+        several["rows"] += profile("h200")["rows"][-1:]
+        self.made_of(several)
+        names = [item.text for item in self.browser.find("#roofline .legend li")]
+        self.assertEqual(names[:2], ["baseline:block=32", "baseline:block=64"])
+        self.assertEqual(len(names), 3)
+        self.assertIn("All configurations of baseline are with math=fp32.", self.text("#roofline figcaption"))
+
+    def test_labels_of_points_keep_off_the_ceilings(self):
+        self.made_of(self.configured(*self.CONFIGS))
+        self.browser.open(self.directory / "made.html", width=900)
+        self.assertGreater(self.count("#roofline .point-label"), 0)
+        on_the_slope = """
+            const slope = [...document.querySelectorAll("#roofline path.ceiling")].pop();
+            const texts = [...document.querySelectorAll("#roofline .point-label")].map((e) => e.getBBox());
+            return Array.from({ length: 200 }, (_, i) => slope.getPointAtLength(slope.getTotalLength() * i / 199))
+                .filter((p) => texts.some((t) => p.x > t.x + 3 && p.x < t.x + t.width - 3 &&
+                                                 p.y > t.y + 3 && p.y < t.y + t.height - 3)).length;
+        """
+        self.assertEqual(self.browser.run(on_the_slope), 0)
+
+    def test_the_ladder_names_its_baseline(self):
+        self.made_of(self.configured(*self.CONFIGS))
+        bars = self.browser.find("#ladder .bar")
+        self.assertIn("block=512,softmax=unfused", bars[0].get_attribute("data-tip"))
+        self.assertEqual(self.text("#ladder").count("TFLOP/s, the baseline"), 3)  # of each length
+        self.assertIn("The baseline is the first bar, the slowest of its configurations", self.text("#ladder"))
+        self.open("h200")
+        self.assertNotIn(", the baseline", self.text("#ladder"))
+        self.assertNotIn("slowest of its configurations", self.text("#ladder"))
+
+    def test_long_names_do_not_widen_the_page(self):
+        whole = profile("h200")
+        for row in whole["rows"]:
+            row["kernel"] = f"a_very_long_kernel_name_of_somebody_that_does_not_end_soon_{row['kernel']}"
+        whole["machine"]["name"] = "A" * 90
+        self.made_of(whole)
+        for width in (1280, 400, 320):
+            self.browser.open(self.directory / "made.html", width=width)
+            self.assertEqual(self.state(), ["true", "0"])
+            self.assertLessEqual(self.browser.run("return document.documentElement.scrollWidth"), width)
+            self.assertEqual(self.browser.run(CROWDED), [], width)
+
+    def test_texts_of_ceilings_keep_apart(self):
+        # Corners of the text aslant, against the boxes of those that lie flat.
+        covered = """
+            const texts = [...document.querySelectorAll("#roofline .ceiling-text")];
+            const flat = texts.filter((t) => !t.hasAttribute("transform")).map((t) => t.getBoundingClientRect());
+            const found = [];
+            for (const t of texts.filter((each) => each.hasAttribute("transform"))) {
+              const box = t.getBBox(), matrix = t.getScreenCTM();
+              for (let x = 0; x <= 20; ++x) for (let y = 1; y < 4; ++y) {
+                const p = new DOMPoint(box.x + box.width * x / 20, box.y + box.height * y / 4).matrixTransform(matrix);
+                if (flat.some((f) => p.x > f.left && p.x < f.right && p.y > f.top && p.y < f.bottom)) {
+                  found.push(`${p.x} ${p.y}`);
+                }
+              }
+            }
+            return [texts.length, found];
+        """
+        self.made_of({**profile("lengths"), "ceilings": profile("h200")["ceilings"]})
+        for width in (900, 400, 320):
+            self.browser.open(self.directory / "made.html", width=width)
+            count, found = self.browser.run(covered)
+            self.assertEqual(count, 3, width)
+            self.assertEqual(found, [], width)
+
+    def test_writes_that_stay_in_l2_have_no_ratio(self):
+        whole = profile("h200")
+        (row,) = [each for each in whole["rows"] if each["kernel"] == "fa2"]
+        row["counted"]["hbm_bytes_written"] = 2048
+        self.assertLess(row["expected_bytes_written"], whole["machine"]["last_level_cache_bytes"])
+        self.made_of({**whole, "rows": [row]})
+        cells = self.browser.find("#rows tr.row td")
+        self.assertEqual([cell.text for cell in cells[6:9]], ["2.05 kB", "in L2", "in L2"])
+        self.assertIn("fits in L2", cells[7].get_attribute("data-tip"))
+        del whole["machine"]["last_level_cache_bytes"]
+        self.made_of({**whole, "rows": [row]})
+        self.assertIn("×", self.browser.find("#rows tr.row td")[7].text)
 
     def test_figures_are_drawn_anew_for_another_width(self):
         self.open("lengths", width=1280)
