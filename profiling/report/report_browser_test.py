@@ -596,6 +596,9 @@ class ReportBrowserTest(unittest.TestCase):
         for path in written:
             self.assertEqual(path.read_bytes()[:8], b"\x89PNG\r\n\x1a\n")
             self.assertTrue(5_000 < path.stat().st_size < 150_000, f"{path.name}: {path.stat().st_size}")
+        self.assertFalse(self.browser.find("#roofline .pointing")[0].is_displayed())
+        self.open("lengths")
+        self.assertTrue(self.browser.find("#roofline .pointing")[0].is_displayed())
         _, absent = report_png.write_figures(self.browser, self.directory / "h200.html", self.directory)
         self.assertEqual(absent, ["time"])
 
@@ -609,8 +612,10 @@ class ReportBrowserTest(unittest.TestCase):
         pictures = str(self.directory / "pictures")
         for words, says in [
             ([other, pictures], f"{other}: is not a page of `attnlab profile --html`"),
-            (["/no/such.html", pictures], "No such file or directory: '/no/such.html'"),
-            ([report, other], "File exists"),
+            (["/no/such.html", pictures], "report_png: /no/such.html: there is no such file"),
+            ([str(self.directory), pictures], f"{self.directory}: is a directory, not a file"),
+            ([report, other], f"{other}: is, or is under, a file that is no directory"),
+            ([report, f"{other}/in"], f"{other}/in: is, or is under, a file that is no directory"),
             ([report, pictures, "--width=0"], "0 is not an integer in 320..4096"),
             ([report, pictures, "--width=5000"], "5000 is not an integer in 320..4096"),
             ([report, pictures, "--width=wide"], "wide is not an integer in 320..4096"),

@@ -36,9 +36,26 @@ def is_report(path):
         return MARK in file.read()
 
 
+def sentence(error):
+    """What an OSError of opening, making or writing says, without Python's numbers."""
+    name = error.filename if error.filename is not None else "a file"
+    if isinstance(error, (FileExistsError, NotADirectoryError)):
+        return f"{name}: is, or is under, a file that is no directory"
+    if isinstance(error, FileNotFoundError):
+        return f"{name}: there is no such file"
+    if isinstance(error, IsADirectoryError):
+        return f"{name}: is a directory, not a file"
+    if isinstance(error, PermissionError):
+        return f"{name}: there is no permission for that"
+    return f"{name}: {error.strerror or error}"
+
+
 def write_figures(chromium, report, directory, width=900, scheme="light"):
     """The files that it wrote, and the figures that there are not."""
     chromium.open(report, width=width, scheme=scheme, scale=2)
+    # What only a page can do. Before the height is asked for, which may be less without it.
+    chromium.run("document.head.append(document.createElement('style')); "
+                 "document.head.lastChild.textContent = '.pointing { display: none; }'")
     # A picture of an element is cut where the viewport ends.
     chromium.resize(width, height=chromium.run("return document.documentElement.scrollHeight"), scale=2)
     written, absent = [], []
@@ -74,7 +91,7 @@ def main(words=None):
                                             arguments.scheme)
             errors = chromium.run("return document.documentElement.dataset.errors")
     except OSError as error:
-        print(f"report_png: {error}", file=sys.stderr)
+        print(f"report_png: {sentence(error)}", file=sys.stderr)
         return 2
     for path in written:
         print(f"{path}: {path.stat().st_size} bytes")
