@@ -477,6 +477,16 @@ class ReportBrowserTest(unittest.TestCase):
                         self.assertLessEqual(set(texts), short)
                         self.assertEqual(len(texts), len(set(texts)))
                     self.assertNotIn("…", "".join(texts))
+        # Of one length, places have names of several lines, or a legend has them.
+        one = self.configured(*self.CONFIGS)
+        one["rows"] = one["rows"][::3]
+        self.made_of(one)
+        for width, legends in ((1280, 1), (900, 1), (400, 2)):
+            self.browser.open(self.directory / "made.html", width=width)
+            self.assertEqual(self.browser.run(CROWDED), [])
+            self.assertEqual(self.count("#traffic .legend"), legends, width)
+            self.assertNotIn("…", self.text("#traffic"))
+            self.assertIn("block=512,softmax=unfused", self.text("#traffic").replace(" ", ""))
         # Another kernel: names have theirs, and what its configurations have not in common.
         several = self.configured("block=32,math=fp32", "block=64,math=fp32")
         several["rows"] += profile("h200")["rows"][-1:]
