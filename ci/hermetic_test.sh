@@ -1,6 +1,6 @@
 #!/bin/sh
-# What .bazelrc promises of every test: it sees the files that it declared and no others, none of the caller's
-# environment, and no network.
+# What .bazelrc promises of every test: it sees the files that it declared and no others, of the caller's environment
+# nothing but where CUPTI is, and no network.
 set -eu
 
 fail() {
@@ -14,7 +14,7 @@ execution_root=${TEST_SRCDIR%%/bazel-out/*}
 [ ! -e ci/BUILD ] || fail "ci/BUILD is not declared and yet here"
 [ ! -e "$execution_root/ci/BUILD" ] || fail "$execution_root has files that are not declared: no sandbox"
 
-[ -z "${LD_LIBRARY_PATH+set}${PYTHONPATH+set}${CUDA_HOME+set}" ] ||
+[ -z "${LD_LIBRARY_PATH+set}${PYTHONPATH+set}${ATTNLAB_PREFIX_PATH+set}" ] ||
   fail "the caller's environment reaches tests"
 
 # Bazel's linux-sandbox runs in a user namespace of its own. Where the system allows none, Bazel falls back to
