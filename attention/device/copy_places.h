@@ -20,11 +20,13 @@ namespace attnlab::device {
 template <int kRows, int kUnits, int kLanes, int kThreads>
 struct CopyPlaces {
   static constexpr int kWarps = kThreads / 32, kGroups = kUnits / kLanes;
-  // Of the warps, side by side: as many as divide the row.
-  static constexpr int kWarpColumns = kGroups % kWarps == 0         ? kWarps
-                                      : kGroups % (kWarps / 2) == 0 ? kWarps / 2
-                                      : kGroups % 2 == 0            ? 2
-                                                                    : 1;
+  // Of the warps, side by side: one where there are rows for all of them, since what a thread has
+  // of one row needs one address. Otherwise as many as divide the row.
+  static constexpr int kWarpColumns = kRows % (kWarps * (32 / kLanes)) == 0 ? 1
+                                      : kGroups % kWarps == 0               ? kWarps
+                                      : kGroups % (kWarps / 2) == 0         ? kWarps / 2
+                                      : kGroups % 2 == 0                    ? 2
+                                                                            : 1;
   static constexpr int kAcrossStep = kLanes * kWarpColumns, kAcross = kUnits / kAcrossStep;
   static constexpr int kDownStep = kThreads / kAcrossStep;
   static constexpr int kDown = (kRows + kDownStep - 1) / kDownStep;

@@ -47,6 +47,12 @@ TEST(CopyPlacesTest, EachUnitOnce) {
   ExpectEachUnitOnce<48, 24, 2, 256>();
   ExpectEachUnitOnce<16, 32, 2, 64>();
   ExpectEachUnitOnce<48, 24, 8, 256>();
+  // Elements that are transposed: 16 x 2 of a warp.
+  ExpectEachUnitOnce<64, 32, 16, 128>();
+  ExpectEachUnitOnce<64, 96, 16, 256>();
+  ExpectEachUnitOnce<48, 192, 16, 256>();
+  ExpectEachUnitOnce<16, 192, 16, 128>();
+  ExpectEachUnitOnce<16, 256, 16, 64>();
   // Elements, 8 x 4 of a warp.
   ExpectEachUnitOnce<64, 32, 8, 256>();
   ExpectEachUnitOnce<64, 96, 8, 256>();
@@ -59,6 +65,18 @@ TEST(CopyPlacesTest, FewerRowsThanThreadsReach) {
   ExpectEachUnitOnce<48, 24, 8, 256>();
   ExpectEachUnitOnce<16, 8, 2, 128>();
   ExpectEachUnitOnce<3, 8, 8, 64>();
+}
+
+// A thread has few rows, each with its own address, and many units of each.
+TEST(CopyPlacesTest, WarpsStandBelowEachOther) {
+  using Places = CopyPlaces<64, 256, 16, 256>;
+  EXPECT_EQ(Places::kDown, 4);
+  EXPECT_EQ(Places::kAcross, 16);
+  // But where they would have more places than there are, or no rows for all of them.
+  EXPECT_EQ((CopyPlaces<48, 192, 8, 256>::kCount), 48 * 192 / 256);
+  using Wide = CopyPlaces<8, 32, 16, 256>;
+  EXPECT_EQ(Wide::kDown, 1);
+  EXPECT_EQ(Wide::kAcross, 1);
 }
 
 }  // namespace
