@@ -46,13 +46,13 @@ __device__ void StoreVector(float* to, const float* from) {
 
 // sum = A B over `steps` steps: A has for each step kRows numbers, in fours 16 apart; B has
 // kColumns of them in vectors of kVector, kVectorStep apart. `a` and `b` point to the thread's
-// first of the first step. `steps` is rounded up to a multiple of kUnroll, over which products are
-// to be zero; of none the first is read all the same. kSkipHidden: what A has as HiddenWeight() is
-// left out, for B may have a NaN there.
+// first of the first step. `steps` is rounded up to a multiple of kUnroll, and to one where there
+// are none; products beyond them are to be zero. kSkipHidden: what A has as HiddenWeight() is left
+// out, for B may have a NaN there. `between` is called once for each kUnroll steps.
 template <int kUnroll, int kAStride, int kBStride, int kVector, int kVectorStep,
-          bool kSkipHidden = false, int kRows, int kColumns>
+          bool kSkipHidden = false, int kRows, int kColumns, typename Between>
 __device__ void OuterProducts(const float* a, const float* b, int steps,
-                              float (&sum)[kRows][kColumns]) {
+                              float (&sum)[kRows][kColumns], const Between& between) {
   static_assert(kUnroll % 2 == 0);
   float rows[2][kRows], columns[2][kColumns];
   const auto load = [&](int step) {
@@ -70,8 +70,10 @@ __device__ void OuterProducts(const float* a, const float* b, int steps,
     for (int j = 0; j < kColumns; ++j) sum[i][j] = 0;
   }
   load(0);
+  int first = 0;
 #pragma unroll 1
-  for (int first = 0; first < steps; first += kUnroll) {
+  do {
+    between();
 #pragma unroll
     for (int step = 0; step < kUnroll; ++step) {
       // One step ahead of the multiply-adds. Of these a row goes there and the next one back:
@@ -85,7 +87,8 @@ __device__ void OuterProducts(const float* a, const float* b, int steps,
     }
     a += kUnroll * kAStride;
     b += kUnroll * kBStride;
-  }
+    first += kUnroll;
+  } while (first < steps);
 }
 
 // O of a row = its factor times O + P V over the first `keys` keys of a tile, rounded up: P of
@@ -95,9 +98,10 @@ __device__ void OuterProducts(const float* a, const float* b, int steps,
 // The sum of a tile begins at zero and is added to O as a whole, with the multiply-add that
 // rescales O. Added key by key to what a hundred thousand keys have summed to, it would drown in
 // O's rounding.
-template <class Shape, bool kSkipHidden, int kFirst = 0>
+template <class Shape, bool kSkipHidden, int kFirst = 0, typename Between>
 __device__ void AddOutputs(const float* p, const float* v, const float* factors, int keys,
-                           float (&o)[Shape::kThreadRows][4 * Shape::kThreadChunks]) {
+                           float (&o)[Shape::kThreadRows][4 * Shape::kThreadChunks],
+                           const Between& between) {
   constexpr int kRows = Shape::kThreadRows;
   // As many dims at a time as registers have room for: 8 x 8.
   constexpr int kLeft = Shape::kThreadChunks - kFirst, kMost = 16 / kRows;
@@ -106,7 +110,7 @@ __device__ void AddOutputs(const float* p, const float* v, const float* factors,
   // What is seldom is not worth a long loop.
   constexpr int kUnroll = kSkipHidden ? 2 : Shape::kUnroll;
   OuterProducts<kUnroll, Shape::kPStride, Shape::kVStride, 4, Shape::kDimStep, kSkipHidden>(
-      p, v + kFirst * Shape::kDimStep, keys, sum);
+      p, v + kFirst * Shape::kDimStep, keys, sum, between);
 #pragma unroll
   for (int i = 0; i < kRows; ++i) {
     const float factor = factors[Shape::RowStep(i)];
@@ -116,7 +120,7 @@ __device__ void AddOutputs(const float* p, const float* v, const float* factors,
     }
   }
   if constexpr (kAtOnce < kLeft) {
-    AddOutputs<Shape, kSkipHidden, kFirst + kAtOnce>(p, v, factors, keys, o);
+    AddOutputs<Shape, kSkipHidden, kFirst + kAtOnce>(p, v, factors, keys, o, [] {});
   }
 }
 

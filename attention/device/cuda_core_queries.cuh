@@ -9,6 +9,7 @@
 #include "attention/device/convert.cuh"
 #include "attention/device/kv_tiles.h"
 #include "attention/device/query_tile.h"
+#include "attention/device/thread_index.cuh"
 
 namespace attnlab::device {
 
@@ -33,6 +34,10 @@ struct WarpTiles {
   // Some rows see some of its keys; all rows see all of them.
   __device__ bool Has(int32_t tile) const { return tile >= begin && tile * Shape::kKeys < end_key; }
   __device__ bool IsFull(int32_t tile) const { return tile >= full_begin && tile < full_end; }
+  // Behind the last. Of 2^31 - 1 keys the sum has 32 bits.
+  __device__ int32_t End() const {
+    return static_cast<int32_t>((static_cast<uint32_t>(end_key) + Shape::kKeys - 1) / Shape::kKeys);
+  }
   // Keys before end_key of a tile that it has: behind them no row sees any.
   __device__ int KeysOf(int32_t tile) const {
     return min(end_key - tile * Shape::kKeys, Shape::kKeys);
@@ -62,72 +67,109 @@ __device__ inline float QueryFactor(const Arguments& a) {
   return a.softcap == 0 ? a.scale * kLog2e : a.scale_by_softcap;
 }
 
-// One row's chunk of 16 bytes of Q. Elements of dims that there are not are left alone.
-template <typename T>
-__device__ void LoadChunk(const Rows& rows, const T* row, int dim, int d, T* chunk) {
-  constexpr int kElements = 16 / static_cast<int>(sizeof(T));
-  if (rows.whole_chunks) {
-    if (dim < d) *reinterpret_cast<uint4*>(chunk) = *reinterpret_cast<const uint4*>(row + dim);
-    return;
-  }
-#pragma unroll
-  for (int i = 0; i < kElements; ++i) {
-    if (dim + i < d) chunk[i] = row[dim + i];
-  }
-}
-
-// Q times that factor, transposed, and what rows see, to shared memory, by the whole block. Rows
-// and dims that there are not become zero. A barrier is for the caller.
+// The block's queries, times that factor and transposed, to shared memory:
+//
+//   QueryCopy<Shape, T> copy(arguments, tile);   // begins to load, to registers
+//   …                                            // something else that takes a while
+//   copy.Finish(arguments, tile, shared);        // a barrier is for the caller
+//
+// Rows and dims that there are not become zero. This is run once a tile of queries, so that its
+// instructions come from far, and each costs several times what one of a loop does: the less there
+// are, the better.
 template <class Shape, typename T>
-__device__ void LoadQueries(const Arguments& a, const QueryTile& tile, float* shared) {
-  constexpr int kElements = 16 / static_cast<int>(sizeof(T));
-  constexpr int kWarps = Shape::kThreads / 32;
-  // A warp takes 4 chunks of 8 rows at a time: whole sectors of memory. Of 16 bits four
-  // go to the same bank, once a block.
-  constexpr int kChunks = Shape::kDim / kElements / 4;  // of a thread's row
-  // Up to eight loads and more are under way together, of so many rows: one after the other they
-  // took as long as a tile of keys.
-  constexpr int kWarpRows = Shape::kRows / 8 / kWarps;
-  constexpr int kWanted = kChunks < 8 ? 8 / kChunks : 1;
-  constexpr int kAtOnce = kWanted < kWarpRows ? kWanted : kWarpRows;
-  static_assert(Shape::kRows % (8 * kWarps * kAtOnce) == 0);
-  float* const q = shared + Shape::kQ;
-  const float factor = QueryFactor(a);
-  const int lane = threadIdx.x % 32;
-#pragma unroll 1
-  for (int first = threadIdx.x / 32; first < Shape::kRows / 8; first += kAtOnce * kWarps) {
-    alignas(16) T elements[kAtOnce][kChunks][kElements] = {};
+class QueryCopy {
+ public:
+  // All loads are under way together: one after the other they took as long as a tile of keys.
+  __device__ QueryCopy(const Arguments& a, const QueryTile& tile) {
+    if (!a.q.whole_chunks) return;
+    const Place at;
+    const T* const q = static_cast<const T*>(a.q.data) + at.dim;
+    const int64_t first = tile.begin + at.row;
+    const int64_t offset = tile.Offset(a.q, first);
 #pragma unroll
-    for (int n = 0; n < kAtOnce; ++n) {
-      const int64_t row = tile.begin + (first + n * kWarps) * 8 + lane / 4;
-      if (row >= tile.end) continue;
-      const T* const from = static_cast<const T*>(a.q.data) + tile.Offset(a.q, row);
+    for (int n = 0; n < kRows; ++n) {
+      const int64_t row = first + n * kRowStep;
+      if (row >= tile.end) break;
+      const T* const from =
+          q + (tile.pack == 1 ? offset + n * kRowStep * a.q.token_stride : tile.Offset(a.q, row));
 #pragma unroll
       for (int c = 0; c < kChunks; ++c) {
-        LoadChunk(a.q, from, (c * 4 + lane % 4) * kElements, a.d, elements[n][c]);
-      }
-    }
-#pragma unroll
-    for (int n = 0; n < kAtOnce; ++n) {
-      const int row = (first + n * kWarps) * 8 + lane / 4;
-#pragma unroll
-      for (int c = 0; c < kChunks; ++c) {
-#pragma unroll
-        for (int i = 0; i < kElements; ++i) {
-          const int dim = (c * 4 + lane % 4) * kElements + i;
-          q[dim * Shape::kQStride + row] = ToFloat(elements[n][c][i]) * factor;
+        if (at.dim + c * kDimStep < a.d) {
+          chunks_[n][c] = *reinterpret_cast<const uint4*>(from + c * kDimStep);
         }
       }
     }
   }
-  if (threadIdx.x <= Shape::kRowWarps) {
-    QueryTile rows = tile;
-    if (threadIdx.x < Shape::kRowWarps) {
-      rows.begin += threadIdx.x * Shape::kWarpRows;
-      if (rows.end > rows.begin + Shape::kWarpRows) rows.end = rows.begin + Shape::kWarpRows;
+
+  __device__ void Finish(const Arguments& a, const QueryTile& tile, float* shared) const {
+    const float factor = QueryFactor(a);
+    if (!a.q.whole_chunks) {
+      CopyElements(a, tile, factor, shared + Shape::kQ);
+      return;
     }
-    TilesOfWarps<Shape>(shared)[threadIdx.x] = WarpTiles<Shape>(rows.Tiles(a.mask, Shape::kKeys));
+    const Place at;
+    float* const q = shared + Shape::kQ + at.dim * Shape::kQStride + at.row;
+#pragma unroll
+    for (int n = 0; n < kRows; ++n) {
+#pragma unroll
+      for (int c = 0; c < kChunks; ++c) {
+        const T* const elements = reinterpret_cast<const T*>(&chunks_[n][c]);
+#pragma unroll
+        for (int i = 0; i < kElements; ++i) {
+          q[(c * kDimStep + i) * Shape::kQStride + n * kRowStep] = ToFloat(elements[i]) * factor;
+        }
+      }
+    }
   }
+
+ private:
+  // A warp takes 4 chunks of 8 rows at a time: whole sectors of memory. Of 16 bits four go to the
+  // same bank, once a block.
+  static constexpr int kElements = 16 / static_cast<int>(sizeof(T));
+  static constexpr int kDimStep = 4 * kElements, kRowStep = Shape::kThreads / 4;
+  static constexpr int kRows = Shape::kRows / kRowStep, kChunks = Shape::kDim / kDimStep;
+  static_assert(Shape::kRows % kRowStep == 0 && Shape::kDim % kDimStep == 0);
+
+  // The thread's first row and dim.
+  struct Place {
+    __device__ Place() : row(ThreadIndex() / 4), dim(ThreadIndex() % 4 * kElements) {}
+    int row, dim;
+  };
+
+  static __device__ void CopyElements(const Arguments& a, const QueryTile& tile, float factor,
+                                      float* q) {
+#pragma unroll 4
+    for (int i = threadIdx.x; i < Shape::kRows * Shape::kDim; i += Shape::kThreads) {
+      const int row = i / Shape::kDim, dim = i % Shape::kDim;
+      float element = 0;
+      if (tile.begin + row < tile.end && dim < a.d) {
+        const T* const from = static_cast<const T*>(a.q.data);
+        element = ToFloat(from[tile.Offset(a.q, tile.begin + row) + dim]);
+      }
+      q[dim * Shape::kQStride + row] = element * factor;
+    }
+  }
+
+  uint4 chunks_[kRows][kChunks] = {};
+};
+
+// Which tiles of keys the rows of each warp see, and those of the block, to shared memory. A
+// barrier is for the caller, as with the next.
+template <class Shape>
+__device__ void FindTiles(const Arguments& a, const QueryTile& tile, float* shared) {
+  if (threadIdx.x > Shape::kRowWarps) return;
+  QueryTile rows = tile;
+  if (threadIdx.x < Shape::kRowWarps) {
+    rows.begin += threadIdx.x * Shape::kWarpRows;
+    if (rows.end > rows.begin + Shape::kWarpRows) rows.end = rows.begin + Shape::kWarpRows;
+  }
+  TilesOfWarps<Shape>(shared)[threadIdx.x] = WarpTiles<Shape>(rows.Tiles(a.mask, Shape::kKeys));
+}
+
+// Which keys each row sees.
+template <class Shape>
+__device__ void FindVisible(const Arguments& a, const QueryTile& tile, float* shared) {
+#pragma unroll 1
   for (int row = threadIdx.x; row < Shape::kRows; row += Shape::kThreads) {
     const KvRange range = tile.Visible(a.mask, tile.begin + row);
     const int64_t count = range.end > range.begin ? range.end - range.begin : 0;

@@ -26,8 +26,8 @@
 // open to the compiler that repeats operands. With four dims of a row side by side instead, it read
 // 2.4 operands a multiply-add, and one in six cycles of a product went to that.
 //
-// Rows of these are padded to an odd number of 16 bytes, so that 8 dims of 4 keys, which a warp
-// copies at a time, lie in different banks.
+// Rows of these are padded to an odd number of 16 bytes, so that few of the 16 dims of 2 keys that
+// a warp copies at a time lie in the same bank: two of them.
 #ifndef ATTENTION_DEVICE_CUDA_CORE_SHAPE_H_
 #define ATTENTION_DEVICE_CUDA_CORE_SHAPE_H_
 
@@ -99,8 +99,10 @@ struct CudaCoreShape {
   static constexpr int kFactors = kP + kKeys * kPStride;
   // A number of each pair of warps for each row.
   static constexpr int kExchange = kFactors + kRows;
-  // At the end, in place of P: where O of each row goes, in 64 bits, and its LSE.
-  static constexpr int kOffsets = kP, kLse = kOffsets + 2 * kRows;
+  // At the end, in place of K: where O of each row goes, in 64 bits, and its softmax, whose sum
+  // becomes what O is multiplied by.
+  static constexpr int kOffsets = kK, kSums = kOffsets + 2 * kRows, kMaxima = kSums + kRows;
+  static_assert(kMaxima + kRows <= kV && kOffsets % 2 == 0);
   // For each row two integers: which keys it sees.
   static constexpr int kVisible = kExchange + kPairsOfRow * kRows;
   // For each row of warps, and for the block, four integers: its tiles of keys.

@@ -113,9 +113,9 @@ TYPED_TEST(CudaCoreShapeTest, AccessesHaveNoBankConflicts) {
     EXPECT_EQ(k(lane), k(lane ^ 1));
     EXPECT_EQ(v(lane), v(lane ^ 1));
   }
-  // A warp copies 8 dims of 4 keys of K at a time.
-  EXPECT_EQ(Cycles(1, kLanes, [](int lane) { return S::kK + lane % 8 * S::kKStride + lane / 8; }),
-            1);
+  // A warp copies 16 dims of 2 keys of K at a time.
+  EXPECT_EQ(Cycles(1, kLanes, [](int lane) { return S::kK + lane % 16 * S::kKStride + lane / 16; }),
+            2);
   // What is written once a tile of keys, P, or once a block, Q, may take twice as long as it must.
   // Small tiles with two rows of P at a time are not held to that.
   if (S::kRowVector == 4) {
@@ -139,7 +139,8 @@ TYPED_TEST(CudaCoreShapeTest, PartsOfSharedMemoryAreAlignedAndApart) {
   EXPECT_EQ(S::kTiles % 2, 0);
   EXPECT_EQ(S::kQStride % 8, 4);
   EXPECT_EQ(S::kKStride % 8, 4);
-  EXPECT_LE(S::kLse + S::kRows, S::kFactors);  // inside P
+  EXPECT_LE(S::kMaxima + S::kRows, S::kV);  // inside K
+  EXPECT_EQ(S::kOffsets % 2, 0);
 }
 
 TEST(CudaCoreTableTest, EveryHeadDimHasATileForTuringAndALargerOneForHopper) {

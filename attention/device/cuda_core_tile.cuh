@@ -5,12 +5,12 @@
 //   CudaCoreAttention<Shape, T>(arguments, tile, reinterpret_cast<float*>(shared));
 //
 // For each tile of keys, with two barriers (and two of a pair where two warps share rows; one of a
-// pair and one of all where four do; and one more where the mask cuts the tile):
+// pair and one of the four where four do; and one more where the mask cuts the tile):
 //
 //   K is there   begin to copy V    S = Q Kᵀ, mask, maximum of each row
 //   V is there   begin to copy K    P = exp2(S - maximum), to shared memory; O = factor O + P V
 //                of the next tile
-//                (half of the warps behind P)
+//                (half of the warps behind P; where it is 64 KiB all of them, along P V)
 //
 // so that either copy has one of the products to hide behind, and neither needs a second buffer.
 #ifndef ATTENTION_DEVICE_CUDA_CORE_TILE_CUH_
@@ -20,18 +20,17 @@
 #include <cstdint>
 
 #include "attention/device/arguments.h"
-#include "attention/device/convert.cuh"
+#include "attention/device/cuda_core_outputs.cuh"
 #include "attention/device/cuda_core_products.cuh"
 #include "attention/device/cuda_core_queries.cuh"
 #include "attention/device/cuda_core_shape.h"
 #include "attention/device/cuda_core_threads.cuh"
 #include "attention/device/float_tile_copy.cuh"
-#include "attention/device/kv_tiles.h"
 #include "attention/device/online_softmax.h"
 #include "attention/device/query_tile.h"
 #include "attention/device/reduce.cuh"
 #include "attention/device/special_functions.cuh"
-#include "attention/device/warp_pair_barrier.cuh"
+#include "attention/device/warp_barriers.cuh"
 
 namespace attnlab::device {
 
@@ -43,18 +42,16 @@ class CudaCoreWalk {
   __device__ CudaCoreWalk(const Arguments& a, float* shared)
       : a_(a), shared_(shared), tile_(*reinterpret_cast<QueryTile*>(shared + Shape::kQueryTile)) {}
 
-  __device__ void Run() {
-    const KvTiles all = tile_.Tiles(a_.mask, Shape::kKeys);
-    const auto number = [](int64_t key) { return static_cast<int32_t>(key / Shape::kKeys); };
-    int32_t tile = number(all.begin);
-    const int32_t end = number(all.end + Shape::kKeys - 1);
-    Copy<Transposed<Shape::kKStride>> copy_k;
+  __device__ void Run(const QueryCopy<Shape, T>& copy_q) {
+    int32_t tile = TilesOfWarps<Shape>(shared_)[Shape::kRowWarps].begin;
+    const int32_t end = TilesOfWarps<Shape>(shared_)[Shape::kRowWarps].End();
+    CopyK copy_k;
     Copy<RowMajor<Shape::kVStride>> copy_v;
     float* const k = shared_ + Shape::kK;
     float* const v = shared_ + Shape::kV;
-    // The first K is on its way while Q is.
     if (tile < end) copy_k.Begin(k, a_.k, FromK(tile), Left(tile), a_.d);
-    LoadQueries<Shape, T>(a_, tile_, shared_);
+    FindVisible<Shape>(a_, tile_, shared_);
+    copy_q.Finish(a_, tile_, shared_);
 #pragma unroll 1
     for (; tile < end; ++tile) {
       copy_k.Finish(k, a_.k, FromK(tile), Left(tile), a_.d);
@@ -62,26 +59,33 @@ class CudaCoreWalk {
       const WarpTiles<Shape> seen = TilesOfWarps<Shape>(shared_)[Place().warp_row];
       const bool active = seen.Has(tile), masked = !seen.IsFull(tile);
       copy_v.Begin(v, a_.v, FromV(tile), Left(tile), a_.dv);
-      // Without a value where they are not used they would count as used all through the loop.
-      Scores s = {};
-      float max[kRows] = {};
+      Scores s;
+      float max[kRows];
       if (active) {
         Multiply(s);
         if (a_.softcap != 0) Cap(s);
         if (masked) Hide(s, tile);
         FindMaxima(s, max);
-      } else if constexpr (Shape::kPairs) {
+      } else {
+        Forget(s, max);
         // In step with the others, which racecheck counts on.
-        WaitForPairOfWarps();
+        if constexpr (Shape::kPairs) WaitForPairOfWarps();
       }
       copy_v.Finish(v, a_.v, FromV(tile), Left(tile), a_.dv);
       __syncthreads();  // V is there, and nobody needs this K
       // Asynchronous copies of K are of 4 bytes, and the multiprocessor takes no more than some of
       // them at once. Half of the warps begin theirs behind the softmax, lest all wait to be let
-      // in.
-      const bool early = threadIdx.x < Shape::kThreads / 2;
+      // in; of the largest tiles all do, and between the steps of the product.
+      const bool spreads = kSpreads && a_.d == Shape::kDim;
+      const bool early = !spreads && threadIdx.x < Shape::kThreads / 2;
+      typename CopyK::Rest rest;
       const auto copy_next = [&] {
-        if (tile + 1 < end) copy_k.Begin(k, a_.k, FromK(tile + 1), Left(tile + 1), a_.d);
+        if (tile + 1 >= end) return;
+        if constexpr (kSpreads) {
+          rest = copy_k.BeginPart(k, a_.k, FromK(tile + 1), Left(tile + 1), a_.d);
+        } else {
+          copy_k.Begin(k, a_.k, FromK(tile + 1), Left(tile + 1), a_.d);
+        }
       };
       if (early) copy_next();
       // Whether V has what must not be multiplied by the weight of a hidden key, 0.
@@ -97,22 +101,24 @@ class CudaCoreWalk {
       }
       if (!early) copy_next();
       if constexpr (kShares) {
-        __syncthreads();
+        WaitForWarps<Shape::kColumnWarps, Shape::kThreads / 32>();
       } else if constexpr (Shape::kPairs) {
         WaitForPairOfWarps();
       } else {
         __syncwarp();
       }
-      if (!active) continue;
-      const Place at;
-      const float* const p = shared_ + Shape::kP + at.row;
-      const float* const factors = shared_ + Shape::kFactors + at.row;
-      const int keys = TilesOfWarps<Shape>(shared_)[at.warp_row].KeysOf(tile);
-      if (skip_hidden) {
-        AddOutputs<Shape, true>(p, v + at.dim, factors, keys, o_);
-      } else {
-        AddOutputs<Shape, false>(p, v + at.dim, factors, keys, o_);
+      if (active) {
+        const Place at;
+        const float* const p = shared_ + Shape::kP + at.row;
+        const float* const factors = shared_ + Shape::kFactors + at.row;
+        const int keys = TilesOfWarps<Shape>(shared_)[at.warp_row].KeysOf(tile);
+        if (skip_hidden) {
+          AddOutputs<Shape, true>(p, v + at.dim, factors, keys, o_, [] {});
+        } else {
+          AddOutputs<Shape, false>(p, v + at.dim, factors, keys, o_, [&] { rest.Next(); });
+        }
       }
+      rest.Finish();
     }
     Write();
   }
@@ -127,6 +133,9 @@ class CudaCoreWalk {
   template <class Layout>
   using Copy = FloatTileCopy<T, Shape::kKeys, Shape::kDim, Layout, Shape::kThreads,
                              Shape::MostStaged(sizeof(T))>;
+  using CopyK = Copy<Transposed<Shape::kKStride>>;
+  static constexpr bool kSpreads =
+      CopyK::kAsync && Shape::kDim * Shape::kKeys * sizeof(float) >= 64 << 10;
   using Scores = float[kRows][kKeys];                   // of the thread's own rows
   using PairScores = float[Shape::kThreadRows][kKeys];  // of the pair's, of half of the dims
 
@@ -143,6 +152,18 @@ class CudaCoreWalk {
     return static_cast<int>(tile_.kv.length) - tile * Shape::kKeys;
   }
 
+  // Without a value where they are not used, they would count as used all through the loop. In
+  // assembly, since the compiler would else do it for those that use them as well.
+  static __device__ void Forget(Scores& s, float (&max)[kRows]) {
+    const auto forget = [](float& x) { asm volatile("mov.b32 %0, 0;" : "=f"(x)); };
+#pragma unroll
+    for (int i = 0; i < kRows; ++i) {
+      forget(max[i]);
+#pragma unroll
+      for (int j = 0; j < kKeys; ++j) forget(s[i][j]);
+    }
+  }
+
   // S = Q Kᵀ of the thread's own rows. Warps of a pair exchange their sums through the place of P.
   __device__ void Multiply(Scores& s) const {
     constexpr int kStep = Shape::kLaneColumns * Shape::kKeyVector;
@@ -151,7 +172,7 @@ class CudaCoreWalk {
     const float* const k = shared_ + Shape::kK + at.key;
     if constexpr (!Shape::kPairs) {
       OuterProducts<kUnroll, Shape::kQStride, Shape::kKStride, Shape::kKeyVector, kStep>(q, k, a_.d,
-                                                                                         s);
+                                                                                         s, [] {});
     } else {
       const bool second = at.warp_column % 2 != 0;
       // Whole loops, and so not quite a half of every d.
@@ -160,7 +181,7 @@ class CudaCoreWalk {
       PairScores both;
       OuterProducts<kUnroll, Shape::kQStride, Shape::kKStride, Shape::kKeyVector, kStep>(
           q + first * Shape::kQStride, k + first * Shape::kKStride, second ? a_.d - half : half,
-          both);
+          both, [] {});
       // Not chosen element by element: both know which they are.
       if (second) {
         OfferSums<0>(both);
@@ -325,9 +346,9 @@ class CudaCoreWalk {
     return special;
   }
 
-  // O and LSE of the rows that there are.
-  __device__ void Write() {
-    __syncthreads();  // what rows see is there, and nobody needs the last factors and maxima
+  // Sum and maximum of each row's softmax, to the place of K, which nobody needs any more: from
+  // there on a thread has a row.
+  __device__ void CollectSoftmax() {
     const Place at;
 #pragma unroll
     for (int i = 0; i < kRows; ++i) {
@@ -340,48 +361,17 @@ class CudaCoreWalk {
       if (kShares) softmax_[i].sum = TakeAll<Sum>(i);
       if (at.lane_column != 0 || at.warp_column >= 2) continue;
       const int row = at.own_row + Shape::RowStep(i);
-      float inverse = softmax_[i].Inverse(), lse = softmax_[i].Lse();
-      // Keys whose scores are all minus infinity have no softmax: 0 / 0.
-      if (softmax_[i].sum == 0 && Visible<Shape>(shared_)[row].count != 0) inverse = lse = NAN;
-      shared_[Shape::kFactors + row] = inverse;
-      shared_[Shape::kLse + row] = lse;
-    }
-    __syncthreads();
-    int64_t* const offsets = reinterpret_cast<int64_t*>(shared_ + Shape::kOffsets);
-#pragma unroll 1
-    for (int row = ThreadIndex(); row < Shape::kRows; row += Shape::kThreads) {
-      if (tile_.begin + row >= tile_.end) break;
-      offsets[row] = tile_.Offset(a_.o, tile_.begin + row);
-      if (a_.lse.data == nullptr) continue;
-      static_cast<float*>(a_.lse.data)[tile_.Offset(a_.lse, tile_.begin + row)] =
-          shared_[Shape::kLse + row];
-    }
-    __syncthreads();
-    const int64_t rows = tile_.end - tile_.begin;
-#pragma unroll
-    for (int i = 0; i < Shape::kThreadRows; ++i) {
-      const int row = at.row + Shape::RowStep(i);
-      if (row < rows) WriteRow(offsets[row], at.dim, shared_[Shape::kFactors + row], o_[i]);
+      shared_[Shape::kSums + row] = softmax_[i].sum;
+      shared_[Shape::kMaxima + row] = softmax_[i].max;
     }
   }
 
-  __device__ void WriteRow(int64_t offset, int first_dim, float inverse,
-                           const float (&o)[kDims]) const {
-    T* const to = static_cast<T*>(a_.o.data) + offset;
-#pragma unroll
-    for (int c = 0; c < Shape::kThreadChunks; ++c) {
-      const int dim = first_dim + c * Shape::kDimStep;
-      const float4 four = make_float4(o[4 * c] * inverse, o[4 * c + 1] * inverse,
-                                      o[4 * c + 2] * inverse, o[4 * c + 3] * inverse);
-      if (a_.o.whole_chunks) {
-        if (dim < a_.dv) StoreFour(to + dim, four);
-      } else {
-        if (dim < a_.dv) to[dim] = FromFloat<T>(four.x);
-        if (dim + 1 < a_.dv) to[dim + 1] = FromFloat<T>(four.y);
-        if (dim + 2 < a_.dv) to[dim + 2] = FromFloat<T>(four.z);
-        if (dim + 3 < a_.dv) to[dim + 3] = FromFloat<T>(four.w);
-      }
-    }
+  __device__ void Write() {
+    CollectSoftmax();
+    __syncthreads();  // what rows see is there, too
+    FinishSoftmax<Shape>(a_, tile_, shared_);
+    __syncthreads();
+    WriteOutputs<Shape, T>(a_, tile_, shared_, o_);
   }
 
   const Arguments& a_;
@@ -395,13 +385,16 @@ class CudaCoreWalk {
 template <class Shape, typename T>
 __device__ void CudaCoreAttention(const Arguments& a, const QueryTile& tile, float* shared) {
   if (tile.begin >= tile.end) return;
+  // First, and so before the first K, whose many small copies would keep it waiting.
+  const QueryCopy<Shape, T> copy_q(a, tile);
+  FindTiles<Shape>(a, tile, shared);
   if (threadIdx.x == 0) {
     *reinterpret_cast<QueryTile*>(shared + Shape::kQueryTile) = tile;
     Pointers<Shape, T>(shared)[0] = static_cast<const T*>(a.k.data) + tile.KvOffset(a.k);
     Pointers<Shape, T>(shared)[1] = static_cast<const T*>(a.v.data) + tile.KvOffset(a.v);
   }
   __syncthreads();
-  CudaCoreWalk<Shape, T>(a, shared).Run();
+  CudaCoreWalk<Shape, T>(a, shared).Run(copy_q);
 }
 
 }  // namespace attnlab::device

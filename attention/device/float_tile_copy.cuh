@@ -6,6 +6,13 @@
 //   copy.Finish(to, k, from, count, d);  // this thread's part is there
 //   __syncthreads();                     // all is
 //
+// Where a copy is of more instructions than the multiprocessor takes at once, in parts:
+//
+//   auto rest = copy.BeginPart(to, k, from, count, d);
+//   …; rest.Next(); …; rest.Next(); …    // between other things
+//   rest.Finish();                       // what of it is left
+//   copy.Finish(to, k, from, count, d);
+//
 // What needs no conversion is copied asynchronously from compute capability 8.0 on. Otherwise
 // Begin() loads to registers, which Finish() stores, if these are no more than kMostStaged times 16
 // bytes a thread; above that Finish() does it all. Rows that are not of whole 16 bytes at multiples
@@ -36,7 +43,15 @@ struct Transposed {
 // Tiles of kRows rows of kColumns columns, which become as Layout says, by kThreads threads.
 template <typename T, int kRows, int kColumns, class Layout, int kThreads, int kMostStaged>
 class FloatTileCopy {
+  static constexpr bool kTransposes = Layout::kColumn != 1;
+
  public:
+#if __CUDA_ARCH__ >= 800
+  static constexpr bool kAsync = sizeof(T) == sizeof(float);
+#else
+  static constexpr bool kAsync = false;
+#endif
+
   // Row 0 of the tile begins at `from`, the next ones `rows.token_stride` elements apart, and there
   // are `count` of them, of `columns` elements. What the tile has beyond them becomes zero.
   __device__ void Begin(float* to, const Rows& rows, const T* from, int count, int columns) {
@@ -55,6 +70,49 @@ class FloatTileCopy {
     }
   }
 
+  // What is left of a copy that has been begun in part: Next() begins some more of it, if there is
+  // any.
+  class Rest {
+   public:
+    __device__ void Next() {
+      if (left_ == 0) return;
+      CopyRow(to_, from_);
+      to_ += Places::kDownStep * Layout::kRow;
+      from_ += step_;
+      if (--left_ == 0) CopyAsyncCommit();
+    }
+    __device__ void Finish() {
+#pragma unroll 1
+      while (left_ != 0) Next();
+    }
+
+   private:
+    friend class FloatTileCopy;
+    float* to_ = nullptr;
+    const T* from_ = nullptr;
+    int64_t step_ = 0;
+    int left_ = 0;
+  };
+
+  // As Begin(), but for the rest that it returns, which is a whole tile that is copied
+  // asynchronously, or nothing. All of that is to be begun before Finish().
+  __device__ Rest BeginPart(float* to, const Rows& rows, const T* from, int count, int columns) {
+    Rest rest;
+    if constexpr (kAsync) {
+      if (rows.whole_chunks && count >= kRows && columns == kColumns) {
+        static_assert(kRows % Places::kDownStep == 0);
+        const Places places = Places::Of(ThreadIndex());
+        rest.to_ = At(to, places.row, places.unit * kUnit);
+        rest.from_ = from + places.row * rows.token_stride + places.unit * kUnit;
+        rest.step_ = Places::kDownStep * rows.token_stride;
+        rest.left_ = Places::kDown;
+        return rest;
+      }
+    }
+    Begin(to, rows, from, count, columns);
+    return rest;
+  }
+
   // Of what Begin() was called with.
   __device__ void Finish(float* to, const Rows& rows, const T* from, int count, int columns) {
     if (!rows.whole_chunks) {
@@ -70,15 +128,10 @@ class FloatTileCopy {
   }
 
  private:
-  static constexpr bool kTransposes = Layout::kColumn != 1;
-#if __CUDA_ARCH__ >= 800
-  static constexpr bool kAsync = sizeof(T) == sizeof(float);
-#else
-  static constexpr bool kAsync = false;
-#endif
   // Elements that are copied together. Transposed, they go to as many places, which an asynchronous
-  // copy cannot. Lanes then stand so that they read whole sectors and write to different banks; of
-  // 16 bits two write to the same.
+  // copy cannot. Lanes then stand so that they read whole sectors and that no more than two write
+  // to the same bank. (Of fp32 8 dims of 4 rows have no conflict, and are slower: each row is a
+  // line of its own to look up.)
   static constexpr int kUnit = kAsync && kTransposes ? 1 : 16 / static_cast<int>(sizeof(T));
   static constexpr int kUnitBytes = kUnit * static_cast<int>(sizeof(T));
   static constexpr int kUnits = kColumns / kUnit;
@@ -86,7 +139,7 @@ class FloatTileCopy {
                                                : kUnits % 16 == 0 ? 16
                                                : kUnits % 8 == 0  ? 8
                                                                   : 4
-                                : kAsync     ? 8
+                                : kAsync     ? 16
                                              : 2;
   using Places = CopyPlaces<kRows, kUnits, kLanes, kThreads>;
   static constexpr bool kStaged = !kAsync && Places::kCount <= kMostStaged;
@@ -116,12 +169,17 @@ class FloatTileCopy {
 #pragma unroll
     for (int down = 0; down < Places::kDown; ++down) {
       if (!places.Has(down)) break;
-#pragma unroll
-      for (int across = 0; across < Places::kAcross; ++across) {
-        const int column = across * Places::kAcrossStep * kUnit;
-        CopyAsync<kUnitBytes>(At(to, down * Places::kDownStep, column), row + column);
-      }
+      CopyRow(At(to, down * Places::kDownStep, 0), row);
       row += Places::kDownStep * rows.token_stride;
+    }
+  }
+
+  // The thread's places across.
+  static __device__ void CopyRow(float* to, const T* from) {
+#pragma unroll
+    for (int across = 0; across < Places::kAcross; ++across) {
+      const int column = across * Places::kAcrossStep * kUnit;
+      CopyAsync<kUnitBytes>(At(to, 0, column), from + column);
     }
   }
 
@@ -136,7 +194,7 @@ class FloatTileCopy {
 
   static __device__ void CopyElements(float* to, const Rows& rows, const T* from, int count,
                                       int columns) {
-    // Lanes as above: a transposed tile takes 8 columns of 4 rows in different banks.
+    // A transposed tile takes 8 columns of 4 rows in different banks.
     using Elements = CopyPlaces<kRows, kColumns, kTransposes ? 8 : 32, kThreads>;
     const Elements places = Elements::Of(ThreadIndex());
 #pragma unroll 1

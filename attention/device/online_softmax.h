@@ -15,6 +15,9 @@
 #include <cmath>
 
 #include "attention/device/host_device.h"
+#ifdef __CUDACC__
+#include "attention/device/special_functions.cuh"
+#endif
 
 namespace attnlab::device {
 
@@ -32,9 +35,19 @@ struct OnlineSoftmax {
   ATTNLAB_HOST_DEVICE float Grow(float more_max) {
     const float old = max;
     max = fmaxf(max, more_max);
-    const float factor = exp2f(old - Base());
+    const float factor = Power(old - Base());
     sum *= factor;
     return factor;
+  }
+
+  // 2 to the x; where that is below 2^-126, 0 on the device, for which it is one instruction.
+  // Merging parts, which is done once, keeps exp2f().
+  ATTNLAB_HOST_DEVICE static float Power(float x) {
+#ifdef __CUDA_ARCH__
+    return Exp2(x);
+#else
+    return exp2f(x);
+#endif
   }
 
   // The row over the keys of both parts, in either order; an empty part changes nothing.

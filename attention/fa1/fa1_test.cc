@@ -61,5 +61,12 @@ TEST(Fa1Test, ScoresOfMinusInfinity) {
   }
 }
 
+// For tools that make it slow: warps whose rows see nothing of a tile, and some of the next.
+TEST(Fa1Test, EachTileOnce) {
+  for (const Plan& plan : PlansOf("hq=1,sq=200,skv=333,mask=window:100:7")) {
+    EXPECT_EQ(testing::SpecialValuesOfV(plan, testing::Layout::kBshd), absl::OkStatus());
+  }
+}
+
 }  // namespace
 }  // namespace attnlab

@@ -5,7 +5,7 @@
 #include <cstdint>
 
 #include "attention/device/thread_index.cuh"
-#include "attention/device/warp_pair_barrier.cuh"
+#include "attention/device/warp_barriers.cuh"
 
 namespace attnlab::fa2 {
 

@@ -1,0 +1,28 @@
+// Barriers of warps that stand next to each other in their block.
+#ifndef ATTENTION_DEVICE_WARP_BARRIERS_CUH_
+#define ATTENTION_DEVICE_WARP_BARRIERS_CUH_
+
+#include "attention/device/thread_index.cuh"
+
+namespace attnlab::device {
+
+// As __syncthreads(), for warps 2 i and 2 i + 1 of a block of at most 30. Uses the named barriers
+// from 1 on.
+__device__ inline void WaitForPairOfWarps() {
+  asm volatile("barrier.cta.sync %0, 64;" ::"r"(1 + ThreadIndex() / 64) : "memory");
+}
+
+// The same for each kWarps warps of a block of kBlockWarps. Uses the named barriers behind those of
+// pairs.
+template <int kWarps, int kBlockWarps>
+__device__ void WaitForWarps() {
+  static_assert(kBlockWarps % kWarps == 0 && 1 + kBlockWarps / 2 + kBlockWarps / kWarps <= 16);
+  asm volatile(
+      "barrier.cta.sync %0, %1;" ::"r"(1 + kBlockWarps / 2 + ThreadIndex() / (32 * kWarps)),
+      "n"(32 * kWarps)
+      : "memory");
+}
+
+}  // namespace attnlab::device
+
+#endif  // ATTENTION_DEVICE_WARP_BARRIERS_CUH_
