@@ -76,8 +76,7 @@ class CudaCoreWalk {
       // Asynchronous copies of K are of 4 bytes, and the multiprocessor takes no more than some of
       // them at once. Half of the warps begin theirs behind the softmax, lest all wait to be let
       // in; of the largest tiles all do, and between the steps of the product.
-      const bool spreads = kSpreads && a_.d == Shape::kDim;
-      const bool early = !spreads && threadIdx.x < Shape::kThreads / 2;
+      const bool early = !kSpreads && threadIdx.x < Shape::kThreads / 2;
       typename CopyK::Rest rest;
       const auto copy_next = [&] {
         if (tile + 1 >= end) return;

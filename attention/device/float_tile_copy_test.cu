@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "attention/device/arguments.h"
+#include "attention/device/code_capability.h"
 #include "attention/device/float_tile_copy.cuh"
 #include "attention/device/launch.h"
 #include "attention/device/managed_array.h"
@@ -57,8 +58,18 @@ __global__ void CopyTile(const Rows rows, int count, int columns, int parts, flo
 template <class Tile>
 class FloatTileCopyTest : public ::testing::Test {
  protected:
+  void SetUp() override {
+    int capability = 0;
+    ASSERT_EQ(CodeCapability(&capability), cudaSuccess);
+    if (capability == 75 && kSharedBytes > 64 << 10) {
+      GTEST_SKIP() << kSharedBytes << " bytes of shared memory in a block, of which 7.5 has 65536";
+    }
+  }
+
   using T = typename Tile::T;
   static constexpr int kRows = Tile::kRows, kColumns = Tile::kColumns;
+  static constexpr int kAll = Tile::kFloats + 2 * kFence;
+  static constexpr int kSharedBytes = kAll * static_cast<int>(sizeof(float));
 
   // The memory ends with the last element that there is.
   void Check(int count, int columns, int64_t stride, int offset, bool whole_chunks, int parts) {
@@ -70,14 +81,13 @@ class FloatTileCopyTest : public ::testing::Test {
     // Whole numbers that bf16 has, none of them zero, neighbours different.
     const auto value = [](int64_t i) { return static_cast<float>(i % 251 + 1); };
     for (size_t i = 0; i < source.size(); ++i) source[i] = T(value(static_cast<int64_t>(i)));
-    constexpr int kAll = Tile::kFloats + 2 * kFence;
     ManagedArray<float> out(kAll);
     Rows rows;
     rows.data = source.data() + offset;
     rows.token_stride = stride;
     rows.whole_chunks = whole_chunks;
-    ASSERT_EQ(Launch(CopyTile<Tile>, 1, Tile::kThreads, kAll * static_cast<int>(sizeof(float)),
-                     nullptr, rows, count, columns, parts, out.data()),
+    ASSERT_EQ(Launch(CopyTile<Tile>, 1, Tile::kThreads, kSharedBytes, nullptr, rows, count, columns,
+                     parts, out.data()),
               cudaSuccess);
     ASSERT_EQ(cudaDeviceSynchronize(), cudaSuccess);
 
