@@ -44,6 +44,14 @@ __device__ void StoreVector(float* to, const float* from) {
   }
 }
 
+// Something, for no instruction. What is overwritten with it where nothing is loaded does not count
+// as kept, which takes moves.
+__device__ inline float Anything() {
+  float x;
+  asm("" : "=f"(x));
+  return x;
+}
+
 // sum = A B over `steps` steps: A has for each step kRows numbers, in fours 16 apart; B has
 // kColumns of them in vectors of kVector, kVectorStep apart. `a` and `b` point to the thread's
 // first of the first step. `steps` is rounded up to a multiple of kUnroll, and to one where there
@@ -58,6 +66,10 @@ __device__ void OuterProducts(const float* a, const float* b, int steps,
   const auto load = [&](int step) {
     LoadVectors<kColumns, kVector, kVectorStep>(b + step * kBStride, columns[step % 2]);
     LoadVectors<kRows, 4, 16>(a + step * kAStride, rows[step % 2]);
+  };
+  const auto forget = [](auto& numbers) {
+#pragma unroll
+    for (float& number : numbers) number = Anything();
   };
   const auto multiply = [&](int step, int i, int j) {
     const float row = rows[step % 2][i];
@@ -78,7 +90,13 @@ __device__ void OuterProducts(const float* a, const float* b, int steps,
     for (int step = 0; step < kUnroll; ++step) {
       // One step ahead of the multiply-adds. Of these a row goes there and the next one back:
       // within a step each has an operand in common with the one before.
-      if (step + 1 < kUnroll || first + kUnroll < steps) load(step + 1);
+      if (step + 1 < kUnroll) {
+        load(step + 1);
+      } else {
+        forget(columns[0]);
+        forget(rows[0]);
+        if (first + kUnroll < steps) load(step + 1);
+      }
 #pragma unroll
       for (int i = 0; i < kRows; ++i) {
 #pragma unroll
