@@ -4,8 +4,13 @@
 // query tiles of all its units come first. Under a causal mask those see the most keys. With about
 // as many blocks a group as the GPU has at a time, a place that had a long one gets a short one of
 // the next group and the other way round, so that all are done at the same time, and few heads are
-// under way, whose K and V stay in the L2 cache. (CUDA cores, which read less in a time, have
-// groups of twice as many.) Without a mask all blocks are as long, and each unit is a group.
+// under way, whose K and V stay in the L2 cache. Without a mask all blocks are as long, and each
+// unit is a group.
+//
+// The first `end_tiles` query tiles of each unit are in no group: those of all units are the last
+// blocks of the launch, the longer ones first. The last group is then done before the GPU runs out
+// of blocks, and these are short, so that none of its multiprocessors waits long for others. Their
+// keys are read once more for it.
 #ifndef ATTENTION_FA2_GRID_H_
 #define ATTENTION_FA2_GRID_H_
 
@@ -26,26 +31,33 @@ struct Grid {
   // of either size, and of all of the larger ones together.
   device::Divisor group_blocks[2], group_units[2];
   uint32_t larger_blocks = 0, larger_units = 0;
+
+  uint32_t end_tiles = 0;
+  uint32_t blocks_in_groups = 0;  // of all groups, behind which those of end_tiles begin
+  device::Divisor all_units;
 };
 
 // `groups`: from 1 to `units`, or anything where there is no block. units * tiles: at most 2^31
-// - 1.
-inline Grid MakeGrid(uint32_t units, uint32_t heads, uint32_t tiles, uint32_t groups,
-                     int32_t pack) {
+// - 1. `end_tiles`: fewer than `tiles`, or anything where there is no block.
+inline Grid MakeGrid(uint32_t units, uint32_t heads, uint32_t tiles, uint32_t groups, int32_t pack,
+                     uint32_t end_tiles = 0) {
   Grid grid;
   grid.units = units;
   grid.tiles = tiles;
   grid.pack = pack;
   if (units == 0 || tiles == 0) return grid;
   grid.heads = device::Divisor(heads);
+  grid.end_tiles = end_tiles;
+  grid.blocks_in_groups = units * (tiles - end_tiles);
+  grid.all_units = device::Divisor(units);
   const uint32_t smaller = units / groups;
   grid.larger_units = units % groups * (smaller + 1);
-  grid.larger_blocks = grid.larger_units * tiles;
+  grid.larger_blocks = grid.larger_units * (tiles - end_tiles);
   for (int i = 0; i < 2; ++i) {
     // Where all groups are of one size there is none of the larger, which may be beyond 2^31.
     const uint32_t size = i == 0 && grid.larger_units > 0 ? smaller + 1 : smaller;
     grid.group_units[i] = device::Divisor(size);
-    grid.group_blocks[i] = device::Divisor(size * tiles);
+    grid.group_blocks[i] = device::Divisor(size * (tiles - end_tiles));
   }
   return grid;
 }
@@ -59,6 +71,11 @@ struct GridPlace {
 
 // Of block `index`.
 ATTNLAB_HOST_DEVICE inline GridPlace PlaceOf(const Grid& grid, uint32_t index) {
+  if (index >= grid.blocks_in_groups) {
+    const uint32_t block = index - grid.blocks_in_groups;
+    const uint32_t row = grid.all_units.Divide(block);
+    return {block - row * grid.units, grid.end_tiles - 1 - row};
+  }
   const bool smaller = index >= grid.larger_blocks;
   const uint32_t block = smaller ? index - grid.larger_blocks : index;
   const uint32_t group = grid.group_blocks[smaller].Divide(block);

@@ -11,6 +11,7 @@
 #include "attention/device/cuda_core_choice.h"
 #include "attention/device/tile_choice.h"
 #include "attention/dtype.h"
+#include "attention/l2_reuse.h"
 #include "attention/mask.h"
 
 namespace attnlab::fa2 {
@@ -131,34 +132,56 @@ bool Packs(const AttentionProblem& p, Packing packing, int tile_rows) {
   return packing == Packing::kAlways;
 }
 
-// What groups of units (grid.h) are to be like.
-struct GroupSize {
-  int64_t blocks = 0;   // about so many
-  double kv_bytes = 0;  // K and V of no more than that, if they are not of one head
+// What the order of blocks (grid.h) is to be like.
+struct Order {
+  int64_t group_blocks = 0;   // of a group of units, about
+  double group_kv_bytes = 0;  // K and V of a group, if they are not of one head, at most
+  int64_t end_blocks = 0;     // that come after all groups, about
 };
 
-// Groups of units (grid.h): with as many blocks as there are at a time, and K and V in half of the
-// L2 cache, for the rest is for Q, O and what comes next. On CUDA cores, which read a tenth as much
-// in a time, twice as many and all of it: the fewer the groups, the less is left for the end that
-// some multiprocessors are done with before others.
-GroupSize GroupSizeOf(Engine engine, const DeviceInfo& device, int blocks) {
-  const int64_t rounds = engine == Engine::kCudaCores ? 2 : 1;
-  GroupSize size;
-  size.blocks = std::max<int64_t>(1, rounds * device.multiprocessors * blocks);
-  size.kv_bytes =
-      static_cast<double>(device.last_level_cache_bytes) / 2 * static_cast<double>(rounds);
-  return size;
+// As many blocks a group as there are at a time, and K and V in half of the L2 cache, for the rest
+// is for Q, O and what comes next. CUDA cores, for whose blocks a tile of keys takes ten times as
+// long, and of which there may be three a multiprocessor, have most to lose at the end: they have
+// short blocks there, for which K and V are read once more. Their groups are of twice as many
+// blocks, with K and V that L2 surely holds.
+Order OrderOf(Engine engine, const DeviceInfo& device, int blocks) {
+  const int64_t together = std::max<int64_t>(1, int64_t{device.multiprocessors} * blocks);
+  Order order;
+  if (engine == Engine::kCudaCores) {
+    order.group_blocks = 2 * together;
+    order.group_kv_bytes = L2BytesFor(device, static_cast<double>(together)) * 2 / 3;
+    order.end_blocks = together + together / 2;
+  } else {
+    order.group_blocks = together;
+    order.group_kv_bytes = static_cast<double>(device.last_level_cache_bytes) / 2;
+  }
+  return order;
 }
 
-int64_t GroupsOf(const AttentionProblem& p, const GroupSize& size, int64_t units, int64_t tiles,
+// Of each unit, the query tiles that come after all groups: those that see no more than half of
+// what others do.
+int64_t EndTilesOf(const AttentionProblem& p, const Order& order, int64_t units, int64_t tiles,
+                   int64_t tile_queries) {
+  if (p.mask == Mask::None() || units == 0) return 0;
+  const int64_t wanted = std::min(tiles - 1, (order.end_blocks + units - 1) / units);
+  int64_t end_tiles = 0;
+  while (end_tiles < wanted) {
+    const KvRange seen = VisibleKvOfRows(p.mask, 0, (end_tiles + 1) * tile_queries, p.sq, p.skv);
+    if (seen.end - seen.begin > MostKeys(p) / 2) break;
+    ++end_tiles;
+  }
+  return end_tiles;
+}
+
+int64_t GroupsOf(const AttentionProblem& p, const Order& order, int64_t units, int64_t tiles,
                  int32_t pack) {
   // Where all blocks are as long, one head after the other: fewer K and V are under way at a time.
   if (p.mask == Mask::None()) return std::max<int64_t>(1, units);
   const double rounds =
-      std::round(static_cast<double>(units * tiles) / static_cast<double>(size.blocks));
+      std::round(static_cast<double>(units * tiles) / static_cast<double>(order.group_blocks));
   const double kv_bytes =
       static_cast<double>(p.skv) * static_cast<double>((p.d + p.dv) * SizeOf(p.dtype));
-  const double kv_heads = std::floor(size.kv_bytes / std::max(kv_bytes, 1.0));
+  const double kv_heads = std::floor(order.group_kv_bytes / std::max(kv_bytes, 1.0));
   const double fit = std::max(1.0, kv_heads) * static_cast<double>(pack == 1 ? p.GroupSize() : 1);
   const double groups = std::max(rounds, std::ceil(static_cast<double>(units) / fit));
   return std::max<int64_t>(1, std::min(units, static_cast<int64_t>(groups)));
@@ -180,7 +203,7 @@ int64_t BlocksOfRegisters(const DeviceInfo& device, int threads) {
 }
 
 absl::StatusOr<Grid> GridFor(const AttentionProblem& p, bool packed, int tile_rows,
-                             const GroupSize& group) {
+                             const Order& order) {
   const int32_t pack = packed ? static_cast<int32_t>(p.GroupSize()) : 1;
   const int64_t heads = p.hq / pack, units = p.b * heads;
   const int64_t tiles = TilesOf(p.sq * pack, tile_rows);
@@ -190,9 +213,11 @@ absl::StatusOr<Grid> GridFor(const AttentionProblem& p, bool packed, int tile_ro
                                                  " query tiles each are more than ", kMost,
                                                  " blocks, the most of a launch"));
   }
+  const int64_t end_tiles = EndTilesOf(p, order, units, tiles, std::max(1, tile_rows / pack));
+  const int64_t groups = GroupsOf(p, order, units, tiles - end_tiles, pack);
   return MakeGrid(static_cast<uint32_t>(units), static_cast<uint32_t>(heads),
-                  static_cast<uint32_t>(tiles),
-                  static_cast<uint32_t>(GroupsOf(p, group, units, tiles, pack)), pack);
+                  static_cast<uint32_t>(tiles), static_cast<uint32_t>(groups), pack,
+                  static_cast<uint32_t>(end_tiles));
 }
 
 }  // namespace
@@ -273,7 +298,7 @@ absl::StatusOr<Options> OptionsFor(const AttentionProblem& p, const DeviceInfo& 
     }
   }
   const absl::StatusOr<Grid> grid = GridFor(p, Packs(p, *packing, options.Rows()), options.Rows(),
-                                            GroupSizeOf(*engine, device, options.blocks));
+                                            OrderOf(*engine, device, options.blocks));
   if (!grid.ok()) return grid.status();
   options.grid = *grid;
   return options;
