@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
+#include <optional>
 #include <utility>
 
 namespace attnlab {
@@ -27,6 +29,24 @@ double L2BytesFor(const DeviceInfo& device, double readers) {
   // That none of them is beside the other part.
   const double in_one = std::exp2(-std::max(readers, 1.0));
   return bytes / (2 - in_one);
+}
+
+Traffic WithL2InDoubt(const DeviceInfo& device,
+                      absl::FunctionRef<Traffic(const DeviceInfo&)> model) {
+  Traffic traffic = model(device);
+  Traffic::Between all = traffic.Reads();
+  for (const double size : {2. / 3, 3. / 2}) {
+    DeviceInfo other = device;
+    other.last_level_cache_bytes =
+        static_cast<int64_t>(size * static_cast<double>(device.last_level_cache_bytes));
+    const Traffic::Between reads = model(other).Reads();
+    all.least = std::min(all.least, reads.least);
+    all.most = std::max(all.most, reads.most);
+  }
+  const bool agree =
+      static_cast<double>(all.most - all.least) <= 0.1 * static_cast<double>(traffic.bytes_read);
+  traffic.reads_between = agree ? std::nullopt : std::make_optional(all);
+  return traffic;
 }
 
 void L2Steps::Add(std::initializer_list<Access> reads, std::initializer_list<Access> writes) {

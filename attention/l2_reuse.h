@@ -11,7 +11,9 @@
 #include <initializer_list>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "attention/machine.h"
+#include "attention/problem.h"
 
 namespace attnlab {
 
@@ -19,6 +21,17 @@ namespace attnlab {
 // least 1. Where L2 has two parts, a byte lies in the one that its address belongs to, and in the
 // other if a multiprocessor there reads it: half of L2 for many readers, two thirds for one.
 double L2BytesFor(const DeviceInfo& device, double readers);
+
+// What `model` says of the device, and what reads lie between where L2 does not decide it clearly.
+//
+// All or nothing is what L2 answers away from its capacity only: what takes up to two thirds of
+// what there is room for is found again, what takes more than one and a half times as much is not,
+// and of what is in between a part is (the same lesson shows it). So the model is asked about an L2
+// of two thirds and of three halves of the size, too, and what it says of all three, values and
+// intervals, is one interval; or none, where that is no wider than a tenth of the value: a value is
+// held to 5 % to either side (docs/profiling.md), which is as much.
+Traffic WithL2InDoubt(const DeviceInfo& device,
+                      absl::FunctionRef<Traffic(const DeviceInfo&)> model);
 
 // Steps, one after the other, each of which goes through its tensors side by side from their
 // beginnings to their ends.

@@ -1,5 +1,8 @@
 #include "attention/l2_reuse.h"
 
+#include <cstdint>
+
+#include "attention/problem.h"
 #include "gtest/gtest.h"
 
 namespace attnlab {
@@ -19,6 +22,60 @@ TEST(L2BytesForTest, OfTwoPartsBothHoldWhatManyRead) {
   EXPECT_DOUBLE_EQ(L2BytesFor(Gpu(80), 0), 40);
   EXPECT_DOUBLE_EQ(L2BytesFor(Gpu(75), 132), 60);
   EXPECT_DOUBLE_EQ(L2BytesFor(Gpu(89), 132), 60);
+}
+
+Traffic ReadsOf(int64_t bytes) {
+  Traffic traffic;
+  traffic.bytes_read = bytes;
+  return traffic;
+}
+
+// Of a model that reads 100 bytes, which take 60 of L2 to be found again.
+Traffic TwiceBelow(int64_t l2) {
+  DeviceInfo gpu = Gpu(90);
+  gpu.last_level_cache_bytes = l2;
+  return WithL2InDoubt(gpu, [](const DeviceInfo& device) {
+    return ReadsOf(device.last_level_cache_bytes < 60 ? 200 : 100);
+  });
+}
+
+TEST(WithL2InDoubtTest, AwayFromTheCapacityThereIsAValue) {
+  EXPECT_EQ(TwiceBelow(90).bytes_read, 100);
+  EXPECT_FALSE(TwiceBelow(90).reads_between.has_value());
+  EXPECT_EQ(TwiceBelow(39).bytes_read, 200);
+  EXPECT_FALSE(TwiceBelow(39).reads_between.has_value());
+  EXPECT_EQ(TwiceBelow(0).bytes_read, 200);
+}
+
+TEST(WithL2InDoubtTest, NearItThereIsAnInterval) {
+  for (const int64_t l2 : {40, 59, 60, 89}) {
+    const Traffic traffic = TwiceBelow(l2);
+    EXPECT_EQ(traffic.bytes_read, l2 < 60 ? 200 : 100);
+    ASSERT_TRUE(traffic.reads_between.has_value()) << l2;
+    EXPECT_EQ(traffic.reads_between->least, 100);
+    EXPECT_EQ(traffic.reads_between->most, 200);
+  }
+}
+
+TEST(WithL2InDoubtTest, ATenthIsNoInterval) {
+  const auto of = [](int64_t beyond) {
+    return WithL2InDoubt(Gpu(90), [beyond](const DeviceInfo& device) {
+      return ReadsOf(device.last_level_cache_bytes < 60 ? 1000 + beyond : 1000);
+    });
+  };
+  EXPECT_FALSE(of(100).reads_between.has_value());
+  EXPECT_TRUE(of(101).reads_between.has_value());
+}
+
+TEST(WithL2InDoubtTest, IntervalsOfTheModelCount) {
+  const Traffic traffic = WithL2InDoubt(Gpu(90), [](const DeviceInfo& device) {
+    Traffic of = ReadsOf(1000);
+    if (device.last_level_cache_bytes < 60) of.reads_between.emplace().most = 3000;
+    return of;
+  });
+  ASSERT_TRUE(traffic.reads_between.has_value());
+  EXPECT_EQ(traffic.reads_between->least, 0);
+  EXPECT_EQ(traffic.reads_between->most, 3000);
 }
 
 enum Tensors { kA, kB, kC };

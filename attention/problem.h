@@ -108,11 +108,20 @@ struct AttentionProblem {
 
 // Work that a computation does: arithmetic, and bytes between it and main memory.
 struct Traffic {
+  struct Between {
+    int64_t least = 0, most = 0;
+  };
+
   double flops = 0;  // a multiply-add counts 2
   int64_t bytes_read = 0;
   int64_t bytes_written = 0;
+  // Where a model cannot tell: what bytes_read, its best value, lies between. Nothing: it is
+  // bytes_read, to a few per cent.
+  std::optional<Between> reads_between;
 
   int64_t Bytes() const { return bytes_read + bytes_written; }
+  // reads_between, or from bytes_read to bytes_read.
+  Between Reads() const { return reads_between.value_or(Between{bytes_read, bytes_read}); }
 };
 
 // What any implementation must do: the two matrix products over the (query, key) pairs that the
