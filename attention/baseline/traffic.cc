@@ -28,10 +28,8 @@ bool ReadsRowsTwice(const AttentionProblem& p, const DeviceInfo& device, const O
 
 int64_t Whole(double bytes) { return static_cast<int64_t>(std::min(bytes, 0x1p61)); }
 
-}  // namespace
-
-Traffic ExpectedTraffic(const AttentionProblem& p, const DeviceInfo& device,
-                        const Options& options) {
+// With L2 as the device says.
+Traffic TrafficOf(const AttentionProblem& p, const DeviceInfo& device, const Options& options) {
   const device::Element element = ComputeElement(p, device);
   const double size = SizeOf(p.dtype), inner = device::SizeOf(element);
   const double rows = static_cast<double>(p.b * p.hq) * static_cast<double>(p.sq);
@@ -76,6 +74,14 @@ Traffic ExpectedTraffic(const AttentionProblem& p, const DeviceInfo& device,
   traffic.bytes_read = Whole(steps.BytesRead());
   traffic.bytes_written = Whole(steps.BytesWritten());
   return traffic;
+}
+
+}  // namespace
+
+Traffic ExpectedTraffic(const AttentionProblem& p, const DeviceInfo& device,
+                        const Options& options) {
+  return WithL2InDoubt(device,
+                       [&](const DeviceInfo& other) { return TrafficOf(p, other, options); });
 }
 
 }  // namespace attnlab::baseline

@@ -53,6 +53,21 @@ TEST(ExpectedTrafficTest, OfSAndPAPartMayBeThereStill) {
   EXPECT_EQ(Of(kLine, 8 * kQ, true).bytes_read, 3 * kQ);
 }
 
+TEST(ExpectedTrafficTest, NearTheCapacityThereIsAnInterval) {
+  // All is found in an L2 of eight Q, and nothing in one of six.
+  const int64_t all = Of(kLine, 0, true).bytes_read;
+  for (const int64_t l2 : {6, 8, 10}) {
+    const Traffic traffic = Of(kLine, l2 * kQ, true);
+    ASSERT_TRUE(traffic.reads_between.has_value()) << l2;
+    EXPECT_LE(traffic.reads_between->least, traffic.bytes_read);
+    EXPECT_GE(traffic.reads_between->most, traffic.bytes_read);
+  }
+  EXPECT_EQ(Of(kLine, 8 * kQ, true).reads_between->least, 3 * kQ);
+  EXPECT_EQ(Of(kLine, 8 * kQ, true).reads_between->most, all);
+  EXPECT_FALSE(Of(kLine, 12 * kQ, true).reads_between.has_value());
+  EXPECT_FALSE(Of(kLine, 3 * kQ, true).reads_between.has_value());
+}
+
 TEST(ExpectedTrafficTest, LongRowsAreReadTwiceFromMemoryWhereL2DoesNotHoldThem) {
   // 24576 keys are more than 512 threads have registers for; two blocks of those a multiprocessor
   // have 25 MiB of rows under way.

@@ -35,10 +35,9 @@ double KeysReadAgain(const AttentionProblem& p, const DeviceInfo& device, int64_
   return again;
 }
 
-}  // namespace
-
-Traffic ExpectedTraffic(const AttentionProblem& p, const DeviceInfo& device,
-                        const device::CudaCoreTile& tile) {
+// With L2 as the device says.
+Traffic TrafficOf(const AttentionProblem& p, const DeviceInfo& device,
+                  const device::CudaCoreTile& tile) {
   Traffic traffic = CompulsoryTraffic(p);
   // A large tile leaves a multiprocessor no room for a second block, and of the small ones no more
   // than a few run there, in step. Blocks are equally long, so the last of them run together, too.
@@ -52,11 +51,26 @@ Traffic ExpectedTraffic(const AttentionProblem& p, const DeviceInfo& device,
   if (last > 0) {
     head_keys += static_cast<double>(last) * KeysReadAgain(p, device, tile.rows, last);
   }
-  const double again = head_keys / static_cast<double>(p.GroupSize()) *
-                       static_cast<double>((p.d + p.dv) * SizeOf(p.dtype));
-  // Bytes that are read again can be more than an int64 counts.
-  traffic.bytes_read += static_cast<int64_t>(std::min(again, 0x1p61));
+  // By each head for itself, or by those of a group together. Bytes that are read again can be more
+  // than an int64 counts.
+  const auto group = static_cast<double>(p.GroupSize());
+  const double alone = head_keys * static_cast<double>((p.d + p.dv) * SizeOf(p.dtype));
+  const auto apart = static_cast<int64_t>(std::min(alone, 0x1p61));
+  const auto together = static_cast<int64_t>(std::min(alone / group, 0x1p61));
+  if (apart > together) {
+    traffic.reads_between.emplace();
+    traffic.reads_between->least = traffic.bytes_read + together;
+    traffic.reads_between->most = traffic.bytes_read + apart;
+  }
+  traffic.bytes_read += together;
   return traffic;
+}
+
+}  // namespace
+
+Traffic ExpectedTraffic(const AttentionProblem& p, const DeviceInfo& device,
+                        const device::CudaCoreTile& tile) {
+  return WithL2InDoubt(device, [&](const DeviceInfo& other) { return TrafficOf(p, other, tile); });
 }
 
 }  // namespace attnlab::fa1

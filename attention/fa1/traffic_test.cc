@@ -65,9 +65,40 @@ TEST(ExpectedTrafficTest, HeadsThatShareKAndVReadThemTogether) {
   EXPECT_EQ(shared.bytes_read, 8 * 1024 * 256 + 2 * 4 * 1024 * 512);
 }
 
+TEST(ExpectedTrafficTest, NearTheCapacityThereIsAnInterval) {
+  // K, V, Q and O under way: 132 * (1024 + 256) * 512 bytes.
+  const int64_t in_use = 132 * 1280 * 512, once = 132 * 1024 * 768, again = 132 * 3 * 1024 * 512;
+  const std::string line = "hq=132,sq=1024,d=64,dtype=fp32";
+  for (const int64_t l2 : {in_use * 7 / 10, in_use - 1, in_use, in_use * 7 / 5}) {
+    const Traffic traffic = Of(line, l2);
+    EXPECT_EQ(traffic.bytes_read, l2 < in_use ? once + again : once);
+    ASSERT_TRUE(traffic.reads_between.has_value());
+    EXPECT_EQ(traffic.reads_between->least, once);
+    EXPECT_EQ(traffic.reads_between->most, once + again);
+  }
+  EXPECT_FALSE(Of(line, in_use * 3 / 5).reads_between.has_value());
+  EXPECT_FALSE(Of(line, in_use * 8 / 5).reads_between.has_value());
+}
+
+TEST(ExpectedTrafficTest, HeadsThatShareKAndVMayReadThemEachForItself) {
+  const std::string line = "b=2,hq=4,hkv=1,sq=1024,d=64,dtype=fp32";
+  const Traffic shared = Of(line, 0);
+  const int64_t once = 8 * 1024 * 256 + 2 * 1024 * 512;
+  ASSERT_TRUE(shared.reads_between.has_value());
+  EXPECT_EQ(shared.reads_between->least, shared.bytes_read);
+  EXPECT_EQ(shared.reads_between->most, once + 8 * 3 * 1024 * 512);
+  // Not where L2 has them, where each has its own, nor in a single tile.
+  EXPECT_FALSE(Of(line, 50 << 20).reads_between.has_value());
+  EXPECT_FALSE(Of("b=2,hq=4,sq=1024,d=64,dtype=fp32", 0).reads_between.has_value());
+  EXPECT_FALSE(Of("b=2,hq=4,hkv=1,sq=256,skv=4096,d=64", 0).reads_between.has_value());
+}
+
 TEST(ExpectedTrafficTest, HugeProblemsDoNotOverflow) {
   const Traffic t = Of("b=1024,hq=1024,sq=2147483647,skv=1024,d=64", 0);
   EXPECT_GT(t.bytes_read, 0);
+  const Traffic shared = Of("b=1024,hq=1024,hkv=1,sq=2147483647,skv=1024,d=64", 0);
+  ASSERT_TRUE(shared.reads_between.has_value());
+  EXPECT_GE(shared.reads_between->most, shared.bytes_read);
 }
 
 }  // namespace
