@@ -8,11 +8,16 @@
 
 namespace attnlab::fa2 {
 
-// Q is read and O written once. Of the heads that are under way at a time (grid.h) K and V stay in
-// the L2 cache, and are read once; of a head whose K and V are too large for it they are read anew
-// by each round of query tiles that runs at the same time, for these walk the keys side by side.
-// FLOPs are those of pairs that the mask lets through: what tiles at its edges compute in vain does
-// not count.
+// Q is read and O written once. K and V of the heads that are a group (grid.h) are read once where
+// they fit the L2 cache; otherwise by each round of query tiles that runs at the same time, for
+// these walk the keys side by side. FLOPs are those of pairs that the mask lets through: what tiles
+// at its edges compute in vain does not count.
+//
+// There is an interval where K and V of a group are about as much as L2 holds (l2_reuse.h); and
+// where a single head has about as many tiles as run at a time, or more. Then the end of one head
+// and the beginning of the next are under way together, and where the K and V of both may not fit,
+// nothing keeps blocks in step: from that they are to that each tile reads for itself what it sees,
+// a hundred times as much for a long head.
 Traffic ExpectedTraffic(const AttentionProblem& problem, const DeviceInfo& device,
                         const Options& options);
 

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <string>
 
+#include "attention/fa2/grid.h"
 #include "attention/fa2/options.h"
 #include "attention/launch_config.h"
 #include "attention/machine.h"
@@ -65,6 +66,82 @@ TEST(TrafficTest, UnderACausalMaskRoundsReadWhatTheirRowsSee) {
   // Rounds that end at 4096, 3072, 2048 and 1024.
   EXPECT_EQ(TrafficOf("b=2,hq=4,sq=4096,d=128,mask=causal", 1 << 10).bytes_read,
             q + kv * (4 + 3 + 2 + 1) / 4);
+}
+
+constexpr int64_t kMiB = 1 << 20;
+
+// With 8 units in so many groups, each with tiles of 128 rows of which 8 run at a time.
+Traffic InGroups(uint32_t groups, const std::string& line, int64_t l2) {
+  const AttentionProblem problem = *AttentionProblem::Parse(line);
+  const DeviceInfo gpu = Gpu(l2);
+  Options options = *OptionsFor(problem, gpu, 90, {});
+  options.grid = MakeGrid(8, 8, static_cast<uint32_t>((problem.sq + 127) / 128), groups, 1);
+  return ExpectedTraffic(problem, gpu, options);
+}
+
+// Eight heads of 2 MiB of K and V, and 1 MiB of Q; what fits has half of L2.
+constexpr char kCausal[] = "hq=8,sq=4096,d=128,mask=causal";
+
+TEST(TrafficTest, OfAGroupThatDoesNotFitEachRoundReadsWhatItSees) {
+  // Rounds of 4 of the 32 tiles of two heads, which see all keys, 7/8 of them, …: 36/8 of a head.
+  const Traffic rounds = InGroups(4, kCausal, kMiB);
+  EXPECT_EQ(rounds.bytes_read, (8 + 8 * 9) * kMiB);
+  EXPECT_FALSE(rounds.reads_between.has_value());
+  const Traffic once = InGroups(4, kCausal, 16 * kMiB);
+  EXPECT_EQ(once.bytes_read, (8 + 8 * 2) * kMiB);
+  EXPECT_FALSE(once.reads_between.has_value());
+  for (const int64_t l2 : {6, 10}) {  // either side of twice 4 MiB
+    const Traffic near = InGroups(4, kCausal, l2 * kMiB);
+    EXPECT_EQ(near.bytes_read, l2 == 6 ? rounds.bytes_read : once.bytes_read);
+    ASSERT_TRUE(near.reads_between.has_value());
+    EXPECT_EQ(near.reads_between->least, once.bytes_read);
+    EXPECT_EQ(near.reads_between->most, rounds.bytes_read);
+  }
+}
+
+TEST(TrafficTest, GroupsMayBeOfTwoSizes) {
+  // Two groups of three heads and one of two; rounds of 341 and of 512 rows.
+  int64_t keys = 0;
+  for (int64_t end = 4096; end > 0; end -= 341) keys += 6 * end;
+  for (int64_t end = 4096; end > 0; end -= 512) keys += 2 * end;
+  EXPECT_EQ(InGroups(3, kCausal, kMiB).bytes_read, 8 * kMiB + keys * 512);
+}
+
+TEST(TrafficTest, WhereTwoHeadsMayNotFitBlocksMayGetOutOfStep) {
+  EXPECT_FALSE(InGroups(8, kCausal, 16 * kMiB).reads_between.has_value());
+  const Traffic traffic = InGroups(8, kCausal, 8 * kMiB);
+  EXPECT_EQ(traffic.bytes_read, (8 + 8 * 2) * kMiB);
+  ASSERT_TRUE(traffic.reads_between.has_value());
+  EXPECT_EQ(traffic.reads_between->least, traffic.bytes_read);
+  // 32 tiles of a head see 1/32 of 2 MiB, 2/32, …
+  EXPECT_EQ(traffic.reads_between->most, (8 + 8 * 33) * kMiB);
+  // Without a mask all of it.
+  const Traffic full = InGroups(8, "hq=8,sq=4096,d=128", 8 * kMiB);
+  ASSERT_TRUE(full.reads_between.has_value());
+  EXPECT_EQ(full.reads_between->most, (8 + 8 * 64) * kMiB);
+}
+
+TEST(TrafficTest, HeadsOfFewTilesAreInStep) {
+  const Traffic traffic = InGroups(8, "hq=8,sq=256,skv=4096,d=128,mask=causal", kMiB);
+  EXPECT_EQ(traffic.bytes_read, kMiB / 2 + 8 * 2 * kMiB);
+  EXPECT_FALSE(traffic.reads_between.has_value());
+}
+
+TEST(TrafficTest, UnderAWindowWhatARoundSeesHasToFit) {
+  // Of K and V of two heads, 4 MiB, 2 * (512 + 256) rows.
+  const Traffic traffic = InGroups(4, "hq=8,sq=4096,d=128,mask=window:256:0", 3 * kMiB);
+  EXPECT_EQ(traffic.bytes_read, (8 + 8 * 2) * kMiB);
+  EXPECT_FALSE(traffic.reads_between.has_value());
+}
+
+TEST(TrafficTest, UnitsThatShareAKvHeadOneAfterTheOtherWalkItEach) {
+  const std::string line = "hq=8,hkv=2,sq=4096,d=128";
+  EXPECT_EQ(InGroups(8, line, 1 << 10).bytes_read, (8 + 2 * 4 * 4 * 2) * kMiB);
+  // Side by side they walk it together, in more rounds.
+  EXPECT_EQ(InGroups(2, line, 1 << 10).bytes_read, (8 + 2 * 16 * 2) * kMiB);
+  // As do those that are under way at a time.
+  EXPECT_EQ(InGroups(8, "hq=8,hkv=2,sq=256,skv=4096,d=128", 1 << 10).bytes_read,
+            kMiB / 2 + 2 * 2 * kMiB);
 }
 
 }  // namespace
