@@ -91,6 +91,8 @@ Json RowJson(const ProfileRow& row, const ProfileReport& report, const std::stri
                {"compulsory_bytes_read", p.compulsory.bytes_read},
                {"compulsory_bytes_written", p.compulsory.bytes_written},
                {"expected_bytes_read", p.expected.bytes_read},
+               {"expected_bytes_read_least", p.expected.Reads().least},
+               {"expected_bytes_read_most", p.expected.Reads().most},
                {"expected_bytes_written", p.expected.bytes_written},
                {"expected_flops", p.expected.flops},
                {"counted", Json::object()},
@@ -112,7 +114,10 @@ Json RowJson(const ProfileRow& row, const ProfileReport& report, const std::stri
   }
   if (!row.remark.empty()) json["message"] = row.remark;
   if (!HasModel(p)) {
-    json["expected_bytes_read"] = json["expected_bytes_written"] = nullptr;
+    for (const char* field : {"expected_bytes_read", "expected_bytes_read_least",
+                              "expected_bytes_read_most", "expected_bytes_written"}) {
+      json[field] = nullptr;
+    }
   }
   json["seconds"] = p.seconds;
   json["tflop_per_second"] = Number(p.TflopPerSecond());
@@ -152,18 +157,28 @@ std::string NameOf(const ProfileRow& row) {
              : absl::StrCat(plan.kernel->traits().name, ":", plan.config.ToString());
 }
 
+// Where the model cannot tell, what the ratio may be: " of 0.75–1.00x".
+std::string Between(const Traffic& expected) {
+  if (!expected.reads_between || expected.bytes_read <= 0) return "";
+  const auto least = static_cast<double>(expected.reads_between->least);
+  const auto most = static_cast<double>(expected.reads_between->most);
+  return absl::StrCat(" of ", Digits(Ratio(least, expected.bytes_read)), "–",
+                      Times(Ratio(most, expected.bytes_read)));
+}
+
 // The bytes that were counted, times those of the model, times those that any kernel moves. Of
 // writes that fit in the `cache`, many may not have gone to HBM yet, and a ratio would mean
 // nothing.
 void AddBytes(const KernelProfile& p, absl::string_view quantity, int64_t expected,
-              int64_t compulsory, int64_t cache, std::vector<Table::Cell>* cells) {
+              const std::string& between, int64_t compulsory, int64_t cache,
+              std::vector<Table::Cell>* cells) {
   const std::optional<double> counted = p.Counted(quantity);
   const auto times = [&](int64_t bytes) {
     const double ratio = Ratio(*counted, bytes);
     return ratio < 0.9 && bytes <= cache ? std::string("in L2") : Times(ratio);
   };
   cells->push_back({counted ? Amount(*counted, "B") : "-"});
-  cells->push_back({counted && HasModel(p) ? times(expected) : "-"});
+  cells->push_back({counted && HasModel(p) ? times(expected) + between : "-"});
   cells->push_back({counted ? times(compulsory) : "-"});
 }
 
@@ -191,8 +206,9 @@ Table Figures(const ProfileReport& report, const CommonKeys& problems) {
     } else {
       cells.push_back({Seconds(p.seconds)});
       cells.push_back({std::isfinite(p.TflopPerSecond()) ? Digits(p.TflopPerSecond()) : "-"});
-      AddBytes(p, "hbm_bytes_read", p.expected.bytes_read, p.compulsory.bytes_read, 0, &cells);
-      AddBytes(p, "hbm_bytes_written", p.expected.bytes_written, p.compulsory.bytes_written,
+      AddBytes(p, "hbm_bytes_read", p.expected.bytes_read, Between(p.expected),
+               p.compulsory.bytes_read, 0, &cells);
+      AddBytes(p, "hbm_bytes_written", p.expected.bytes_written, "", p.compulsory.bytes_written,
                p.plan.device.last_level_cache_bytes, &cells);
       cells.push_back({Percent(PointOf(report, p, false))});
       cells.push_back({Percent(PointOf(report, p, true))});

@@ -89,6 +89,22 @@ TEST(ProfileReportTest, WritesThatStayInL2HaveNoRatio) {
   EXPECT_THAT(Printed(report), HasSubstr("x | in L2 |"));
 }
 
+TEST(ProfileReportTest, WhereTheModelCannotTellItsIntervalIsBesideTheRatio) {
+  ProfileReport report = Report();
+  Json row = ProfileJson(report)["rows"][0];
+  EXPECT_EQ(row["expected_bytes_read_least"], 64 << 20);
+  EXPECT_EQ(row["expected_bytes_read_most"], 64 << 20);
+  Traffic& expected = report.rows[0].profile.expected;
+  expected.reads_between.emplace();
+  expected.reads_between->least = 48 << 20;
+  expected.reads_between->most = int64_t{64} << 25;
+  EXPECT_THAT(Printed(report), HasSubstr("|  128 MiB | 2.00x of 0.750–32.0x | 2.00x |"));
+  row = ProfileJson(report)["rows"][0];
+  EXPECT_EQ(row["expected_bytes_read"], 64 << 20);
+  EXPECT_EQ(row["expected_bytes_read_least"], 48 << 20);
+  EXPECT_EQ(row["expected_bytes_read_most"], int64_t{64} << 25);
+}
+
 TEST(ProfileReportTest, OtherCountersHaveATableOfTheirOwn) {
   const std::string text = Printed(Report());
   EXPECT_THAT(text, HasSubstr("| occupancy |    12.5 % |"));
@@ -128,7 +144,10 @@ TEST(ProfileReportTest, WhereLengthsVaryThereIsNoModel) {
   ProfileReport report = Report();
   report.rows = {Row("b=2,hq=1,sq=4,d=8,lens=packed")};
   EXPECT_THAT(Printed(report), HasSubstr("|  128 MiB |     - | 2.00x |"));
-  EXPECT_TRUE(ProfileJson(report)["rows"][0]["expected_bytes_read"].is_null());
+  for (const char* field :
+       {"expected_bytes_read", "expected_bytes_read_least", "expected_bytes_read_most"}) {
+    EXPECT_TRUE(ProfileJson(report)["rows"][0][field].is_null()) << field;
+  }
 }
 
 TEST(ProfileReportTest, NothingLaunchedIsNoNumber) {
