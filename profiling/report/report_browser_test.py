@@ -239,6 +239,28 @@ class ReportBrowserTest(unittest.TestCase):
         self.check_group(profile("h200")["rows"])
         self.assertIn("5.53 GB, 110× the least", self.text("#traffic"))
 
+    def test_a_model_that_cannot_tell_has_a_line(self):
+        whole = profile("h200")
+        self.made_of(whole)  # which has no such fields
+        self.assertEqual(self.count("#traffic .between"), 0)
+        for row in whole["rows"]:
+            row["expected_bytes_read_least"] = row["expected_bytes_read_most"] = row["expected_bytes_read"]
+        self.made_of(whole)
+        self.assertEqual(self.count("#traffic .between"), 0)
+        (row,) = [row for row in whole["rows"] if row["kernel"] == "fa2"]
+        row["expected_bytes_read_most"] = 100 * row["expected_bytes_read"]
+        self.made_of(whole)
+        (line,) = self.browser.find("#traffic .between[data-tip]")
+        self.assertIn("which cannot tell", line.get_attribute("data-tip"))
+        low, high = float(line.get_attribute("y1")), float(line.get_attribute("y2"))
+        (ring,) = [e for e in self.browser.find("#traffic circle.model[data-tip]")
+                   if e.get_attribute("cx") == line.get_attribute("x1")]  # fmt: skip
+        self.assertAlmostEqual(float(ring.get_attribute("cy")), low, places=3)
+        self.assertGreater(low, high)
+        self.assertGreater(high, 0)
+        self.assertIn("what reads lie between", self.text("#traffic .legend"))
+        self.assertIn(" of 1.00–100×", self.text("#rows"))
+
     def test_growth_with_length(self):
         self.open("lengths")
         exponents = [float(e.text.split("n")[-1]) for e in self.browser.find("#traffic svg .small.tick")]

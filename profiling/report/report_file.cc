@@ -86,8 +86,9 @@ std::string WrongField(const Json& row) {
   };
   for (const char* field :
        {"seconds", "tflop_per_second", "flops", "compulsory_bytes_read", "compulsory_bytes_written",
-        "expected_bytes_read", "expected_bytes_written", "ceiling_flops_per_second",
-        "fraction_of_roofline", "fraction_of_compulsory_roofline"}) {
+        "expected_bytes_read", "expected_bytes_read_least", "expected_bytes_read_most",
+        "expected_bytes_written", "ceiling_flops_per_second", "fraction_of_roofline",
+        "fraction_of_compulsory_roofline"}) {
     const Json* value = given(field);
     if (value != nullptr && !value->is_number()) return is(field, "a number or null");
   }

@@ -75,6 +75,8 @@ TEST(ReportFileTest, ARowThatIsNoneIsNamedWithItsField) {
       {R"([{"problem": "b=1", "kernel": ""}])", "\"kernel\" is an empty string"},
       {R"([{"problem": "b=1", "kernel": "fa2"}, {"problem": "b=1", "kernel": "fa2", "seconds": "1"}])",
        "row 2 of 2: \"seconds\" is string, not a number or null"},
+      {R"([{"problem": "b=1", "kernel": "fa2", "expected_bytes_read_most": "all"}])",
+       "\"expected_bytes_read_most\" is string, not a number or null"},
       {R"([{"problem": "b=1", "kernel": "fa2", "config": 7}])",
        "\"config\" is number, not a string"},
       {R"([{"problem": "b=1", "kernel": "fa2", "launches": {}}])",
