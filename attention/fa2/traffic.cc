@@ -58,9 +58,9 @@ Reads ReadsOf(const AttentionProblem& p, const DeviceInfo& device, const Options
     reads.in_step = std::max(reads.in_step, heads * walks * round.keys);
   }
   reads.apart = reads.in_step;
-  // Of a head about as long as all that runs at a time, the last blocks run beside the first ones
-  // of the next head. Where the K and V of both do not fit, the blocks that find theirs and those
-  // that wait for memory get out of step.
+  // Of a head with about as many tiles as run at a time, or more, the last ones run beside the
+  // first ones of the next head. Where the K and V of both do not fit, nothing keeps blocks in
+  // step.
   if (group == 1 && 2 * int64_t{grid.tiles} >= together && 2 * in_use > room) {
     const Walk tile = WalkOf(p, std::max<int64_t>(1, options.Rows() / grid.pack));
     reads.apart = std::max(reads.apart, static_cast<double>(units) * tile.keys);
