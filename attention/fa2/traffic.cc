@@ -40,18 +40,17 @@ Reads ReadsOf(const AttentionProblem& p, const DeviceInfo& device, const Options
   const Grid& grid = options.grid;
   const int64_t together = std::max<int64_t>(1, int64_t{device.multiprocessors} * options.blocks);
   const int64_t sharing = p.GroupSize() / grid.pack;  // units that have a KV head in common
-  const Walk round =
-      WalkOf(p, std::max<int64_t>(1, together * options.Rows() / (group * grid.pack)));
+  const int64_t rows = std::max<int64_t>(1, together * options.Rows() / (group * grid.pack));
+  const Walk round = WalkOf(p, rows);
   const KvRange seen = VisibleKvOfRows(p.mask, 0, p.sq, p.sq, p.skv);
   const double heads = static_cast<double>(units) / static_cast<double>(sharing);
 
   const double kv_heads = std::ceil(static_cast<double>(group) / static_cast<double>(sharing));
-  const double in_use = kv_heads * static_cast<double>(round.widest) *
-                        static_cast<double>((p.d + p.dv) * SizeOf(p.dtype));
+  const double kv_row = static_cast<double>((p.d + p.dv) * SizeOf(p.dtype));
   const double room = L2BytesFor(device, static_cast<double>(together));
   Reads reads;
   reads.in_step = heads * static_cast<double>(seen.end - seen.begin);
-  if (in_use > room) {
+  if (kv_heads * kv_row * static_cast<double>(round.widest) > room) {
     // Units that share a KV head and do not run side by side walk it one after the other.
     const int64_t beside = std::max(group, together / std::max<int64_t>(1, grid.tiles));
     const double walks = std::max(1.0, static_cast<double>(sharing) / static_cast<double>(beside));
@@ -59,11 +58,14 @@ Reads ReadsOf(const AttentionProblem& p, const DeviceInfo& device, const Options
   }
   reads.apart = reads.in_step;
   // Of a head with about as many tiles as run at a time, or more, the last ones run beside the
-  // first ones of the next head. Where the K and V of both do not fit, nothing keeps blocks in
-  // step.
-  if (group == 1 && 2 * int64_t{grid.tiles} >= together && 2 * in_use > room) {
-    const Walk tile = WalkOf(p, std::max<int64_t>(1, options.Rows() / grid.pack));
-    reads.apart = std::max(reads.apart, static_cast<double>(units) * tile.keys);
+  // first ones of the next head, half a round of each, say. Where what both see does not fit,
+  // nothing keeps blocks in step.
+  if (group == 1 && 2 * int64_t{grid.tiles} >= together) {
+    const Walk half = WalkOf(p, std::max<int64_t>(1, rows / 2));
+    if (2 * kv_row * static_cast<double>(half.widest) > room) {
+      const Walk tile = WalkOf(p, std::max<int64_t>(1, options.Rows() / grid.pack));
+      reads.apart = std::max(reads.apart, static_cast<double>(units) * tile.keys);
+    }
   }
   return reads;
 }

@@ -9,8 +9,9 @@
 namespace attnlab::fa2 {
 
 // Q is read and O written once. K and V of the heads that are a group (grid.h) are read once where
-// they fit the L2 cache; otherwise by each round of query tiles that runs at the same time, for
-// these walk the keys side by side. FLOPs are those of pairs that the mask lets through: what tiles
+// what a round sees of them, the query tiles that run at the same time, fits the L2 cache; under a
+// causal mask that is all. Otherwise each round reads it anew, for its tiles walk the keys side by
+// side. FLOPs are those of pairs that the mask lets through: what tiles
 // at its edges compute in vain does not count.
 //
 // There is an interval where K and V of a group are about as much as L2 holds (l2_reuse.h); and

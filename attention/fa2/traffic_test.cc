@@ -132,6 +132,11 @@ TEST(TrafficTest, UnderAWindowWhatARoundSeesHasToFit) {
   const Traffic traffic = InGroups(4, "hq=8,sq=4096,d=128,mask=window:256:0", 3 * kMiB);
   EXPECT_EQ(traffic.bytes_read, (8 + 8 * 2) * kMiB);
   EXPECT_FALSE(traffic.reads_between.has_value());
+  // Of single heads where one ends and the next begins 2 * (512 + 256) rows, too.
+  EXPECT_FALSE(
+      InGroups(8, "hq=8,sq=4096,d=128,mask=window:256:0", 3 * kMiB).reads_between.has_value());
+  EXPECT_TRUE(
+      InGroups(8, "hq=8,sq=4096,d=128,mask=window:256:0", 2 * kMiB).reads_between.has_value());
 }
 
 TEST(TrafficTest, UnitsThatShareAKvHeadOneAfterTheOtherWalkItEach) {
