@@ -158,8 +158,8 @@ Order OrderOf(Engine engine, const DeviceInfo& device, int blocks) {
   return order;
 }
 
-// Of each unit, the query tiles that come after all groups: those that see no more than half of
-// what others do.
+// Of each unit, the query tiles that come after all groups: those that see no more than a quarter
+// of the keys that others do.
 int64_t EndTilesOf(const AttentionProblem& p, const Order& order, int64_t units, int64_t tiles,
                    int64_t tile_queries) {
   if (p.mask == Mask::None() || units == 0) return 0;
@@ -167,7 +167,7 @@ int64_t EndTilesOf(const AttentionProblem& p, const Order& order, int64_t units,
   int64_t end_tiles = 0;
   while (end_tiles < wanted) {
     const KvRange seen = VisibleKvOfRows(p.mask, 0, (end_tiles + 1) * tile_queries, p.sq, p.skv);
-    if (seen.end - seen.begin > MostKeys(p) / 2) break;
+    if (seen.end - seen.begin > MostKeys(p) / 4) break;
     ++end_tiles;
   }
   return end_tiles;

@@ -201,7 +201,7 @@ TEST(OptionsTest, KAndVOfAGroupFitHalfOfL2) {
 }
 
 TEST(OptionsTest, OnCudaCoresAGroupIsTwiceAsLargeWhereL2SurelyHoldsIt) {
-  // 132 multiprocessors of three blocks: 1188. A head of 2048 queries has 16 tiles, of which 5 come
+  // 132 multiprocessors of three blocks: 1188. A head of 2048 queries has 16 tiles, of which 4 come
   // at the end.
   EXPECT_EQ(GroupsOf("b=4,hq=33,sq=2048,d=32,dtype=fp32,mask=causal"), std::make_pair(33u, 33u));
   // 2 MiB a head, and 20 of L2's 60.
@@ -214,14 +214,14 @@ TEST(OptionsTest, OnCudaCoresAGroupIsTwiceAsLargeWhereL2SurelyHoldsIt) {
 TEST(OptionsTest, OnCudaCoresShortTilesComeAtTheEnd) {
   const auto tiles = [](const std::string& line) { return OptionsOf(line)->grid.end_tiles; };
   // One and a half times 396, 264 and 132 blocks.
-  EXPECT_EQ(tiles("b=4,hq=33,sq=2048,d=32,dtype=fp32,mask=causal"), 5u);
+  EXPECT_EQ(tiles("b=4,hq=33,sq=2048,d=32,dtype=fp32,mask=causal"), 4u);
   EXPECT_EQ(tiles("b=4,hq=33,sq=2048,d=64,dtype=fp32,mask=causal"), 3u);
   EXPECT_EQ(tiles("b=4,hq=33,sq=2048,d=256,dtype=fp32,mask=causal"), 2u);
   EXPECT_EQ(tiles("b=40,hq=33,sq=2048,d=32,dtype=fp32,mask=causal"), 1u);
-  // Tiles of 128 that see half of the keys at most.
-  EXPECT_EQ(tiles("hq=1,sq=2048,d=64,dtype=fp32,mask=causal"), 8u);
+  // Tiles of 128 that see a quarter of the keys at most.
+  EXPECT_EQ(tiles("hq=1,sq=2048,d=64,dtype=fp32,mask=causal"), 4u);
   EXPECT_EQ(tiles("hq=1,sq=2048,skv=4096,d=64,dtype=fp32,mask=causal"), 0u);
-  EXPECT_EQ(tiles("hq=1,sq=4096,d=64,dtype=fp32,mask=window:1023:0"), 4u);
+  EXPECT_EQ(tiles("hq=1,sq=4096,d=64,dtype=fp32,mask=window:1023:0"), 2u);
   // Of one tile none, and none where all are as long or tensor cores multiply.
   EXPECT_EQ(tiles("hq=1,sq=64,d=64,dtype=fp32,mask=causal"), 0u);
   EXPECT_EQ(tiles("b=4,hq=33,sq=2048,d=64,dtype=fp32"), 0u);

@@ -12,21 +12,48 @@
 namespace attnlab::fa2 {
 namespace {
 
+// Queries of each unit: those in groups, or those whose tiles come at the end.
+struct Queries {
+  int64_t begin = 0, end = 0;
+};
+
 struct Walk {
   double keys = 0;     // of all rounds
   int64_t widest = 0;  // that a round sees, at most
 };
 
 // Of a head, in rounds of so many rows, the last ones first.
-Walk WalkOf(const AttentionProblem& p, int64_t rows) {
+Walk WalkOf(const AttentionProblem& p, const Queries& queries, int64_t rows) {
   Walk walk;
-  for (int64_t end = p.sq; end > 0; end -= rows) {
+  for (int64_t end = queries.end; end > queries.begin; end -= rows) {
     const KvRange range =
-        VisibleKvOfRows(p.mask, std::max<int64_t>(0, end - rows), end, p.sq, p.skv);
+        VisibleKvOfRows(p.mask, std::max(queries.begin, end - rows), end, p.sq, p.skv);
     walk.keys += static_cast<double>(range.end - range.begin);
     walk.widest = std::max(walk.widest, range.end - range.begin);
   }
   return walk;
+}
+
+double KeysSeen(const AttentionProblem& p, const Queries& queries) {
+  const KvRange seen = VisibleKvOfRows(p.mask, queries.begin, queries.end, p.sq, p.skv);
+  return static_cast<double>(seen.end - seen.begin);
+}
+
+double BytesOfKey(const AttentionProblem& p) {
+  return static_cast<double>((p.d + p.dv) * SizeOf(p.dtype));
+}
+
+// Blocks that run at a time.
+int64_t Together(const DeviceInfo& device, const Options& options) {
+  return std::max<int64_t>(1, int64_t{device.multiprocessors} * options.blocks);
+}
+
+// Units that have a KV head in common.
+int64_t Sharing(const AttentionProblem& p, const Grid& grid) { return p.GroupSize() / grid.pack; }
+
+Queries AtTheEnd(const AttentionProblem& p, const Options& options) {
+  const Grid& grid = options.grid;
+  return {0, std::min<int64_t>(p.sq, int64_t{grid.end_tiles} * options.Rows() / grid.pack)};
 }
 
 // Rows of K and V that come from memory.
@@ -36,21 +63,18 @@ struct Reads {
 
 // Of groups (grid.h) of `group` units each, which have `units` in all.
 Reads ReadsOf(const AttentionProblem& p, const DeviceInfo& device, const Options& options,
-              int64_t group, int64_t units) {
+              const Queries& queries, int64_t group, int64_t units) {
   const Grid& grid = options.grid;
-  const int64_t together = std::max<int64_t>(1, int64_t{device.multiprocessors} * options.blocks);
-  const int64_t sharing = p.GroupSize() / grid.pack;  // units that have a KV head in common
+  const int64_t together = Together(device, options), sharing = Sharing(p, grid);
   const int64_t rows = std::max<int64_t>(1, together * options.Rows() / (group * grid.pack));
-  const Walk round = WalkOf(p, rows);
-  const KvRange seen = VisibleKvOfRows(p.mask, 0, p.sq, p.sq, p.skv);
+  const Walk round = WalkOf(p, queries, rows);
   const double heads = static_cast<double>(units) / static_cast<double>(sharing);
 
   const double kv_heads = std::ceil(static_cast<double>(group) / static_cast<double>(sharing));
-  const double kv_row = static_cast<double>((p.d + p.dv) * SizeOf(p.dtype));
   const double room = L2BytesFor(device, static_cast<double>(together));
   Reads reads;
-  reads.in_step = heads * static_cast<double>(seen.end - seen.begin);
-  if (kv_heads * kv_row * static_cast<double>(round.widest) > room) {
+  reads.in_step = heads * KeysSeen(p, queries);
+  if (kv_heads * BytesOfKey(p) * static_cast<double>(round.widest) > room) {
     // Units that share a KV head and do not run side by side walk it one after the other.
     const int64_t beside = std::max(group, together / std::max<int64_t>(1, grid.tiles));
     const double walks = std::max(1.0, static_cast<double>(sharing) / static_cast<double>(beside));
@@ -61,33 +85,52 @@ Reads ReadsOf(const AttentionProblem& p, const DeviceInfo& device, const Options
   // first ones of the next head, half a round of each, say. Where what both see does not fit,
   // nothing keeps blocks in step.
   if (group == 1 && 2 * int64_t{grid.tiles} >= together) {
-    const Walk half = WalkOf(p, std::max<int64_t>(1, rows / 2));
-    if (2 * kv_row * static_cast<double>(half.widest) > room) {
-      const Walk tile = WalkOf(p, std::max<int64_t>(1, options.Rows() / grid.pack));
+    const Walk half = WalkOf(p, queries, std::max<int64_t>(1, rows / 2));
+    if (2 * BytesOfKey(p) * static_cast<double>(half.widest) > room) {
+      const Walk tile = WalkOf(p, queries, std::max<int64_t>(1, options.Rows() / grid.pack));
       reads.apart = std::max(reads.apart, static_cast<double>(units) * tile.keys);
     }
   }
   return reads;
 }
 
+// Of the tiles at the end, which are like one group of all units. What they need of the last groups
+// before them is in L2 still, of as many as it has room for beside what they need of the others.
+double ReadsAtTheEnd(const AttentionProblem& p, const DeviceInfo& device, const Options& options) {
+  const Grid& grid = options.grid;
+  const Queries queries = AtTheEnd(p, options);
+  if (queries.end == 0) return 0;
+  const Reads all = ReadsOf(p, device, options, queries, grid.units, grid.units);
+  const double room = L2BytesFor(device, static_cast<double>(Together(device, options)));
+  const double room_keys = room / BytesOfKey(p) * static_cast<double>(Sharing(p, grid));
+  const double group = grid.group_units[1].Value(), units = grid.units;
+  const double whole = KeysSeen(p, {queries.end, p.sq}), end = KeysSeen(p, queries);
+  const double groups = std::floor((room_keys - units * end) / std::max(whole - end, 1.0) / group);
+  const double found = std::clamp(groups * group, 0.0, units);
+  return all.in_step * (1 - found / units);
+}
+
 // With L2 as the device says.
 Traffic TrafficOf(const AttentionProblem& p, const DeviceInfo& device, const Options& options) {
   Traffic traffic = CompulsoryTraffic(p);
   const Grid& grid = options.grid;
-  const KvRange seen = VisibleKvOfRows(p.mask, 0, p.sq, p.sq, p.skv);
-  const double once = static_cast<double>(p.b * p.hkv) * static_cast<double>(seen.end - seen.begin);
+  const double once = static_cast<double>(p.b * p.hkv) * KeysSeen(p, {0, p.sq});
+  const Queries in_groups = {AtTheEnd(p, options).end, p.sq};
   Reads all;
   for (const bool smaller : {false, true}) {
     const int64_t units = smaller ? int64_t{grid.units} - grid.larger_units : grid.larger_units;
     if (units == 0) continue;
-    const Reads reads = ReadsOf(p, device, options, grid.group_units[smaller].Value(), units);
+    const Reads reads =
+        ReadsOf(p, device, options, in_groups, grid.group_units[smaller].Value(), units);
     all.in_step += reads.in_step;
     all.apart += reads.apart;
   }
+  const double at_the_end = ReadsAtTheEnd(p, device, options);
+  all.in_step += at_the_end;
+  all.apart += at_the_end;
   // Bytes that are read again can be more than an int64 counts.
   const auto again = [&](double keys) {
-    const auto kv_row = static_cast<double>((p.d + p.dv) * SizeOf(p.dtype));
-    return static_cast<int64_t>(std::min(kv_row * std::max(keys - once, 0.0), 0x1p61));
+    return static_cast<int64_t>(std::min(BytesOfKey(p) * std::max(keys - once, 0.0), 0x1p61));
   };
   if (all.apart > all.in_step) {
     traffic.reads_between.emplace();

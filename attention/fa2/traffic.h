@@ -11,8 +11,9 @@ namespace attnlab::fa2 {
 // Q is read and O written once. K and V of the heads that are a group (grid.h) are read once where
 // what a round sees of them, the query tiles that run at the same time, fits the L2 cache; under a
 // causal mask that is all. Otherwise each round reads it anew, for its tiles walk the keys side by
-// side. FLOPs are those of pairs that the mask lets through: what tiles
-// at its edges compute in vain does not count.
+// side. Tiles that come after all groups read what they see once more, but for what L2 still has of
+// the last group's. FLOPs are those of pairs that the mask lets through: what tiles at its edges
+// compute in vain does not count.
 //
 // There is an interval where K and V of a group are about as much as L2 holds (l2_reuse.h); and
 // where a single head has about as many tiles as run at a time, or more. Then the end of one head

@@ -121,6 +121,28 @@ TEST(TrafficTest, WhereTwoHeadsMayNotFitBlocksMayGetOutOfStep) {
   EXPECT_EQ(full.reads_between->most, (8 + 8 * 64) * kMiB);
 }
 
+// With 2 of the 32 tiles of each head behind the groups.
+Traffic WithEndTiles(int64_t l2) {
+  const AttentionProblem problem = *AttentionProblem::Parse(kCausal);
+  const DeviceInfo gpu = Gpu(l2);
+  Options options = *OptionsFor(problem, gpu, 90, {});
+  options.grid = MakeGrid(8, 8, 32, 4, 1, /*end_tiles=*/2);
+  return ExpectedTraffic(problem, gpu, options);
+}
+
+TEST(TrafficTest, TilesAtTheEndReadWhatTheySeeOnceMore) {
+  // 256 keys of 512 bytes, 1/8 of 1 MiB, of each head; those of the last two heads are in L2 still
+  // beside the others'.
+  EXPECT_EQ(WithEndTiles(16 * kMiB).bytes_read, (8 + 8 * 2) * kMiB + 6 * kMiB / 8);
+  // All K and V are.
+  EXPECT_EQ(WithEndTiles(64 * kMiB).bytes_read, (8 + 8 * 2) * kMiB);
+  // Groups do not fit, nor do the 8 heads of a round of one tile each: the second tile of each head
+  // sees 256 keys, the first 128. Rounds of groups end where the tiles at the end begin.
+  int64_t keys = 0;
+  for (int64_t end = 4096; end > 256; end -= 512) keys += 8 * end;
+  EXPECT_EQ(WithEndTiles(kMiB).bytes_read, 8 * kMiB + (keys + 8 * (256 + 128)) * 512);
+}
+
 TEST(TrafficTest, HeadsOfFewTilesAreInStep) {
   const Traffic traffic = InGroups(8, "hq=8,sq=256,skv=4096,d=128,mask=causal", kMiB);
   EXPECT_EQ(traffic.bytes_read, kMiB / 2 + 8 * 2 * kMiB);
