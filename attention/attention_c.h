@@ -182,7 +182,8 @@ typedef struct attnlab_plan_info {
    * visible (query, key) pair, each input read and each output written once. */
   double flops;
   int64_t compulsory_bytes;
-  /* What the kernel expects to do; a multiply-add counts 2. */
+  /* What the kernel expects to do; a multiply-add counts 2. Of bytes its best value, where it knows
+   * them to a few per cent and where it does not. */
   double expected_flops;
   int64_t expected_bytes_read, expected_bytes_written;
 } attnlab_plan_info;

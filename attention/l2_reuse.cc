@@ -43,11 +43,18 @@ Traffic WithL2InDoubt(const DeviceInfo& device,
     all.least = std::min(all.least, reads.least);
     all.most = std::max(all.most, reads.most);
   }
-  const bool agree =
-      static_cast<double>(all.most - all.least) <= 0.1 * static_cast<double>(traffic.bytes_read);
-  traffic.reads_between = agree ? std::nullopt : std::make_optional(all);
+  const auto least = static_cast<double>(all.least), most = static_cast<double>(all.most);
+  traffic.reads_between = std::nullopt;
+  if (most > 1.1 * least) {
+    traffic.reads_between = all;
+  } else if (all.most > all.least) {
+    const auto value = static_cast<double>(traffic.bytes_read);
+    traffic.bytes_read = WholeBytes(std::clamp(value, most / 1.05, least / 0.95));
+  }
   return traffic;
 }
+
+int64_t WholeBytes(double bytes) { return static_cast<int64_t>(std::min(bytes, 0x1p61)); }
 
 void L2Steps::Add(std::initializer_list<Access> reads, std::initializer_list<Access> writes) {
   for (const Access& read : reads) bytes_read_ += read.bytes * (1 - PartFound(read, reads, writes));

@@ -8,6 +8,7 @@
 #ifndef ATTENTION_L2_REUSE_H_
 #define ATTENTION_L2_REUSE_H_
 
+#include <cstdint>
 #include <initializer_list>
 #include <vector>
 
@@ -28,10 +29,13 @@ double L2BytesFor(const DeviceInfo& device, double readers);
 // what there is room for is found again, what takes more than one and a half times as much is not,
 // and of what is in between a part is (the same lesson shows it). So the model is asked about an L2
 // of two thirds and of three halves of the size, too, and what it says of all three, values and
-// intervals, is one interval; or none, where that is no wider than a tenth of the value: a value is
-// held to 5 % to either side (docs/profiling.md), which is as much.
+// intervals, is one interval; or, where the most is above the least by no more than a tenth, the
+// value that is nearest to the model's and from which neither is more than 5 % away.
 Traffic WithL2InDoubt(const DeviceInfo& device,
                       absl::FunctionRef<Traffic(const DeviceInfo&)> model);
+
+// Bytes as a whole number, at most 2^61: what is read again can be more than an int64 counts.
+int64_t WholeBytes(double bytes);
 
 // Steps, one after the other, each of which goes through its tensors side by side from their
 // beginnings to their ends.

@@ -57,24 +57,27 @@ TEST(WithL2InDoubtTest, NearItThereIsAnInterval) {
   }
 }
 
-TEST(WithL2InDoubtTest, ATenthIsNoInterval) {
+TEST(WithL2InDoubtTest, ATenthIsAValueThatIsNearBoth) {
   const auto of = [](int64_t beyond) {
     return WithL2InDoubt(Gpu(90), [beyond](const DeviceInfo& device) {
       return ReadsOf(device.last_level_cache_bytes < 60 ? 1000 + beyond : 1000);
     });
   };
   EXPECT_FALSE(of(100).reads_between.has_value());
+  EXPECT_EQ(of(40).bytes_read, 1000);
+  EXPECT_EQ(of(100).bytes_read, 1047);
   EXPECT_TRUE(of(101).reads_between.has_value());
+  EXPECT_EQ(of(101).bytes_read, 1000);
 }
 
 TEST(WithL2InDoubtTest, IntervalsOfTheModelCount) {
   const Traffic traffic = WithL2InDoubt(Gpu(90), [](const DeviceInfo& device) {
     Traffic of = ReadsOf(1000);
-    if (device.last_level_cache_bytes < 60) of.reads_between.emplace().most = 3000;
+    if (device.last_level_cache_bytes < 60) of.reads_between = {900, 3000};
     return of;
   });
   ASSERT_TRUE(traffic.reads_between.has_value());
-  EXPECT_EQ(traffic.reads_between->least, 0);
+  EXPECT_EQ(traffic.reads_between->least, 900);
   EXPECT_EQ(traffic.reads_between->most, 3000);
 }
 

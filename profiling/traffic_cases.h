@@ -3,7 +3,10 @@
 #ifndef PROFILING_TRAFFIC_CASES_H_
 #define PROFILING_TRAFFIC_CASES_H_
 
+#include <cstdint>
 #include <ostream>
+
+#include "attention/problem.h"
 
 namespace attnlab::profiling {
 
@@ -14,6 +17,13 @@ struct TrafficCase {
 
 inline std::ostream& operator<<(std::ostream& out, const TrafficCase& c) {
   return out << c.kernel << " on " << c.problem;
+}
+
+// What the contract lets a kernel read: what its model says, with 5 % and 1 MiB to either side.
+inline Traffic::Between ContractOf(const Traffic& model) {
+  const Traffic::Between reads = model.Reads();
+  return {static_cast<int64_t>(0.95 * static_cast<double>(reads.least)) - (1 << 20),
+          static_cast<int64_t>(1.05 * static_cast<double>(reads.most)) + (1 << 20)};
 }
 
 // Everything is read and written once: what a problem needs fits L2 with room to spare.

@@ -42,13 +42,6 @@ Traffic ModelOf(absl::string_view kernel, const std::string& line) {
   return fa2::ExpectedTraffic(p, gpu, fa2::OptionsFor(p, gpu, 90, {}).value());
 }
 
-// What the contract lets a kernel read.
-Traffic::Between ContractOf(const Traffic& model) {
-  const Traffic::Between reads = model.Reads();
-  return {static_cast<int64_t>(0.95 * static_cast<double>(reads.least)) - (1 << 20),
-          static_cast<int64_t>(1.05 * static_cast<double>(reads.most)) + (1 << 20)};
-}
-
 class KnownTest : public ::testing::TestWithParam<TrafficCase> {};
 
 TEST_P(KnownTest, HasAValue) {

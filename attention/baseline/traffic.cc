@@ -26,8 +26,6 @@ bool ReadsRowsTwice(const AttentionProblem& p, const DeviceInfo& device, const O
   return under_way * static_cast<double>(p.skv) > L2BytesFor(device, 1);
 }
 
-int64_t Whole(double bytes) { return static_cast<int64_t>(std::min(bytes, 0x1p61)); }
-
 // With L2 as the device says.
 Traffic TrafficOf(const AttentionProblem& p, const DeviceInfo& device, const Options& options) {
   const device::Element element = ComputeElement(p, device);
@@ -71,8 +69,8 @@ Traffic TrafficOf(const AttentionProblem& p, const DeviceInfo& device, const Opt
 
   Traffic traffic;
   traffic.flops = 2 * scores * (d + dv);
-  traffic.bytes_read = Whole(steps.BytesRead());
-  traffic.bytes_written = Whole(steps.BytesWritten());
+  traffic.bytes_read = WholeBytes(steps.BytesRead());
+  traffic.bytes_written = WholeBytes(steps.BytesWritten());
   return traffic;
 }
 

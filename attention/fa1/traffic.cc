@@ -55,8 +55,8 @@ Traffic TrafficOf(const AttentionProblem& p, const DeviceInfo& device,
   // than an int64 counts.
   const auto group = static_cast<double>(p.GroupSize());
   const double alone = head_keys * static_cast<double>((p.d + p.dv) * SizeOf(p.dtype));
-  const auto apart = static_cast<int64_t>(std::min(alone, 0x1p61));
-  const auto together = static_cast<int64_t>(std::min(alone / group, 0x1p61));
+  const auto apart = WholeBytes(alone);
+  const auto together = WholeBytes(alone / group);
   if (apart > together) {
     traffic.reads_between.emplace();
     traffic.reads_between->least = traffic.bytes_read + together;

@@ -2,10 +2,10 @@
 //
 // Units, (sequence, head) pairs, are in groups, one group after the other; in a group the last
 // query tiles of all its units come first. Under a causal mask those see the most keys. With about
-// as many blocks a group as the GPU has at a time, a place that had a long one gets a short one of
-// the next group and the other way round, so that all are done at the same time, and few heads are
-// under way, whose K and V stay in the L2 cache. Without a mask all blocks are as long, and each
-// unit is a group.
+// as many blocks a group as the GPU has at a time (or twice as many, on CUDA cores), a place that
+// had a long one gets a short one of the next group and the other way round, so that all are done
+// at the same time, and few heads are under way, whose K and V stay in the L2 cache. Without a mask
+// all blocks are as long, and each unit is a group.
 //
 // The first `end_tiles` query tiles of each unit are in no group: those of all units are the last
 // blocks of the launch, the longer ones first. The last group is then done before the GPU runs out
@@ -14,6 +14,7 @@
 #ifndef ATTENTION_FA2_GRID_H_
 #define ATTENTION_FA2_GRID_H_
 
+#include <algorithm>
 #include <cstdint>
 
 #include "attention/device/divisor.h"
@@ -60,6 +61,11 @@ inline Grid MakeGrid(uint32_t units, uint32_t heads, uint32_t tiles, uint32_t gr
     grid.group_blocks[i] = device::Divisor(size * (tiles - end_tiles));
   }
   return grid;
+}
+
+// The queries that the first `tiles` tiles of a unit have rows of.
+inline int64_t QueriesOf(int64_t tiles, int64_t rows, int64_t pack, int64_t sq) {
+  return std::min(sq, (tiles * rows + pack - 1) / pack);
 }
 
 // At most 2^31 - 1.

@@ -90,6 +90,14 @@ TEST(GridTest, NoTilesAreNoBlocks) {
   EXPECT_EQ(BlocksOf(MakeGrid(3, 1, 0, 1, 1)), 0u);
 }
 
+TEST(GridTest, QueriesOfTiles) {
+  EXPECT_EQ(QueriesOf(3, 128, 1, 1000), 384);
+  EXPECT_EQ(QueriesOf(3, 128, 1, 300), 300);
+  EXPECT_EQ(QueriesOf(1, 128, 3, 1000), 43);  // of the last two of three heads
+  EXPECT_EQ(QueriesOf(1, 128, 200, 1000), 1);
+  EXPECT_EQ(QueriesOf(0, 128, 1, 1000), 0);
+}
+
 // By plain division, of 64 bits.
 std::pair<uint32_t, uint32_t> Expected(uint64_t units, uint64_t tiles, uint64_t groups,
                                        uint64_t index) {
@@ -159,6 +167,22 @@ TEST(GridTest, TwoThousandMillionBlocks) {
       }
     }
   }
+}
+
+TEST(GridTest, TwoThousandMillionBlocksWithSomeAtTheEnd) {
+  constexpr uint32_t kMost = (1u << 31) - 1;
+  const Grid two = MakeGrid(kMost / 2, 1, 2, 1000, 1, /*end_tiles=*/1);
+  ASSERT_EQ(BlocksOf(two), kMost - 1);
+  EXPECT_EQ(PlaceOf(two, kMost / 2 - 1).tile, 1u);
+  EXPECT_EQ(PlaceOf(two, kMost / 2 - 1).unit, kMost / 2 - 1);
+  EXPECT_EQ(PlaceOf(two, kMost / 2).tile, 0u);
+  EXPECT_EQ(PlaceOf(two, kMost / 2).unit, 0u);
+  EXPECT_EQ(PlaceOf(two, kMost - 2).unit, kMost / 2 - 1);
+  const Grid one = MakeGrid(1, 1, kMost, 1, 1, /*end_tiles=*/kMost - 1);
+  ASSERT_EQ(BlocksOf(one), kMost);
+  EXPECT_EQ(PlaceOf(one, 0).tile, kMost - 1);
+  EXPECT_EQ(PlaceOf(one, 1).tile, kMost - 2);
+  EXPECT_EQ(PlaceOf(one, kMost - 1).tile, 0u);
 }
 
 }  // namespace

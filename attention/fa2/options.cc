@@ -143,7 +143,7 @@ struct Order {
 // is for Q, O and what comes next. CUDA cores, for whose blocks a tile of keys takes ten times as
 // long, and of which there may be three a multiprocessor, have most to lose at the end: they have
 // short blocks there, for which K and V are read once more. Their groups are of twice as many
-// blocks, with K and V that L2 surely holds.
+// blocks, with K and V that L2 surely holds, or those of one head.
 Order OrderOf(Engine engine, const DeviceInfo& device, int blocks) {
   const int64_t together = std::max<int64_t>(1, int64_t{device.multiprocessors} * blocks);
   Order order;
@@ -161,12 +161,13 @@ Order OrderOf(Engine engine, const DeviceInfo& device, int blocks) {
 // Of each unit, the query tiles that come after all groups: those that see no more than a quarter
 // of the keys that others do.
 int64_t EndTilesOf(const AttentionProblem& p, const Order& order, int64_t units, int64_t tiles,
-                   int64_t tile_queries) {
+                   int64_t tile_rows, int64_t pack) {
   if (p.mask == Mask::None() || units == 0) return 0;
   const int64_t wanted = std::min(tiles - 1, (order.end_blocks + units - 1) / units);
   int64_t end_tiles = 0;
   while (end_tiles < wanted) {
-    const KvRange seen = VisibleKvOfRows(p.mask, 0, (end_tiles + 1) * tile_queries, p.sq, p.skv);
+    const int64_t queries = QueriesOf(end_tiles + 1, tile_rows, pack, p.sq);
+    const KvRange seen = VisibleKvOfRows(p.mask, 0, queries, p.sq, p.skv);
     if (seen.end - seen.begin > MostKeys(p) / 4) break;
     ++end_tiles;
   }
@@ -213,7 +214,7 @@ absl::StatusOr<Grid> GridFor(const AttentionProblem& p, bool packed, int tile_ro
                                                  " query tiles each are more than ", kMost,
                                                  " blocks, the most of a launch"));
   }
-  const int64_t end_tiles = EndTilesOf(p, order, units, tiles, std::max(1, tile_rows / pack));
+  const int64_t end_tiles = EndTilesOf(p, order, units, tiles, tile_rows, pack);
   const int64_t groups = GroupsOf(p, order, units, tiles - end_tiles, pack);
   return MakeGrid(static_cast<uint32_t>(units), static_cast<uint32_t>(heads),
                   static_cast<uint32_t>(tiles), static_cast<uint32_t>(groups), pack,

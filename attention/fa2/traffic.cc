@@ -22,13 +22,19 @@ struct Walk {
   int64_t widest = 0;  // that a round sees, at most
 };
 
-// Of a head, in rounds of so many rows, the last ones first.
+// Of a head, in rounds of so many rows, the last ones first. More than some ten thousand rounds are
+// taken several at a time, which see hardly more than each of them.
 Walk WalkOf(const AttentionProblem& p, const Queries& queries, int64_t rows) {
+  constexpr int64_t kSteps = 1 << 14;
   Walk walk;
-  for (int64_t end = queries.end; end > queries.begin; end -= rows) {
-    const KvRange range =
-        VisibleKvOfRows(p.mask, std::max(queries.begin, end - rows), end, p.sq, p.skv);
-    walk.keys += static_cast<double>(range.end - range.begin);
+  const int64_t rounds = (queries.end - queries.begin + rows - 1) / rows;
+  const int64_t at_once = (rounds + kSteps - 1) / kSteps;
+  for (int64_t round = 0; round < rounds; round += at_once) {
+    const int64_t these = std::min(at_once, rounds - round);
+    const int64_t end = queries.end - round * rows;
+    const int64_t begin = std::max(queries.begin, end - these * rows);
+    const KvRange range = VisibleKvOfRows(p.mask, begin, end, p.sq, p.skv);
+    walk.keys += static_cast<double>(these) * static_cast<double>(range.end - range.begin);
     walk.widest = std::max(walk.widest, range.end - range.begin);
   }
   return walk;
@@ -53,7 +59,7 @@ int64_t Sharing(const AttentionProblem& p, const Grid& grid) { return p.GroupSiz
 
 Queries AtTheEnd(const AttentionProblem& p, const Options& options) {
   const Grid& grid = options.grid;
-  return {0, std::min<int64_t>(p.sq, int64_t{grid.end_tiles} * options.Rows() / grid.pack)};
+  return {0, QueriesOf(grid.end_tiles, options.Rows(), grid.pack, p.sq)};
 }
 
 // Rows of K and V that come from memory.
@@ -67,6 +73,8 @@ Reads ReadsOf(const AttentionProblem& p, const DeviceInfo& device, const Options
   const Grid& grid = options.grid;
   const int64_t together = Together(device, options), sharing = Sharing(p, grid);
   const int64_t rows = std::max<int64_t>(1, together * options.Rows() / (group * grid.pack));
+  const int64_t tiles =
+      ((queries.end - queries.begin) * grid.pack + options.Rows() - 1) / options.Rows();
   const Walk round = WalkOf(p, queries, rows);
   const double heads = static_cast<double>(units) / static_cast<double>(sharing);
 
@@ -76,26 +84,30 @@ Reads ReadsOf(const AttentionProblem& p, const DeviceInfo& device, const Options
   reads.in_step = heads * KeysSeen(p, queries);
   if (kv_heads * BytesOfKey(p) * static_cast<double>(round.widest) > room) {
     // Units that share a KV head and do not run side by side walk it one after the other.
-    const int64_t beside = std::max(group, together / std::max<int64_t>(1, grid.tiles));
+    const int64_t beside = std::max(group, together / std::max<int64_t>(1, tiles));
     const double walks = std::max(1.0, static_cast<double>(sharing) / static_cast<double>(beside));
     reads.in_step = std::max(reads.in_step, heads * walks * round.keys);
   }
   reads.apart = reads.in_step;
-  // Of a head with about as many tiles as run at a time, or more, the last ones run beside the
-  // first ones of the next head, half a round of each, say. Where what both see does not fit,
-  // nothing keeps blocks in step.
-  if (group == 1 && 2 * int64_t{grid.tiles} >= together) {
+  // Of a head with at least half as many tiles as run at a time, the last ones run beside the first
+  // ones of the next head, half a round of each, say. Where what both see does not fit, nothing
+  // keeps blocks in step; of units that share a KV head, those of its end and of the next one's
+  // beginning.
+  if (group == 1 && 2 * tiles >= together && int64_t{grid.units} > sharing) {
     const Walk half = WalkOf(p, queries, std::max<int64_t>(1, rows / 2));
     if (2 * BytesOfKey(p) * static_cast<double>(half.widest) > room) {
       const Walk tile = WalkOf(p, queries, std::max<int64_t>(1, options.Rows() / grid.pack));
-      reads.apart = std::max(reads.apart, static_cast<double>(units) * tile.keys);
+      const double part = std::min(1.0, 2 / static_cast<double>(sharing));
+      const double each = static_cast<double>(units) * tile.keys;
+      reads.apart += part * std::max(0.0, each - reads.in_step);
     }
   }
   return reads;
 }
 
 // Of the tiles at the end, which are like one group of all units. What they need of the last groups
-// before them is in L2 still, of as many as it has room for beside what they need of the others.
+// before them is in L2 still: of as many, with all of their K and V, as it has room for beside what
+// is needed of the others.
 double ReadsAtTheEnd(const AttentionProblem& p, const DeviceInfo& device, const Options& options) {
   const Grid& grid = options.grid;
   const Queries queries = AtTheEnd(p, options);
@@ -128,9 +140,8 @@ Traffic TrafficOf(const AttentionProblem& p, const DeviceInfo& device, const Opt
   const double at_the_end = ReadsAtTheEnd(p, device, options);
   all.in_step += at_the_end;
   all.apart += at_the_end;
-  // Bytes that are read again can be more than an int64 counts.
   const auto again = [&](double keys) {
-    return static_cast<int64_t>(std::min(BytesOfKey(p) * std::max(keys - once, 0.0), 0x1p61));
+    return WholeBytes(BytesOfKey(p) * std::max(keys - once, 0.0));
   };
   if (all.apart > all.in_step) {
     traffic.reads_between.emplace();

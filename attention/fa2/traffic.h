@@ -16,7 +16,7 @@ namespace attnlab::fa2 {
 // compute in vain does not count.
 //
 // There is an interval where K and V of a group are about as much as L2 holds (l2_reuse.h); and
-// where a single head has about as many tiles as run at a time, or more. Then the end of one head
+// where a single head has at least half as many tiles as run at a time. Then the end of one head
 // and the beginning of the next are under way together, and where the K and V of both may not fit,
 // nothing keeps blocks in step: from that they are to that each tile reads for itself what it sees,
 // a hundred times as much for a long head.

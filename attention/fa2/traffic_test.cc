@@ -143,6 +143,41 @@ TEST(TrafficTest, TilesAtTheEndReadWhatTheySeeOnceMore) {
   EXPECT_EQ(WithEndTiles(kMiB).bytes_read, 8 * kMiB + (keys + 8 * (256 + 128)) * 512);
 }
 
+TEST(TrafficTest, AHeadAloneHasNoNextOne) {
+  // Between one and two of what half a round sees.
+  EXPECT_TRUE(InGroups(8, kCausal, 8 * kMiB).reads_between.has_value());
+  const auto alone = [](const std::string& line) {
+    const AttentionProblem problem = *AttentionProblem::Parse(line);
+    return ExpectedTraffic(problem, Gpu(8 * kMiB), *OptionsFor(problem, Gpu(8 * kMiB), 90, {}));
+  };
+  EXPECT_FALSE(alone("hq=1,sq=4096,d=128,mask=causal").reads_between.has_value());
+  // Nor have the heads of a single KV head.
+  EXPECT_FALSE(alone("hq=8,hkv=1,sq=4096,d=128").reads_between.has_value());
+  // Of four heads of a KV head two are beside another one's.
+  const Traffic shared = InGroups(8, "hq=8,hkv=2,sq=4096,d=128", 8 * kMiB);
+  ASSERT_TRUE(shared.reads_between.has_value());
+  EXPECT_EQ(shared.reads_between->least, (8 + 2 * 2) * kMiB);
+  EXPECT_EQ(shared.reads_between->most, (8 + 2 * 2 + (8 * 64 - 4) / 2) * kMiB);
+}
+
+TEST(TrafficTest, HugeAndEmptyProblems) {
+  const auto of = [](const std::string& line, const std::string& config = "") {
+    return TrafficOf(line, 1 << 20, config);
+  };
+  const Traffic huge = of("hq=1,sq=2147483647,d=256,mask=causal");
+  EXPECT_GT(huge.bytes_read, int64_t{1} << 50);
+  EXPECT_LE(huge.Reads().most, int64_t{3} << 60);
+  // Tiles of one query, of 2^18 heads.
+  EXPECT_GT(of("hq=262144,hkv=1,sq=1000000,skv=1000000,d=8,mask=causal", "pack=always").bytes_read,
+            0);
+  EXPECT_EQ(of("b=2,hq=4,sq=0,skv=0,d=64,mask=causal").bytes_read, 0);
+  EXPECT_EQ(of("b=2,hq=4,sq=0,skv=0,d=64,dtype=fp32,mask=causal").bytes_read, 0);
+  const AttentionProblem problem = *AttentionProblem::Parse("b=2,hq=4,sq=512,d=64,mask=causal");
+  DeviceInfo nothing;
+  EXPECT_GT(
+      ExpectedTraffic(problem, nothing, *OptionsFor(problem, Gpu(1 << 20), 90, {})).bytes_read, 0);
+}
+
 TEST(TrafficTest, HeadsOfFewTilesAreInStep) {
   const Traffic traffic = InGroups(8, "hq=8,sq=256,skv=4096,d=128,mask=causal", kMiB);
   EXPECT_EQ(traffic.bytes_read, kMiB / 2 + 8 * 2 * kMiB);
