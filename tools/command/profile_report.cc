@@ -166,16 +166,20 @@ std::string Between(const Traffic& expected) {
                       Times(Ratio(most, expected.bytes_read)));
 }
 
-// The bytes that were counted, times those of the model, times those that any kernel moves. Of
-// writes that fit in the `cache`, many may not have gone to HBM yet, and a ratio would mean
+// Of writes that fit in the `cache`, many may not have gone to HBM yet, and a ratio would mean
 // nothing.
+bool StayedInCache(double counted, int64_t bytes, int64_t cache) {
+  return bytes <= cache && Ratio(counted, bytes) < 0.9;
+}
+
+// The bytes that were counted, times those of the model, times those that any kernel moves.
 void AddBytes(const KernelProfile& p, absl::string_view quantity, int64_t expected,
               const std::string& between, int64_t compulsory, int64_t cache,
               std::vector<Table::Cell>* cells) {
   const std::optional<double> counted = p.Counted(quantity);
   const auto times = [&](int64_t bytes) {
-    const double ratio = Ratio(*counted, bytes);
-    return ratio < 0.9 && bytes <= cache ? std::string("in L2") : Times(ratio);
+    return StayedInCache(*counted, bytes, cache) ? std::string("in L2")
+                                                 : Times(Ratio(*counted, bytes));
   };
   cells->push_back({counted ? Amount(*counted, "B") : "-"});
   cells->push_back({counted && HasModel(p) ? times(expected) + between : "-"});
@@ -219,6 +223,26 @@ Table Figures(const ProfileReport& report, const CommonKeys& problems) {
     table.AddRow(std::move(cells));
   }
   return table;
+}
+
+// What stands in the first table and does not explain itself.
+std::string NotesOf(const ProfileReport& report) {
+  bool in_l2 = false, between = false;
+  for (const ProfileRow& row : report.rows) {
+    const KernelProfile& p = row.profile;
+    if (!p.status.ok()) continue;
+    const std::optional<double> written = p.Counted("hbm_bytes_written");
+    in_l2 |= written && StayedInCache(*written, p.compulsory.bytes_written,
+                                      p.plan.device.last_level_cache_bytes);
+    between |= p.Counted("hbm_bytes_read") && HasModel(p) && !Between(p.expected).empty();
+  }
+  std::string notes;
+  if (in_l2) notes = "in L2: when the call ended, much of so few bytes had not gone to HBM.\n";
+  if (between) {
+    absl::StrAppend(&notes, "1.23x of 1–4x: the model cannot tell; it says 1 to 4 times its best ",
+                    "value.\n");
+  }
+  return notes;
 }
 
 // Counters that the first table does not show: a line each, a column a row of the first.
@@ -330,6 +354,7 @@ void PrintProfile(const ProfileReport& report, const Streams& streams) {
   streams.out << device.name << ", " << MachineSummary(device)
               << (report.chip.empty() ? "" : ", " + report.chip) << "\n\n";
   streams.out << Figures(report, problems).Markdown(streams.colours);
+  if (const std::string notes = NotesOf(report); !notes.empty()) streams.out << "\n" << notes;
   if (report.ceilings) streams.out << "\n" << CeilingsText(*report.ceilings);
   if (const std::optional<Table> others = OtherCounters(report, problems)) {
     streams.out << "\n" << others->Markdown(streams.colours);
