@@ -139,7 +139,7 @@ class QueryCopy {
   static __device__ void CopyElements(const Arguments& a, const QueryTile& tile, float factor,
                                       float* q) {
 #pragma unroll 4
-    for (int i = threadIdx.x; i < Shape::kRows * Shape::kDim; i += Shape::kThreads) {
+    for (int i = ThreadIndex(); i < Shape::kRows * Shape::kDim; i += Shape::kThreads) {
       const int row = i / Shape::kDim, dim = i % Shape::kDim;
       float element = 0;
       if (tile.begin + row < tile.end && dim < a.d) {
@@ -170,7 +170,7 @@ __device__ void FindTiles(const Arguments& a, const QueryTile& tile, float* shar
 template <class Shape>
 __device__ void FindVisible(const Arguments& a, const QueryTile& tile, float* shared) {
 #pragma unroll 1
-  for (int row = threadIdx.x; row < Shape::kRows; row += Shape::kThreads) {
+  for (int row = ThreadIndex(); row < Shape::kRows; row += Shape::kThreads) {
     const KvRange range = tile.Visible(a.mask, tile.begin + row);
     const int64_t count = range.end > range.begin ? range.end - range.begin : 0;
     Visible<Shape>(shared)[row] = {static_cast<uint32_t>(range.begin),

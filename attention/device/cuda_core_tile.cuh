@@ -337,7 +337,7 @@ class CudaCoreWalk {
 
   __device__ bool HasSpecial(const float* v) const {
     bool special = false;
-    for (int i = 4 * threadIdx.x; i < Shape::kKeys * Shape::kVStride; i += 4 * Shape::kThreads) {
+    for (int i = 4 * ThreadIndex(); i < Shape::kKeys * Shape::kVStride; i += 4 * Shape::kThreads) {
       const float4 four = LoadFour(v + i);
       // NaN and infinity alone are not 0 when multiplied by it.
       special |= !(four.x * 0 + four.y * 0 + four.z * 0 + four.w * 0 == 0);

@@ -92,6 +92,14 @@ std::string WrongField(const Json& row) {
     const Json* value = given(field);
     if (value != nullptr && !value->is_number()) return is(field, "a number or null");
   }
+  const Json *least = given("expected_bytes_read_least"), *most = given("expected_bytes_read_most");
+  if (least != nullptr || most != nullptr) {
+    const Json* value = given("expected_bytes_read");
+    if (least == nullptr || most == nullptr || value == nullptr || *least < 0 || *least > *value ||
+        *value > *most) {
+      return "\"expected_bytes_read\" is not between its \"_least\" and its \"_most\"";
+    }
+  }
   for (const char* field : {"config", "verdict"}) {
     const Json* value = given(field);
     if (value != nullptr && !value->is_string()) return is(field, "a string");

@@ -108,17 +108,17 @@ Json RowJson(const ProfileRow& row, const ProfileReport& report, const std::stri
                {"lse", report.lse},
                {"commit", report.commit.empty() ? Json(nullptr) : Json(report.commit)},
                {"date", date}};
-  if (!p.status.ok()) {
-    json["message"] = std::string(p.status.message());
-    return json;
-  }
-  if (!row.remark.empty()) json["message"] = row.remark;
   if (!HasModel(p)) {
     for (const char* field : {"expected_bytes_read", "expected_bytes_read_least",
                               "expected_bytes_read_most", "expected_bytes_written"}) {
       json[field] = nullptr;
     }
   }
+  if (!p.status.ok()) {
+    json["message"] = std::string(p.status.message());
+    return json;
+  }
+  if (!row.remark.empty()) json["message"] = row.remark;
   json["seconds"] = p.seconds;
   json["tflop_per_second"] = Number(p.TflopPerSecond());
   for (const Value& value : p.counted) json["counted"][value.name] = Number(value.value);
@@ -232,15 +232,17 @@ std::string NotesOf(const ProfileReport& report) {
     const KernelProfile& p = row.profile;
     if (!p.status.ok()) continue;
     const std::optional<double> written = p.Counted("hbm_bytes_written");
-    in_l2 |= written && StayedInCache(*written, p.compulsory.bytes_written,
-                                      p.plan.device.last_level_cache_bytes);
+    const int64_t cache = p.plan.device.last_level_cache_bytes;
+    in_l2 |= written && (StayedInCache(*written, p.compulsory.bytes_written, cache) ||
+                         (HasModel(p) && StayedInCache(*written, p.expected.bytes_written, cache)));
     between |= p.Counted("hbm_bytes_read") && HasModel(p) && !Between(p.expected).empty();
   }
   std::string notes;
   if (in_l2) notes = "in L2: when the call ended, much of so few bytes had not gone to HBM.\n";
   if (between) {
-    absl::StrAppend(&notes, "1.23x of 1–4x: the model cannot tell; it says 1 to 4 times its best ",
-                    "value.\n");
+    absl::StrAppend(&notes,
+                    "1.23x of 1.00–4.00x: counted are 1.23 times the model's best value; it ",
+                    "cannot tell, and says 1 to 4 times that.\n");
   }
   return notes;
 }
