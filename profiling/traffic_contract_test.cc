@@ -5,12 +5,14 @@
 // Problems go from those that L2 holds to those far beyond (traffic_cases.h). Where a model says
 // that it does not know, reads lie in its interval, with the same 5 % and 1 MiB
 // (docs/profiling.md says where that is, and why).
+#include <cstdint>
 #include <iostream>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "attention/attention.h"
 #include "attention/problem.h"
 #include "gtest/gtest.h"
@@ -20,6 +22,22 @@
 
 namespace attnlab::profiling {
 namespace {
+
+struct Counted {
+  double read = 0, written = 0;
+  Traffic model;
+};
+
+absl::StatusOr<Counted> Count(const Plan& plan) {
+  const absl::StatusOr<std::vector<KernelProfile>> profiles = ProfileKernels({plan}, {});
+  if (!profiles.ok()) return profiles.status();
+  const KernelProfile& profile = profiles->front();
+  if (!profile.status.ok()) return profile.status;
+  const std::optional<double> read = profile.Counted("hbm_bytes_read");
+  const std::optional<double> written = profile.Counted("hbm_bytes_written");
+  if (!read || !written) return absl::InternalError("bytes of HBM were not counted");
+  return Counted{*read, *written, profile.expected};
+}
 
 class TrafficContractTest : public ::testing::TestWithParam<TrafficCase> {
  protected:
@@ -34,35 +52,42 @@ void TrafficContractTest::Run(bool in_doubt) {
   ASSERT_TRUE(problem.ok()) << problem.status();
   const absl::StatusOr<Plan> plan = MakePlan(*problem, Device::Cuda(0), GetParam().kernel);
   ASSERT_TRUE(plan.ok()) << plan.status();
-  const auto profiles = ProfileKernels({*plan}, {});
-  ASSERT_TRUE(profiles.ok()) << profiles.status();
-  const KernelProfile& profile = profiles->front();
-  ASSERT_TRUE(profile.status.ok()) << profile.status;
-  const std::optional<double> read = profile.Counted("hbm_bytes_read");
-  const std::optional<double> written = profile.Counted("hbm_bytes_written");
-  ASSERT_TRUE(read.has_value() && written.has_value());
-  const Traffic& model = profile.expected;
-  if (plan->device.last_level_cache_bytes == 60 << 20) {
-    ASSERT_EQ(model.reads_between.has_value(), in_doubt);
-  } else if (model.reads_between.has_value() && !in_doubt) {
-    GTEST_SKIP() << "for an L2 of 60 MiB; of this one the model does not know";
-  }
-  const Traffic::Between reads = model.Reads();
-  const auto model_read = static_cast<double>(model.bytes_read);
-  const auto model_written = static_cast<double>(model.bytes_written);
   const auto l2 = static_cast<double>(plan->device.last_level_cache_bytes);
-  const Traffic::Between contract = ContractOf(model);
-  EXPECT_GE(*read, static_cast<double>(contract.least));
-  EXPECT_LE(*read, static_cast<double>(contract.most));
-  // No more than the model, whatever L2 keeps.
-  EXPECT_GE(*written, 0.95 * model_written - l2);
-  EXPECT_LE(*written, 1.05 * model_written + (4 << 20));
-  std::cout << GetParam() << ": read " << *read / model_read << " times the model";
-  if (model.reads_between) {
-    std::cout << ", of " << static_cast<double>(reads.least) / model_read << " to "
-              << static_cast<double>(reads.most) / model_read;
+
+  absl::StatusOr<Counted> counted;
+  Traffic::Between reads, writes;
+  // Counters are of the whole GPU: what a driver clears for a process that begins meanwhile is
+  // among them. So what is too much is counted again; what is too little can only be the kernel's.
+  for (int i = 0; i < 3; ++i) {
+    counted = Count(*plan);
+    ASSERT_TRUE(counted.ok()) << counted.status();
+    if (plan->device.last_level_cache_bytes == 60 << 20) {
+      ASSERT_EQ(counted->model.reads_between.has_value(), in_doubt);
+    } else if (counted->model.reads_between.has_value() && !in_doubt) {
+      GTEST_SKIP() << "for an L2 of 60 MiB; of this one the model does not know";
+    }
+    reads = ContractOf(counted->model);
+    // No more than the model, whatever L2 keeps.
+    const auto written = static_cast<double>(counted->model.bytes_written);
+    writes = {static_cast<int64_t>(0.95 * written - l2),
+              static_cast<int64_t>(1.05 * written) + (4 << 20)};
+    const auto model = static_cast<double>(counted->model.bytes_read);
+    std::cout << GetParam() << ": read " << counted->read / model << " times the model";
+    if (in_doubt) {
+      const Traffic::Between between = counted->model.Reads();
+      std::cout << ", of " << static_cast<double>(between.least) / model << " to "
+                << static_cast<double>(between.most) / model;
+    }
+    std::cout << "\n";
+    if (counted->read <= static_cast<double>(reads.most) &&
+        counted->written <= static_cast<double>(writes.most)) {
+      break;
+    }
   }
-  std::cout << "\n";
+  EXPECT_GE(counted->read, static_cast<double>(reads.least));
+  EXPECT_LE(counted->read, static_cast<double>(reads.most));
+  EXPECT_GE(counted->written, static_cast<double>(writes.least));
+  EXPECT_LE(counted->written, static_cast<double>(writes.most));
 }
 
 TEST_P(TrafficContractTest, CountsAreThoseOfTheModel) { Run(/*in_doubt=*/false); }

@@ -158,9 +158,12 @@ TEST_F(AttnlabProfileTest, PassesOfABaseNameDifferByWhatIsMadeOfIt) {
 }
 
 TEST_F(AttnlabProfileTest, ListsAsItGoesUntilInterrupted) {
-  const ProcessResult r = RunProcess(
-      "/usr/bin/timeout", {"--preserve-status", "--signal=INT", "1", Runfile("tools/attnlab"),
-                           "profile", "--list_metrics", "--chip=GH100", "--match=_"});
+  // In the foreground: otherwise the whole group is sent the signal as well, and a second one ends
+  // the process if it comes after the first has been noted.
+  const ProcessResult r =
+      RunProcess("/usr/bin/timeout", {"--preserve-status", "--foreground", "--signal=INT", "1",
+                                      Runfile("tools/attnlab"), "profile", "--list_metrics",
+                                      "--chip=GH100", "--match=_"});
   EXPECT_EQ(r.exit_code, 130);
   EXPECT_THAT(r.out, AllOf(StartsWith("| metric "), EndsWith("|\n")));
   EXPECT_THAT(r.err, HasSubstr("interrupted; what was listed by then is printed"));
