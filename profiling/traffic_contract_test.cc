@@ -56,8 +56,8 @@ void TrafficContractTest::Run(bool in_doubt) {
 
   absl::StatusOr<Counted> counted;
   Traffic::Between reads, writes;
-  // Counters are of the whole GPU: what a driver clears for a process that begins meanwhile is
-  // among them. So what is too much is counted again; what is too little can only be the kernel's.
+  // Counters are of the whole GPU, whoever uses it meanwhile. So what is too much is counted again;
+  // what is too little can only be the kernel's.
   for (int i = 0; i < 3; ++i) {
     counted = Count(*plan);
     ASSERT_TRUE(counted.ok()) << counted.status();

@@ -85,7 +85,11 @@ ProcessResult RunProcess(const std::string& program, const std::vector<std::stri
   std::vector<std::string> words = {program};
   words.insert(words.end(), arguments.begin(), arguments.end());
   std::vector<std::string> variables;
-  if (const char* path = getenv("PATH")) variables.push_back(std::string("PATH=") + path);
+  for (const char* name : {"PATH", "CUDA_VISIBLE_DEVICES"}) {
+    const char* const value = getenv(name);
+    if (value == nullptr || options.environment.count(name) != 0) continue;
+    variables.push_back(std::string(name) + "=" + value);
+  }
   for (const auto& [name, value] : options.environment) variables.push_back(name + "=" + value);
   std::vector<char*> argv, envp;
   for (std::string& word : words) argv.push_back(&word[0]);

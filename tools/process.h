@@ -9,7 +9,8 @@
 namespace attnlab {
 
 struct ProcessOptions {
-  std::map<std::string, std::string> environment;  // all there is, besides PATH
+  // All there is, besides PATH, and the GPUs that a test was given (ci/gpu_slot.py).
+  std::map<std::string, std::string> environment;
   std::string stdout_path;  // where its standard output goes; empty: into ProcessResult::out
   bool terminal = false;    // its standard output and error are one pseudo terminal: out has both
 };
