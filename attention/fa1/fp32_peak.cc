@@ -7,7 +7,8 @@
 // head) pairs as an H200 has multiprocessors, and of some with longer sequences. Each kernel is
 // verified against the oracle on the problem, then timed on random inputs (bench/compare.h). FLOPs
 // are those of the pairs that the mask lets through. FILE is there when all of it is measured. Exit
-// status: 0; 1 where a result is wrong or a fraction below --at_least; 2 for what cannot be run.
+// status: 0; 1 where a result is wrong or a fraction below --at_least; 2 for what cannot be run; 3
+// without a GPU.
 #include "attention/bench/fp32_peak.h"
 
 #include <algorithm>
@@ -186,7 +187,7 @@ int Main(int argc, char** argv) {
       flags.ok() ? Run(*flags) : absl::StatusOr<bool>(flags.status());
   if (passed.ok()) return *passed ? 0 : 1;
   std::fprintf(stderr, "fp32_peak: %s\n", passed.status().ToString().c_str());
-  return 2;
+  return absl::IsUnavailable(passed.status()) ? 3 : 2;
 }
 
 }  // namespace

@@ -126,6 +126,9 @@ absl::Status CheckTogether(const ArgumentParser& parser, const ProfileFlags& fla
       return absl::InvalidArgumentError(absl::StrCat("--metric: ", *metric, " is given twice"));
     }
   }
+  if (flags.html == "-") {
+    return absl::InvalidArgumentError("--html: - is no name of a file; the page is not printed");
+  }
   if (!flags.from.empty()) {
     if (flags.list_metrics) return NotWith("list_metrics", "--from", "");
     for (const absl::string_view given :

@@ -48,6 +48,8 @@ TEST(ProfileFlagsTest, FlagsThatDoNotAreNamed) {
       {{"--list_metrics", "--match=dram", "--metric=m"}, "--metric does not go with --match"},
       {{"--problem=gpt2", "--metric=m", "--metric=m"}, "--metric: m is given twice"},
       {{"--from=in.json"}, "--from: --html=FILE says what to make of it"},
+      {{"--problem=gpt2", "--html=-"}, "--html: - is no name of a file"},
+      {{"--from=in.json", "--html=-"}, "--html: - is no name of a file"},
       {{"--from=in.json", "--html=f", "--json"}, "--json does not go with --from"},
       {{"--from=in.json", "--html=f", "--kernel=fa2"}, "--kernel does not go with --from"},
       {{"--from=in.json", "--html=f", "--list_metrics"}, "--list_metrics does not go with --from"},
