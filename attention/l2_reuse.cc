@@ -31,6 +31,10 @@ double L2BytesFor(const DeviceInfo& device, double readers) {
   return bytes / (2 - in_one);
 }
 
+double L2BytesSurelyFor(const DeviceInfo& device, double readers) {
+  return L2BytesFor(device, readers) * 2 / 3;
+}
+
 Traffic WithL2InDoubt(const DeviceInfo& device,
                       absl::FunctionRef<Traffic(const DeviceInfo&)> model) {
   Traffic traffic = model(device);
@@ -53,8 +57,6 @@ Traffic WithL2InDoubt(const DeviceInfo& device,
   }
   return traffic;
 }
-
-int64_t WholeBytes(double bytes) { return static_cast<int64_t>(std::min(bytes, 0x1p61)); }
 
 void L2Steps::Add(std::initializer_list<Access> reads, std::initializer_list<Access> writes) {
   for (const Access& read : reads) bytes_read_ += read.bytes * (1 - PartFound(read, reads, writes));

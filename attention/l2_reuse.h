@@ -8,7 +8,6 @@
 #ifndef ATTENTION_L2_REUSE_H_
 #define ATTENTION_L2_REUSE_H_
 
-#include <cstdint>
 #include <initializer_list>
 #include <vector>
 
@@ -23,6 +22,9 @@ namespace attnlab {
 // other if a multiprocessor there reads it: half of L2 for many readers, two thirds for one.
 double L2BytesFor(const DeviceInfo& device, double readers);
 
+// And that are found again for sure: two thirds of that.
+double L2BytesSurelyFor(const DeviceInfo& device, double readers);
+
 // What `model` says of the device, and what reads lie between where L2 does not decide it clearly.
 //
 // All or nothing is what L2 answers away from its capacity only: what takes up to two thirds of
@@ -33,9 +35,6 @@ double L2BytesFor(const DeviceInfo& device, double readers);
 // value that is nearest to the model's and from which neither is more than 5 % away.
 Traffic WithL2InDoubt(const DeviceInfo& device,
                       absl::FunctionRef<Traffic(const DeviceInfo&)> model);
-
-// Bytes as a whole number, at most 2^61: what is read again can be more than an int64 counts.
-int64_t WholeBytes(double bytes);
 
 // Steps, one after the other, each of which goes through its tensors side by side from their
 // beginnings to their ends.

@@ -22,6 +22,7 @@ TEST(L2BytesForTest, OfTwoPartsBothHoldWhatManyRead) {
   EXPECT_DOUBLE_EQ(L2BytesFor(Gpu(80), 0), 40);
   EXPECT_DOUBLE_EQ(L2BytesFor(Gpu(75), 132), 60);
   EXPECT_DOUBLE_EQ(L2BytesFor(Gpu(89), 132), 60);
+  EXPECT_DOUBLE_EQ(L2BytesSurelyFor(Gpu(90), 132), 20);
 }
 
 Traffic ReadsOf(int64_t bytes) {

@@ -1,5 +1,6 @@
 #include "attention/problem.h"
 
+#include <algorithm>
 #include <cmath>
 #include <vector>
 
@@ -256,6 +257,8 @@ absl::Status AttentionProblem::Validate() const {
 float AttentionProblem::Scale() const {
   return scale.has_value() ? *scale : static_cast<float>(1.0 / std::sqrt(static_cast<double>(d)));
 }
+
+int64_t WholeBytes(double bytes) { return static_cast<int64_t>(std::min(bytes, 0x1p61)); }
 
 Traffic CompulsoryTraffic(const AttentionProblem& p, bool with_lse,
                           absl::Span<const int32_t> q_lens, absl::Span<const int32_t> kv_lens) {

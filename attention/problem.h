@@ -124,6 +124,10 @@ struct Traffic {
   Between Reads() const { return reads_between.value_or(Between{bytes_read, bytes_read}); }
 };
 
+// Bytes of a model as a whole number, at most 2^61: what is read again can be more than an int64
+// counts.
+int64_t WholeBytes(double bytes);
+
 // What any implementation must do: the two matrix products over the (query, key) pairs that the
 // mask lets through, each input row that some query sees read once, O written once, and LSE
 // too if `with_lse`. Exponentials are not counted.

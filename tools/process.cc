@@ -84,13 +84,12 @@ ProcessResult RunProcess(const std::string& program, const std::vector<std::stri
 
   std::vector<std::string> words = {program};
   words.insert(words.end(), arguments.begin(), arguments.end());
-  std::vector<std::string> variables;
+  std::map<std::string, std::string> environment = options.environment;
   for (const char* name : {"PATH", "CUDA_VISIBLE_DEVICES"}) {
-    const char* const value = getenv(name);
-    if (value == nullptr || options.environment.count(name) != 0) continue;
-    variables.push_back(std::string(name) + "=" + value);
+    if (const char* const value = getenv(name)) environment.emplace(name, value);
   }
-  for (const auto& [name, value] : options.environment) variables.push_back(name + "=" + value);
+  std::vector<std::string> variables;
+  for (const auto& [name, value] : environment) variables.push_back(name + "=" + value);
   std::vector<char*> argv, envp;
   for (std::string& word : words) argv.push_back(&word[0]);
   for (std::string& variable : variables) envp.push_back(&variable[0]);

@@ -158,9 +158,7 @@ absl::StatusOr<Traffic> ExpectedTraffic(const AttentionProblem& p, const DeviceI
     }
     const KvRange once = VisibleKvOfRows(p.mask, 0, p.sq, p.sq, p.skv);
     keys -= static_cast<double>(once.end - once.begin);
-    // Bytes that are read again can be more than an int64 counts.
-    const double again = static_cast<double>(p.b * p.hkv * kv_row) * keys;
-    traffic.bytes_read += static_cast<int64_t>(std::min(again, 0x1p61));
+    traffic.bytes_read += WholeBytes(static_cast<double>(p.b * p.hkv * kv_row) * keys);
   }
   const int64_t states = schedule.slots() * PartialFloats(schedule.slot_rows(), p.dv) *
                          static_cast<int64_t>(sizeof(float));

@@ -51,17 +51,12 @@ Traffic TrafficOf(const AttentionProblem& p, const DeviceInfo& device,
   if (last > 0) {
     head_keys += static_cast<double>(last) * KeysReadAgain(p, device, tile.rows, last);
   }
-  // By each head for itself, or by those of a group together. Bytes that are read again can be more
-  // than an int64 counts.
+  // By each head for itself, or by those of a group together.
   const auto group = static_cast<double>(p.GroupSize());
   const double alone = head_keys * static_cast<double>((p.d + p.dv) * SizeOf(p.dtype));
   const auto apart = WholeBytes(alone);
   const auto together = WholeBytes(alone / group);
-  if (apart > together) {
-    traffic.reads_between.emplace();
-    traffic.reads_between->least = traffic.bytes_read + together;
-    traffic.reads_between->most = traffic.bytes_read + apart;
-  }
+  traffic.reads_between = {traffic.bytes_read + together, traffic.bytes_read + apart};
   traffic.bytes_read += together;
   return traffic;
 }

@@ -2,7 +2,6 @@
 
 #include <string>
 
-#include "attention/l2_reuse.h"
 #include "gtest/gtest.h"
 
 namespace attnlab::fa1 {

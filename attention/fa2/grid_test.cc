@@ -11,38 +11,31 @@
 namespace attnlab::fa2 {
 namespace {
 
+// Unit and tile of each block, in their order.
+std::vector<std::pair<uint32_t, uint32_t>> PlacesOf(const Grid& grid) {
+  std::vector<std::pair<uint32_t, uint32_t>> places;
+  for (uint32_t i = 0; i < BlocksOf(grid); ++i) {
+    const GridPlace place = PlaceOf(grid, i);
+    places.push_back({place.unit, place.tile});
+  }
+  return places;
+}
+
 TEST(GridTest, EveryTileOfEveryUnitHasOneBlock) {
   for (const uint32_t units : {1u, 2u, 7u, 12u}) {
     for (const uint32_t tiles : {1u, 3u, 8u}) {
-      for (uint32_t groups = 1; groups <= units; ++groups) {
-        const Grid grid = MakeGrid(units, 1, tiles, groups, 1);
-        std::set<std::pair<uint32_t, uint32_t>> places;
-        for (uint32_t i = 0; i < BlocksOf(grid); ++i) {
-          const GridPlace place = PlaceOf(grid, i);
-          EXPECT_LT(place.unit, units);
-          EXPECT_LT(place.tile, tiles);
-          EXPECT_TRUE(places.insert({place.unit, place.tile}).second);
+      for (uint32_t end_tiles = 0; end_tiles < tiles; ++end_tiles) {
+        for (uint32_t groups = 1; groups <= units; ++groups) {
+          const Grid grid = MakeGrid(units, 1, tiles, groups, 1, end_tiles);
+          ASSERT_EQ(BlocksOf(grid), units * tiles);
+          const auto places = PlacesOf(grid);
+          for (uint32_t i = 0; i < places.size(); ++i) {
+            EXPECT_LT(places[i].first, units);
+            EXPECT_LT(places[i].second, tiles);
+            EXPECT_EQ(places[i].second < end_tiles, i >= units * (tiles - end_tiles));
+          }
+          EXPECT_EQ(std::set(places.begin(), places.end()).size(), units * tiles);
         }
-        EXPECT_EQ(places.size(), units * tiles);
-      }
-    }
-  }
-}
-
-TEST(GridTest, EveryTileOfEveryUnitHasOneBlockWhereSomeComeAtTheEnd) {
-  for (const uint32_t units : {1u, 2u, 7u, 12u}) {
-    for (uint32_t end_tiles = 0; end_tiles < 8; ++end_tiles) {
-      for (uint32_t groups = 1; groups <= units; ++groups) {
-        const Grid grid = MakeGrid(units, 1, 8, groups, 1, end_tiles);
-        ASSERT_EQ(BlocksOf(grid), 8 * units);
-        std::set<std::pair<uint32_t, uint32_t>> places;
-        for (uint32_t i = 0; i < BlocksOf(grid); ++i) {
-          const GridPlace place = PlaceOf(grid, i);
-          EXPECT_LT(place.unit, units);
-          EXPECT_EQ(place.tile < end_tiles, i >= units * (8 - end_tiles));
-          EXPECT_TRUE(places.insert({place.unit, place.tile}).second);
-        }
-        EXPECT_EQ(places.size(), 8 * units);
       }
     }
   }
@@ -50,12 +43,7 @@ TEST(GridTest, EveryTileOfEveryUnitHasOneBlockWhereSomeComeAtTheEnd) {
 
 TEST(GridTest, GroupAfterGroupAndInEachTheLastTilesFirst) {
   const Grid grid = MakeGrid(/*units=*/5, /*heads=*/5, /*tiles=*/3, /*groups=*/2, /*pack=*/1);
-  std::vector<std::pair<uint32_t, uint32_t>> places;
-  for (uint32_t i = 0; i < BlocksOf(grid); ++i) {
-    const GridPlace place = PlaceOf(grid, i);
-    places.push_back({place.unit, place.tile});
-  }
-  EXPECT_THAT(places,
+  EXPECT_THAT(PlacesOf(grid),
               testing::ElementsAre(testing::Pair(0, 2), testing::Pair(1, 2), testing::Pair(2, 2),
                                    testing::Pair(0, 1), testing::Pair(1, 1), testing::Pair(2, 1),
                                    testing::Pair(0, 0), testing::Pair(1, 0), testing::Pair(2, 0),
@@ -66,12 +54,7 @@ TEST(GridTest, GroupAfterGroupAndInEachTheLastTilesFirst) {
 TEST(GridTest, AtTheEndTheShortTilesOfAllUnits) {
   const Grid grid = MakeGrid(/*units=*/3, /*heads=*/3, /*tiles=*/4, /*groups=*/2, /*pack=*/1,
                              /*end_tiles=*/2);
-  std::vector<std::pair<uint32_t, uint32_t>> places;
-  for (uint32_t i = 0; i < BlocksOf(grid); ++i) {
-    const GridPlace place = PlaceOf(grid, i);
-    places.push_back({place.unit, place.tile});
-  }
-  EXPECT_THAT(places,
+  EXPECT_THAT(PlacesOf(grid),
               testing::ElementsAre(testing::Pair(0, 3), testing::Pair(1, 3), testing::Pair(0, 2),
                                    testing::Pair(1, 2), testing::Pair(2, 3), testing::Pair(2, 2),
                                    testing::Pair(0, 1), testing::Pair(1, 1), testing::Pair(2, 1),

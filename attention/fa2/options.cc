@@ -149,7 +149,7 @@ Order OrderOf(Engine engine, const DeviceInfo& device, int blocks) {
   Order order;
   if (engine == Engine::kCudaCores) {
     order.group_blocks = 2 * together;
-    order.group_kv_bytes = L2BytesFor(device, static_cast<double>(together)) * 2 / 3;
+    order.group_kv_bytes = L2BytesSurelyFor(device, static_cast<double>(together));
     order.end_blocks = together + together / 2;
   } else {
     order.group_blocks = together;

@@ -143,11 +143,8 @@ Traffic TrafficOf(const AttentionProblem& p, const DeviceInfo& device, const Opt
   const auto again = [&](double keys) {
     return WholeBytes(BytesOfKey(p) * std::max(keys - once, 0.0));
   };
-  if (all.apart > all.in_step) {
-    traffic.reads_between.emplace();
-    traffic.reads_between->least = traffic.bytes_read + again(all.in_step);
-    traffic.reads_between->most = traffic.bytes_read + again(all.apart);
-  }
+  traffic.reads_between = {traffic.bytes_read + again(all.in_step),
+                           traffic.bytes_read + again(all.apart)};
   traffic.bytes_read += again(all.in_step);
   return traffic;
 }
