@@ -182,14 +182,6 @@ absl::Status BenchAll(const Flags& f, Results* results) {
   return absl::OkStatus();
 }
 
-// Why there are no rows.
-absl::Status NothingTimed(const LeftOut& left_out) {
-  if (left_out.blame().Flags()) {
-    return absl::InvalidArgumentError("no kernel takes these flags");
-  }
-  return absl::UnimplementedError("no kernel here does any of these problems");
-}
-
 }  // namespace
 
 int Bench(const Arguments& arguments, const Streams& streams) {
@@ -208,7 +200,9 @@ int Bench(const Arguments& arguments, const Streams& streams) {
     s = BenchAll(flags, &results);
   }
   results.left_out.Print(streams.err);
-  if (s.ok() && results.rows.empty() && !results.interrupted) s = NothingTimed(results.left_out);
+  if (s.ok() && results.rows.empty() && !results.interrupted) {
+    s = results.left_out.blame().NothingDone();
+  }
   if (const char* commit = std::getenv("ATTNLAB_COMMIT");
       flags.report.commit.empty() && commit != nullptr) {
     flags.report.commit = commit;

@@ -324,9 +324,7 @@ int Profile(const Arguments& arguments, const Streams& streams) {
   left_out.Print(streams.err);
   const std::vector<ProfileRow>& rows = report.rows;
   if (s.ok() && rows.empty() && !Interrupt::Pressed()) {
-    s = left_out.blame().Flags()
-            ? absl::InvalidArgumentError("no kernel takes these flags")
-            : absl::UnimplementedError("no kernel here does any of these problems on a GPU");
+    s = left_out.blame().NothingDone();
   }
   if (!rows.empty()) {
     const Json profile = ProfileJson(report);

@@ -287,12 +287,22 @@ absl::StatusOr<DeviceInfo> DeviceFor(absl::string_view text, const Kernel& kerne
 
 void Blame::Add(const absl::Status& status) {
   if (status.ok()) return;
-  (absl::IsInvalidArgument(status) ? invalid_ : impossible_) = true;
+  (absl::IsInvalidArgument(status) ? invalid_
+   : absl::IsUnavailable(status)   ? no_device_
+                                   : impossible_) = true;
 }
 
 void Blame::AddInputs(const absl::Status& status) {
   Add(status);
   if (absl::IsInvalidArgument(status)) bad_inputs_ = true;
+}
+
+absl::Status Blame::NothingDone() const {
+  if (Flags()) return absl::InvalidArgumentError("no kernel takes these flags");
+  if (no_device_ && !impossible_) {
+    return absl::UnavailableError("this machine has no device for these kernels");
+  }
+  return absl::UnimplementedError("no kernel here does any of these problems");
 }
 
 absl::StatusOr<Plan> PlanFor(const Kernel& kernel, const AttentionProblem& problem,

@@ -81,10 +81,14 @@ class Blame {
   void AddInputs(const absl::Status& status);
 
   // A kernel that this machine has no device for might have taken them.
-  bool Flags() const { return bad_inputs_ || (invalid_ && !impossible_); }
+  bool Flags() const { return bad_inputs_ || (invalid_ && !impossible_ && !no_device_); }
+
+  // What a command that did nothing ends with: InvalidArgument where it is the flags, Unavailable
+  // where only devices are missing, else Unimplemented.
+  absl::Status NothingDone() const;
 
  private:
-  bool invalid_ = false, impossible_ = false, bad_inputs_ = false;
+  bool invalid_ = false, impossible_ = false, no_device_ = false, bad_inputs_ = false;
 };
 
 }  // namespace attnlab::command

@@ -171,6 +171,26 @@ TEST(SelectionTest, FlagsAreToBlameUnlessSomethingIsLacking) {
   EXPECT_TRUE(blame.Flags());
 }
 
+TEST(SelectionTest, WhatNothingDoneEndsWith) {
+  const auto ends_with = [](std::vector<absl::Status> reasons) {
+    Blame blame;
+    for (const absl::Status& reason : reasons) blame.Add(reason);
+    return blame.NothingDone();
+  };
+  const absl::Status invalid = absl::InvalidArgumentError("config: unknown key"),
+                     no_gpu = absl::UnavailableError("fa2: runs on GPUs; there is none"),
+                     declined = absl::UnimplementedError("cpu: dtype");
+  EXPECT_EQ(ends_with({invalid}), absl::InvalidArgumentError("no kernel takes these flags"));
+  const absl::Status no_device =
+      absl::UnavailableError("this machine has no device for these kernels");
+  EXPECT_EQ(ends_with({no_gpu}), no_device);
+  EXPECT_EQ(ends_with({invalid, no_gpu}), no_device);
+  const absl::Status no_kernel =
+      absl::UnimplementedError("no kernel here does any of these problems");
+  EXPECT_EQ(ends_with({declined, no_gpu}), no_kernel);
+  EXPECT_EQ(ends_with({}), no_kernel);
+}
+
 TEST(SelectionTest, WhatDoesNotFitIsNotPlanned) {
   const Kernel& kernel = *KernelsOf("reference")->front();
   DeviceInfo small = CpuInfo();

@@ -344,14 +344,7 @@ int Verify(const Arguments& arguments, const Streams& streams) {
                 absl::InvalidArgumentError(
                     absl::StrCat("--config: no kernel takes one of them: ", taken.reason)));
   }
-  if (rows.passed == 0 && rows.blame.Flags()) {
-    return Fail(streams, "verify", absl::InvalidArgumentError("no kernel takes these flags"));
-  }
-  if (rows.passed == 0) {
-    return Fail(streams, "verify",
-                absl::UnimplementedError("no kernel here does any of these problems"));
-  }
-  return kOk;
+  return rows.passed > 0 ? kOk : Fail(streams, "verify", rows.blame.NothingDone());
 }
 
 }  // namespace attnlab::command
