@@ -172,21 +172,29 @@ bool StayedInCache(double counted, int64_t bytes, int64_t cache) {
   return bytes <= cache && Ratio(counted, bytes) < 0.9;
 }
 
+// What stands in the first table and does not explain itself.
+struct Unexplained {
+  bool in_l2 = false, between = false;
+};
+
 // The bytes that were counted, times those of the model, times those that any kernel moves.
 void AddBytes(const KernelProfile& p, absl::string_view quantity, int64_t expected,
               const std::string& between, int64_t compulsory, int64_t cache,
-              std::vector<Table::Cell>* cells) {
+              std::vector<Table::Cell>* cells, Unexplained* unexplained) {
   const std::optional<double> counted = p.Counted(quantity);
-  const auto times = [&](int64_t bytes) {
-    return StayedInCache(*counted, bytes, cache) ? std::string("in L2")
-                                                 : Times(Ratio(*counted, bytes));
+  const auto times = [&](int64_t bytes) -> std::string {
+    if (!StayedInCache(*counted, bytes, cache)) return Times(Ratio(*counted, bytes));
+    unexplained->in_l2 = true;
+    return "in L2";
   };
   cells->push_back({counted ? Amount(*counted, "B") : "-"});
-  cells->push_back({counted && HasModel(p) ? times(expected) + between : "-"});
+  const bool modelled = counted && HasModel(p);
+  unexplained->between |= modelled && !between.empty();
+  cells->push_back({modelled ? times(expected) + between : "-"});
   cells->push_back({counted ? times(compulsory) : "-"});
 }
 
-Table Figures(const ProfileReport& report, const CommonKeys& problems) {
+Table Figures(const ProfileReport& report, const CommonKeys& problems, Unexplained* unexplained) {
   const bool several = std::any_of(problems.rests.begin(), problems.rests.end(),
                                    [](const std::string& rest) { return !rest.empty(); });
   std::vector<Table::Column> columns;
@@ -211,9 +219,9 @@ Table Figures(const ProfileReport& report, const CommonKeys& problems) {
       cells.push_back({Seconds(p.seconds)});
       cells.push_back({std::isfinite(p.TflopPerSecond()) ? Digits(p.TflopPerSecond()) : "-"});
       AddBytes(p, "hbm_bytes_read", p.expected.bytes_read, Between(p.expected),
-               p.compulsory.bytes_read, 0, &cells);
+               p.compulsory.bytes_read, 0, &cells, unexplained);
       AddBytes(p, "hbm_bytes_written", p.expected.bytes_written, "", p.compulsory.bytes_written,
-               p.plan.device.last_level_cache_bytes, &cells);
+               p.plan.device.last_level_cache_bytes, &cells, unexplained);
       cells.push_back({Percent(PointOf(report, p, false))});
       cells.push_back({Percent(PointOf(report, p, true))});
       cells.push_back({row.verdict, row.verdict == "ok"      ? Colour::kGreen
@@ -225,21 +233,11 @@ Table Figures(const ProfileReport& report, const CommonKeys& problems) {
   return table;
 }
 
-// What stands in the first table and does not explain itself.
-std::string NotesOf(const ProfileReport& report) {
-  bool in_l2 = false, between = false;
-  for (const ProfileRow& row : report.rows) {
-    const KernelProfile& p = row.profile;
-    if (!p.status.ok()) continue;
-    const std::optional<double> written = p.Counted("hbm_bytes_written");
-    const int64_t cache = p.plan.device.last_level_cache_bytes;
-    in_l2 |= written && (StayedInCache(*written, p.compulsory.bytes_written, cache) ||
-                         (HasModel(p) && StayedInCache(*written, p.expected.bytes_written, cache)));
-    between |= p.Counted("hbm_bytes_read") && HasModel(p) && !Between(p.expected).empty();
-  }
+std::string NotesOf(const Unexplained& unexplained) {
   std::string notes;
-  if (in_l2) notes = "in L2: when the call ended, much of so few bytes had not gone to HBM.\n";
-  if (between) {
+  if (unexplained.in_l2)
+    notes = "in L2: when the call ended, much of so few bytes had not gone to HBM.\n";
+  if (unexplained.between) {
     absl::StrAppend(&notes,
                     "1.23x of 1.00–4.00x: counted are 1.23 times the model's best value; it ",
                     "cannot tell, and says 1 to 4 times that.\n");
@@ -355,8 +353,9 @@ void PrintProfile(const ProfileReport& report, const Streams& streams) {
   if (!problems.common.empty()) streams.out << problems.common << "\n";
   streams.out << device.name << ", " << MachineSummary(device)
               << (report.chip.empty() ? "" : ", " + report.chip) << "\n\n";
-  streams.out << Figures(report, problems).Markdown(streams.colours);
-  if (const std::string notes = NotesOf(report); !notes.empty()) streams.out << "\n" << notes;
+  Unexplained unexplained;
+  streams.out << Figures(report, problems, &unexplained).Markdown(streams.colours);
+  if (const std::string notes = NotesOf(unexplained); !notes.empty()) streams.out << "\n" << notes;
   if (report.ceilings) streams.out << "\n" << CeilingsText(*report.ceilings);
   if (const std::optional<Table> others = OtherCounters(report, problems)) {
     streams.out << "\n" << others->Markdown(streams.colours);
