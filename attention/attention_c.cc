@@ -206,6 +206,8 @@ absl::Status PlanInfo(const attnlab_plan* handle, attnlab_plan_info* to) {
   info.expected_flops = expected->flops;
   info.expected_bytes_read = expected->bytes_read;
   info.expected_bytes_written = expected->bytes_written;
+  info.expected_bytes_read_least = expected->Reads().least;
+  info.expected_bytes_read_most = expected->Reads().most;
   return Write("info", info, to);
 }
 

@@ -186,6 +186,8 @@ typedef struct attnlab_plan_info {
    * them to a few per cent and where it does not. */
   double expected_flops;
   int64_t expected_bytes_read, expected_bytes_written;
+  /* What reads lie between where it does not know them; both expected_bytes_read where it does. */
+  int64_t expected_bytes_read_least, expected_bytes_read_most;
 } attnlab_plan_info;
 
 /* `info` needs its size alone set. */

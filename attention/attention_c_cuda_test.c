@@ -245,6 +245,31 @@ static void TestValues(const char* kernel) {
   EXPECT(ran > 0);
 }
 
+/* Lengths of which K and V, or S, are about as large as what L2 has room for on some GPU or other,
+ * so that a model may not know what is read. */
+static void TestExpectedReads(const char* kernel) {
+  for (int sq = 256; sq <= 16384; sq *= 2) {
+    char line[64];
+    snprintf(line, sizeof line, "hq=16,sq=%d,d=64,dtype=bf16", sq);
+    attnlab_problem problem = {.size = sizeof problem};
+    EXPECT(attnlab_problem_parse(line, &problem) == ATTNLAB_OK);
+    const attnlab_plan_args plan_args = {.size = sizeof plan_args,
+                                         .problem = &problem,
+                                         .device_kind = ATTNLAB_CUDA,
+                                         .kernel = kernel};
+    attnlab_plan* plan = NULL;
+    attnlab_plan_info info = {.size = sizeof info};
+    const int32_t code = attnlab_plan_create(&plan_args, &plan);
+    if (code == ATTNLAB_UNIMPLEMENTED) continue;
+    EXPECT(code == ATTNLAB_OK);
+    EXPECT(attnlab_plan_get_info(plan, &info) == ATTNLAB_OK);
+    EXPECT(0 < info.expected_bytes_read_least);
+    EXPECT(info.expected_bytes_read_least <= info.expected_bytes_read);
+    EXPECT(info.expected_bytes_read <= info.expected_bytes_read_most);
+    EXPECT(attnlab_plan_destroy(plan) == ATTNLAB_OK);
+  }
+}
+
 static const char kProblem[] = "b=2,hq=4,hkv=2,sq=65,skv=65,d=64,dtype=fp16,mask=causal";
 
 /* Holds a stream back until it is opened, or for ten seconds. */
@@ -441,6 +466,7 @@ int main(void) {
     ++kernels;
     printf("kernel %s\n", info.name);
     TestValues(info.name);
+    TestExpectedReads(info.name);
     TestStreamOrder(info.name);
     TestGraph(info.name);
     TestBadInput(info.name);

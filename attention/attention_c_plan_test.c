@@ -38,6 +38,8 @@ static void TestPlan(void) {
   EXPECT(info.compulsory_bytes == 4 * (4 + 8 + 8 + 4));
   EXPECT(info.expected_flops >= info.flops);
   EXPECT(info.expected_bytes_read + info.expected_bytes_written >= info.compulsory_bytes);
+  EXPECT(info.expected_bytes_read_least == info.expected_bytes_read);
+  EXPECT(info.expected_bytes_read_most == info.expected_bytes_read);
   for (int i = 0; i < 3; ++i) {
     for (int j = 0; j < 4; ++j) o_data[j] = NAN;
     EXPECT(attnlab_plan_forward(plan, &args) == ATTNLAB_OK);

@@ -83,6 +83,8 @@ class CPlanInfo(_Sized):
         ("expected_flops", c_double),
         ("expected_bytes_read", c_int64),
         ("expected_bytes_written", c_int64),
+        ("expected_bytes_read_least", c_int64),
+        ("expected_bytes_read_most", c_int64),
     ]
 
 

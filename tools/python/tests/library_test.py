@@ -58,6 +58,8 @@ class PlanTest(unittest.TestCase):
         self.assertEqual(plan.info.flops, 2 * 2 * (8 + 8) * 16)
         self.assertEqual(plan.info.compulsory_bytes, 4 * 2 * 4 * 8 * 4)
         self.assertGreaterEqual(plan.info.expected_bytes_read, plan.info.compulsory_bytes * 3 // 4)
+        self.assertEqual(plan.info.expected_bytes_read_least, plan.info.expected_bytes_read)
+        self.assertEqual(plan.info.expected_bytes_read_most, plan.info.expected_bytes_read)
         self.assertIn("by reference on cpu", repr(plan))
 
     def test_errors(self):
