@@ -186,7 +186,8 @@ typedef struct attnlab_plan_info {
    * them to a few per cent and where it does not. */
   double expected_flops;
   int64_t expected_bytes_read, expected_bytes_written;
-  /* What reads lie between where it does not know them; both expected_bytes_read where it does. */
+  /* What reads lie between where it does not know them, all sequences at their maximal lengths;
+   * both expected_bytes_read where it does. Both 0 of a library that is older than they are. */
   int64_t expected_bytes_read_least, expected_bytes_read_most;
 } attnlab_plan_info;
 

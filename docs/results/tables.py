@@ -20,7 +20,10 @@ import tempfile
 RESULTS = pathlib.Path(__file__).absolute().parent
 DOCS = RESULTS.parent
 
-MARK = re.compile(r"^<!-- table: (.*) -->$")
+MARK = re.compile(r"<!-- table: (\w+) -->")
+
+# What files say of their own figures, and what they say of good ones.
+GOOD = {"agrees": True, "as_expected": True, "complete": True, "correct": True, "verdict": "ok"}
 
 
 class Error(Exception):
@@ -32,9 +35,23 @@ def results(name):
     """What the file of results says: results("h200/fp32-peak")."""
     path = RESULTS / (name + ".json")
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
+        contents = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise Error(f"{path}: {error}") from error
+    check_good(contents, path)
+    return contents
+
+
+def check_good(contents, where):
+    """An Error where a file says that a figure is wrong, or not of all that was to be measured."""
+    if isinstance(contents, list):
+        for index, item in enumerate(contents):
+            check_good(item, f"{where}[{index}]")
+    elif isinstance(contents, dict):
+        for key, value in contents.items():
+            if key in GOOD and value != GOOD[key]:
+                raise Error(f"{where}: {key} is {value}")
+            check_good(value, f"{where}.{key}")
 
 
 def keys_of(problem):
@@ -55,6 +72,17 @@ def by_problem(rows, *keys):
 def one(rows):
     (row,) = rows
     return row
+
+
+def by(rows, *keys):
+    """The rows by values of their own, of which no two may be the same."""
+    found = {}
+    for row in rows:
+        value = tuple(row[key] for key in keys) if len(keys) > 1 else row[keys[0]]
+        if value in found:
+            raise Error(f"two rows of {value}")
+        found[value] = row
+    return found
 
 
 def digits(value, count=3):
@@ -78,7 +106,7 @@ def fp32_peak():
     rows = by_problem(results("h200/fp32-peak")["rows"], "sq", "d", "mask")
     lines = []
     for sq, d, mask in sorted(rows, key=lambda key: (key[0], key[1], key[2] != "none")):
-        kernels = {row["kernel"]: row for row in rows[sq, d, mask]}
+        kernels = by(rows[sq, d, mask], "kernel")
         line = [str(d), str(sq), mask]
         for kernel in ("fa1", "fa2"):
             line += [f"{kernels[kernel]['tflops']:.1f}", percent(kernels[kernel]["fraction"])]
@@ -127,12 +155,14 @@ def fp32():
 
 
 def ladder():
-    times = {}
-    for row in results("h200/bench-ladder")["rows"]:
-        times.setdefault(row["problem"], {})[row["kernel"]] = row["median_seconds"]
+    rows = by(results("h200/bench-ladder")["rows"], "problem", "kernel")
+    problems = dict.fromkeys(problem for problem, _ in rows)
     return table(
         ["problem", "baseline", "FA1", "FA2"],
-        [[f"`{p}`", *(digits(1e3 * t[kernel]) for kernel in ("baseline", "fa1", "fa2"))] for p, t in times.items()],
+        [
+            [f"`{p}`", *(digits(1e3 * rows[p, kernel]["median_seconds"]) for kernel in ("baseline", "fa1", "fa2"))]
+            for p in problems
+        ],
     )
 
 
@@ -151,7 +181,7 @@ def reads_beside_model(row):
 
 
 def profile():
-    rows = {row["kernel"]: row for row in results("h200/profile-llama3-8b-prefill-4k")["rows"]}
+    rows = by(results("h200/profile-llama3-8b-prefill-4k")["rows"], "kernel")
     lines = []
     for kernel in ("baseline", "fa1", "fa2"):
         row = rows[kernel]
@@ -183,7 +213,7 @@ def lengths():
     rows = by_problem(results("h200/profile-lengths")["rows"], "d", "sq")
     lines = []
     for sq in sorted(sq for d, sq in rows if d == 64):
-        kernels = {row["kernel"]: row for row in rows[64, sq]}
+        kernels = by(rows[64, sq], "kernel")
         line = [str(sq)]
         for kernel in ("baseline", "fa1", "fa2"):
             row = kernels[kernel]
@@ -213,17 +243,16 @@ def ncu():
 
 def lesson(name):
     """[(variant, microseconds, {counted: value}), …] of a teaching kernel."""
-    lessons = {lesson["lesson"]: lesson for lesson in results("h200/microbench")["lessons"]}
+    variants = by(results("h200/microbench")["lessons"], "lesson")[name]["variants"]
     return [
-        (v["variant"], 1e6 * v["seconds"], {count["counted"]: count["value"] for count in v["counts"]})
-        for v in lessons[name]["variants"]
+        (v["variant"], 1e6 * v["seconds"], {count["counted"]: count["value"] for count in v["counts"]}) for v in variants
     ]
 
 
 def millions(value):
-    """16.8 M, 1.7 M, 0.05 M."""
+    """1881 M, 16.8 M, 1.7 M, 0.1 M: counters of a whole GPU are not the same each time to more. Nothing is 0."""
     value *= 1e-6
-    return f"{digits(value, 3 if value >= 10 else 2 if value >= 1 else 1)} M"
+    return "0" if value == 0 else f"{digits(value) if value > 10 else f'{value:.1f}'} M"
 
 
 def coalescing():
@@ -254,16 +283,35 @@ def bank_conflicts():
 def l2_capacity():
     def windows(who):
         return [
-            (int(variant[len(who) :].split()[0]), counts["hbm_bytes_read"])
+            (variant[len(who) :].removesuffix(" MiB"), counts["hbm_bytes_read"])
             for variant, _, counts in lesson("l2_capacity")
             if variant.startswith(who)
         ]
 
+    lines = []
+    for (mib, of_all), (shares_mib, of_shares) in zip(windows("all read "), windows("a share each of "), strict=True):
+        lines.append([mib if mib == shares_mib else f"{mib} ({shares_mib})", megabytes(of_all), megabytes(of_shares)])
+    return table(["window, MiB", "HBM read where all read it, MB", "where each reads a share, MB"], lines)
+
+
+def matrix_product():
+    names = {
+        "naive": "naive: each thread walks two rows",
+        "tiled": "tiles of 32 x 32 in shared memory",
+        "tiled, padded": "the same, rows padded",
+        "tensor cores": "tensor cores, fragments from memory",
+    }
+    counted = ("smsp__inst_executed_op_global_ld.sum", "shared_bank_conflicts")
     return table(
-        ["window, MiB", "HBM read where all read it, MB", "where each reads a share, MB"],
+        ["way", "loads of a warp", "bank conflicts", "tensor cores, GFLOP", "ms"],
         [
-            [f"{mib}" if mib == own else f"{mib} ({own})", megabytes(all_read), megabytes(shares)]
-            for (mib, all_read), (own, shares) in zip(windows("all read "), windows("a share each of "))
+            [
+                names[variant],
+                *(millions(counts[name]) if name in counts else "not counted" for name in counted),
+                f"{1e-9 * counts['tensor_flops_fp16']:.1f}",
+                digits(1e-3 * us, 2 if us < 10e3 else 3),
+            ]
+            for variant, us, counts in lesson("matrix_product")
         ],
     )
 
@@ -284,59 +332,51 @@ def steps():
 
 
 def bandwidth():
-    steps_of = {}
-    for row in results("h200/bandwidth")["rows"]:
-        steps_of.setdefault(row["step"], {})[row["block"]] = row
-    blocks = sorted(next(iter(steps_of.values())))
+    contents = results("h200/bandwidth")
+    rows = by(contents["rows"], "step", "block")
+    blocks = sorted({block for _, block in rows})
     lines = []
-    for step, by_block in steps_of.items():
-        cells = [f"{'**' * row['default']}{row['of_copy']:.2f}{'**' * row['default']}" for row in by_block.values()]
-        default = one([row for row in by_block.values() if row["default"]])
+    for step in dict.fromkeys(step for step, _ in rows):
+        of_step = [rows[step, block] for block in blocks]
+        default = one([row for row in of_step if row["default"]])
+        cells = [f"{'**' * (row is default)}{row['of_copy']:.2f}{'**' * (row is default)}" for row in of_step]
         lines.append([step, *cells, f"{default['gb_per_s']:.0f}"])
+    lines.append(["the copy", *[""] * len(blocks), f"{contents['copy_gb_per_s']:.0f}"])
     titles = ["step", f"{blocks[0]} threads", *map(str, blocks[1:]), "GB/s at the default"]
     return table(titles, lines)
 
 
+DTYPES = ("fp32", "bf16")
+
+
 def configs():
-    times = {}
-    for row in results("h200/bench-baseline-configs")["rows"]:
-        dtype = keys_of(row["problem"])["dtype"]
-        times.setdefault(row["config"], {})[dtype] = f"{1e3 * row['median_seconds']:.2f}"
+    rows = by_problem(results("h200/bench-baseline-configs")["rows"], "dtype")
+    times = [{config: row["median_seconds"] for config, row in by(rows[dtype,], "config").items()} for dtype in DTYPES]
     return table(
-        ["configuration", "fp32, ms", "bf16, ms"],
-        [[f"`{config}`", by_dtype["fp32"], by_dtype.get("bf16", "")] for config, by_dtype in times.items()],
+        ["configuration", *(f"{dtype}, ms" for dtype in DTYPES)],
+        [
+            [f"`{config}`", *(f"{1e3 * of[config]:.2f}" if config in of else "" for of in times)]
+            for config in dict.fromkeys(config for of in times for config in of)
+        ],
     )
-
-
-# docs/measuring.md
-
-
-def cpu_beside_pytorch():
-    runs = [results(name) for name in ("xeon-avx512-2-threads/compare-torch", "h200/host-compare-torch")]
-    rows = [by_problem(run["rows"], "d", "mask", "sq") for run in runs]
-    lines = []
-    for d, mask, sq in sorted(rows[0], key=lambda key: (key[0], key[1] != "none", key[2])):
-        line = [str(d), "full" if mask == "none" else mask, str(sq)]
-        for run in rows:
-            row = one(run[d, mask, sq])
-            line += [f"{row['attnlab_ms']:.2f} / {row['torch_ms']:.2f}", f"{row['ratio']:.2f}"]
-        lines.append(line)
-    mean, worst = ([f"{run[what]:.2f}" for run in runs] for what in ("geometric_mean", "worst"))
-    lines.append(["", "", "geometric mean", "", f"**{mean[0]}**", "", f"**{mean[1]}**"])
-    lines.append(["", "", "worst", "", worst[0], "", worst[1]])
-    titles = ["head dim", "mask", "sequence"]
-    for threads in (2, 16):
-        titles += [f"{threads} threads: attnlab / PyTorch ms", "ratio"]
-    return table(titles, lines)
 
 
 TABLES = {
     make.__name__: make
     for make in (
-        bandwidth, bank_conflicts, coalescing, configs, cpu_beside_pytorch, fa3_paper, fp32, fp32_peak, fp32_peak_long,
-        l2_capacity, ladder, lengths, ncu, profile, steps,
+        bandwidth, bank_conflicts, coalescing, configs, fa3_paper, fp32, fp32_peak, fp32_peak_long, l2_capacity, ladder,
+        lengths, matrix_product, ncu, profile, steps,
     )
 }  # yapf: disable
+
+
+def made(name, make):
+    try:
+        return make()
+    except Error as error:
+        raise Error(f"{name}: {error}") from error
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+        raise Error(f"{name}: its results have another form than it expects: {error!r}") from error
 
 
 def with_tables(text, tables):
@@ -345,26 +385,33 @@ def with_tables(text, tables):
     page, changed = [], []
     at = 0
     while at < len(lines):
-        page.append(lines[at])
-        mark = MARK.match(lines[at])
+        line = lines[at]
+        page.append(line)
         at += 1
-        if not mark:
+        if "<!-- table" not in line:
             continue
+        mark = MARK.fullmatch(line)
+        if not mark:
+            raise Error(f"line {at}: {line!r} is not a line of its own such as <!-- table: ladder -->")
         name = mark.group(1)
         if name not in tables:
             raise Error(f"line {at}: there is no table {name}; there are {', '.join(sorted(tables))}")
         begin = at
         while at < len(lines) and lines[at].startswith("|"):
             at += 1
-        made = tables[name]()
-        if lines[begin:at] != made:
+        # Else the old table would stay, below the new one.
+        if begin == at and any(lines[at:]) and next(filter(None, lines[at:])).startswith("|"):
+            raise Error(f"line {begin + 1}: a table begins on the line after its name")
+        rows = made(name, tables[name])
+        if lines[begin:at] != rows:
             changed.append(name)
-        page += made
+        page += rows
     return "\n".join(page), changed
 
 
 def replace(path, text):
     """The file is the old one or the new one, whatever happens meanwhile."""
+    path = path.resolve()
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=path.name)
     try:
         with os.fdopen(handle, "w", encoding="utf-8") as file:
@@ -382,23 +429,18 @@ def main(arguments, docs=DOCS, tables=None):
     flags = parser.parse_args(arguments)
     status = 0
     for path in sorted(docs.glob("*.md")):
-        text = path.read_text(encoding="utf-8")
         try:
-            page, changed = with_tables(text, TABLES if tables is None else tables)
-        except Error as error:
+            page, changed = with_tables(path.read_text(encoding="utf-8"), TABLES if tables is None else tables)
+            if changed and not flags.check:
+                replace(path, page)
+        except (Error, OSError, UnicodeError) as error:
             print(f"{path}: {error}", file=sys.stderr)
-            status = 1
-            continue
-        except (KeyError, TypeError, ValueError) as error:
-            print(f"{path}: results have another form than a table expects: {error!r}", file=sys.stderr)
             status = 1
             continue
         for name in changed:
             print(f"{path}: {name} {'differs from' if flags.check else 'is made anew of'} its results")
         if changed and flags.check:
             status = 1
-        elif changed:
-            replace(path, page)
     return status
 
 

@@ -324,7 +324,7 @@ int Profile(const Arguments& arguments, const Streams& streams) {
   left_out.Print(streams.err);
   const std::vector<ProfileRow>& rows = report.rows;
   if (s.ok() && rows.empty() && !Interrupt::Pressed()) {
-    s = left_out.blame().NothingDone();
+    s = left_out.blame().NothingDone(" on a GPU");
   }
   if (!rows.empty()) {
     const Json profile = ProfileJson(report);

@@ -297,12 +297,12 @@ void Blame::AddInputs(const absl::Status& status) {
   if (absl::IsInvalidArgument(status)) bad_inputs_ = true;
 }
 
-absl::Status Blame::NothingDone() const {
+absl::Status Blame::NothingDone(absl::string_view where) const {
   if (Flags()) return absl::InvalidArgumentError("no kernel takes these flags");
   if (no_device_ && !impossible_) {
-    return absl::UnavailableError("this machine has no device for these kernels");
+    return absl::UnavailableError("this machine has no device for the kernels that might");
   }
-  return absl::UnimplementedError("no kernel here does any of these problems");
+  return absl::UnimplementedError(absl::StrCat("no kernel here does any of these problems", where));
 }
 
 absl::StatusOr<Plan> PlanFor(const Kernel& kernel, const AttentionProblem& problem,

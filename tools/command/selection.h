@@ -83,9 +83,10 @@ class Blame {
   // A kernel that this machine has no device for might have taken them.
   bool Flags() const { return bad_inputs_ || (invalid_ && !impossible_ && !no_device_); }
 
-  // What a command that did nothing ends with: InvalidArgument where it is the flags, Unavailable
-  // where only devices are missing, else Unimplemented.
-  absl::Status NothingDone() const;
+  // What a command that did nothing ends with: InvalidArgument where it is the flags; Unavailable
+  // where a kernel that might have done it has no device here, and no other declined the problem;
+  // else Unimplemented, "no kernel here does any of these problems" and `where`.
+  absl::Status NothingDone(absl::string_view where = "") const;
 
  private:
   bool invalid_ = false, impossible_ = false, no_device_ = false, bad_inputs_ = false;

@@ -182,13 +182,15 @@ TEST(SelectionTest, WhatNothingDoneEndsWith) {
                      declined = absl::UnimplementedError("cpu: dtype");
   EXPECT_EQ(ends_with({invalid}), absl::InvalidArgumentError("no kernel takes these flags"));
   const absl::Status no_device =
-      absl::UnavailableError("this machine has no device for these kernels");
+      absl::UnavailableError("this machine has no device for the kernels that might");
   EXPECT_EQ(ends_with({no_gpu}), no_device);
   EXPECT_EQ(ends_with({invalid, no_gpu}), no_device);
   const absl::Status no_kernel =
       absl::UnimplementedError("no kernel here does any of these problems");
   EXPECT_EQ(ends_with({declined, no_gpu}), no_kernel);
   EXPECT_EQ(ends_with({}), no_kernel);
+  EXPECT_EQ(Blame().NothingDone(" on a GPU"),
+            absl::UnimplementedError("no kernel here does any of these problems on a GPU"));
 }
 
 TEST(SelectionTest, WhatDoesNotFitIsNotPlanned) {

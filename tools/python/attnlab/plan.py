@@ -18,8 +18,8 @@ class Info(NamedTuple):
     expected_flops: float  # what the kernel says it does
     expected_bytes_read: int
     expected_bytes_written: int
-    expected_bytes_read_least: int  # what reads lie between where the kernel does not know them
-    expected_bytes_read_most: int
+    expected_bytes_read_least: int  # what reads lie between where the kernel does not know them;
+    expected_bytes_read_most: int  # both expected_bytes_read where it does
 
 
 def parse_device(device: str):
