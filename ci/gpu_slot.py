@@ -6,7 +6,8 @@
 Waits until as many GPUs are free as the test needs, sets CUDA_VISIBLE_DEVICES to them, says on stderr
 which and after how long, and becomes the test. Environment of the test:
 
-    ATTNLAB_GPUS                how many it needs; without, the test starts at once
+    ATTNLAB_GPUS                how many it needs; without, the test starts at once and sees none: it would
+                                disturb those that have theirs to themselves
     ATTNLAB_TESTS_PER_GPU       how many tests share one (1: none does)
     ATTNLAB_GPU_EXCLUSIVE       1: needs them to itself all the same
     ATTNLAB_COMPUTE_CAPABILITY  the least that they have, 75 say
@@ -293,6 +294,8 @@ def main(argv):
                 names = ",".join(gpu.uuid for _, gpu in taken)
                 os.environ["CUDA_VISIBLE_DEVICES"] = names
                 say("%s%s after %.1f s" % (names, ", shared," if places else "", time.monotonic() - began))
+        else:
+            os.environ["CUDA_VISIBLE_DEVICES"] = ""
     except Failure as failure:
         say(str(failure))
         return 1

@@ -120,11 +120,13 @@ class GpuSlotTest(unittest.TestCase):
     def release(self, name):
         self.write(name + ".end", "")
 
-    def test_a_test_without_gpus_starts_at_once(self):
+    def test_a_test_without_gpus_starts_at_once_and_sees_none(self):
         self.write("nvidia-smi", "#!/bin/sh\ntouch \"$(dirname \"$0\")/asked\"\n")
         for gpus in (None, "", "0"):
-            code, out, err = self.run_one("echo ${CUDA_VISIBLE_DEVICES-unset}", ATTNLAB_GPUS=gpus)
-            self.assertEqual((code, out, err), (0, "unset", ""))
+            for visible in (None, "1"):
+                code, out, err = self.run_one("echo \"${CUDA_VISIBLE_DEVICES-unset}\"", ATTNLAB_GPUS=gpus,
+                                              CUDA_VISIBLE_DEVICES=visible)
+                self.assertEqual((code, out, err), (0, "", ""))
         self.assertFalse(os.path.exists(self.path("asked")))
         self.assertFalse(os.path.exists(self.locks))
 
