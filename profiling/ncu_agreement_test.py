@@ -16,9 +16,9 @@ from profiling import ncu_agreement
 ROW = {"problem": "hq=1", "kernel": "fa2", "verdict": "not checked", "launches": [{"kernel": "Fa2"}],
        "counted": {"hbm_bytes_read": 4e9, "hbm_bytes_written": 1e9}}
 TABLE = """==PROF== Connected
-"ID","Metric Name","Metric Unit","Metric Value"
-"0","dram__bytes_read.sum","Gbyte","3.99"
-"0","dram__bytes_write.sum","Mbyte","1,000.5"
+"ID","Kernel Name","Metric Name","Metric Unit","Metric Value"
+"0","Fa2","dram__bytes_read.sum","Gbyte","3.99"
+"0","Fa2","dram__bytes_write.sum","Mbyte","1,000.5"
 """
 
 
