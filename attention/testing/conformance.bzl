@@ -11,6 +11,7 @@ def kernel_conformance_test(
         capabilities = [],
         shard_count = 2,
         size = "medium",
+        env = {},
         **kwargs):
     """A test that holds kernels to the checks of //attention/testing:conformance.
 
@@ -36,6 +37,8 @@ def kernel_conformance_test(
         so on (//ci:sanitizer.bzl).
       shard_count: as of cc_test; GoogleTest shares the cases out.
       size: as of cc_test.
+      env: of the test; without capabilities, GPU_ENV of //ci:gpu.bzl has kernels of GPUs tested on a GPU that
+        is there, and not skipped.
       **kwargs: other attributes of cc_test, or of gpu_test.
     """
     attributes = dict(
@@ -43,7 +46,7 @@ def kernel_conformance_test(
         size = size,
         args = ["--kernel=" + kernel] if kernel else [],
         # Shards run side by side, and threads that spin for work take it from the others.
-        env = {"OMP_WAIT_POLICY": "passive"},
+        env = dict({"OMP_WAIT_POLICY": "passive"}, **env),
         shard_count = shard_count,
         deps = [Label("//attention/testing:conformance_main")] + deps,
         **kwargs
