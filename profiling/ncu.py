@@ -6,6 +6,7 @@ import io
 import os
 import shutil
 import subprocess
+import sys
 import tempfile
 
 # To bytes and to seconds.
@@ -18,6 +19,17 @@ class CannotRun(Exception):
     def __init__(self, message, code=3):
         super().__init__(message)
         self.code = code
+
+
+def ended(program, work):
+    """What the process ends with: what work() returns, unless it cannot run, which is said, or Ctrl-C ends it."""
+    try:
+        return work()
+    except CannotRun as error:
+        print(f"{program}: {error}", file=sys.stderr)
+        return error.code
+    except KeyboardInterrupt:
+        return 130
 
 
 def run(command, codes=(0,)):

@@ -118,13 +118,7 @@ def agreement(flags):
 
 
 def main(arguments=None):
-    try:
-        return agreement(parsed(arguments))
-    except ncu.CannotRun as error:
-        print(f"ncu_agreement: {error}", file=sys.stderr)
-        return error.code
-    except KeyboardInterrupt:
-        return 130
+    return ncu.ended("ncu_agreement", lambda: agreement(parsed(arguments)))
 
 
 if __name__ == "__main__":

@@ -84,25 +84,23 @@ def parsed(arguments):
     return parser.parse_args(arguments)
 
 
+def measure(flags):
+    """What the process ends with."""
+    ncu.check_there()
+    with ncu.replacing(flags.json) as file:
+        gpu = name_of_gpu(flags.attnlab)
+        command = ["ncu", "--csv", "--clock-control", "none", "--launch-count", str(len(STEPS)),
+                   "--metrics", ",".join(METRICS)]
+        rows = steps_of(ncu.launches(ncu.run([*command, flags.attnlab, *VERIFY]), METRICS))
+        show(rows)
+        if file:
+            said = " ".join([*command, "attnlab", *VERIFY])
+            json.dump({"gpu": gpu, "commit": flags.commit, "command": said, "steps": rows}, file, indent=1)
+    return 0
+
+
 def main(arguments=None):
-    try:
-        flags = parsed(arguments)
-        ncu.check_there()
-        with ncu.replacing(flags.json) as file:
-            gpu = name_of_gpu(flags.attnlab)
-            command = ["ncu", "--csv", "--clock-control", "none", "--launch-count", str(len(STEPS)),
-                       "--metrics", ",".join(METRICS)]
-            rows = steps_of(ncu.launches(ncu.run([*command, flags.attnlab, *VERIFY]), METRICS))
-            show(rows)
-            if file:
-                said = " ".join([*command, "attnlab", *VERIFY])
-                json.dump({"gpu": gpu, "commit": flags.commit, "command": said, "steps": rows}, file, indent=1)
-        return 0
-    except ncu.CannotRun as error:
-        print(f"ncu_steps: {error}", file=sys.stderr)
-        return error.code
-    except KeyboardInterrupt:
-        return 130
+    return ncu.ended("ncu_steps", lambda: measure(parsed(arguments)))
 
 
 if __name__ == "__main__":
