@@ -3,41 +3,45 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "attention/cuda_backend.h"
-#include "attention/memory.h"
-#include "attention/runs_on.h"
+#include "attention/core/runs_on.h"
+#include "attention/cuda/backend.h"
+#include "attention/cuda/machine.h"
+#include "attention/cuda/memory.h"
 
 namespace attnlab {
 namespace {
 
-absl::Status Supports(const Kernel& kernel, const AttentionProblem& problem,
-                      const DeviceInfo& device, const LaunchConfig& config) {
+// The plan of a kernel, where it runs on the device.
+absl::StatusOr<Plan> PlanBy(const Kernel& kernel, const AttentionProblem& problem,
+                            const DeviceInfo& device, const LaunchConfig& config) {
   if (absl::Status s = RunsOn(kernel.traits(), device); !s.ok()) return s;
-  return kernel.Supports(problem, device, config);
+  return MakePlan(kernel, problem, device, config);
 }
 
 absl::Status Prefixed(absl::string_view prefix, const absl::Status& status) {
   return absl::Status(status.code(), absl::StrCat(prefix, ": ", status.message()));
 }
 
-absl::StatusOr<const Kernel*> Choose(const AttentionProblem& problem, const DeviceInfo& device,
-                                     const LaunchConfig& config) {
-  const Kernel* best = nullptr;
+absl::StatusOr<Plan> Choose(const AttentionProblem& problem, const DeviceInfo& device,
+                            const LaunchConfig& config) {
+  absl::StatusOr<Plan> best = Plan{};
   std::string reasons;
   bool any_of_device = false, all_invalid = true, any_too_large = false;
   for (const Kernel* kernel : Registry::Global().All()) {
-    const absl::Status s = Supports(*kernel, problem, device, config);
-    if (!s.ok()) {
+    absl::StatusOr<Plan> plan = PlanBy(*kernel, problem, device, config);
+    if (!plan.ok()) {
+      const absl::Status& s = plan.status();
       absl::StrAppend(&reasons, "\n  ", kernel->traits().name, ": ", s.message());
       if (kernel->traits().device != device.device.kind) continue;
       any_of_device = true;
       all_invalid = all_invalid && absl::IsInvalidArgument(s);
       any_too_large = any_too_large || absl::IsResourceExhausted(s);
-    } else if (best == nullptr || kernel->traits().preference > best->traits().preference) {
-      best = kernel;
+    } else if (best->kernel == nullptr ||
+               kernel->traits().preference > best->kernel->traits().preference) {
+      best = std::move(plan);
     }
   }
-  if (best != nullptr) return best;
+  if (best->kernel != nullptr) return best;
   // A configuration that no kernel of the device can make sense of is the caller's mistake; a
   // problem that one would do, if it fit, is too large.
   const absl::StatusCode code = any_of_device && all_invalid ? absl::StatusCode::kInvalidArgument
@@ -56,20 +60,26 @@ absl::StatusOr<Plan> MakePlan(const AttentionProblem& problem, Device device,
   if (absl::Status s = Registry::Global().Check(); !s.ok()) return s;
   absl::StatusOr<DeviceInfo> info = InfoOf(device);
   if (!info.ok()) return info.status();
-  absl::StatusOr<const Kernel*> chosen =
-      kernel.empty() ? Choose(problem, *info, config) : Registry::Global().Find(kernel);
-  if (!chosen.ok()) return chosen.status();
-  if (absl::Status s = Supports(**chosen, problem, *info, config); !s.ok()) {
-    return Prefixed((*chosen)->traits().name, s);
-  }
-  absl::StatusOr<int64_t> bytes = (*chosen)->WorkspaceBytes(problem, *info, config);
-  if (!bytes.ok()) return Prefixed((*chosen)->traits().name, bytes.status());
-  return Plan{problem, *std::move(info), config, *chosen, *bytes};
+  if (kernel.empty()) return Choose(problem, *info, config);
+  absl::StatusOr<const Kernel*> named = Registry::Global().Find(kernel);
+  if (!named.ok()) return named.status();
+  absl::StatusOr<Plan> plan = PlanBy(**named, problem, *info, config);
+  if (!plan.ok()) return Prefixed((*named)->traits().name, plan.status());
+  return plan;
+}
+
+absl::StatusOr<Plan> MakePlan(const Kernel& kernel, const AttentionProblem& problem,
+                              const DeviceInfo& device, const LaunchConfig& config) {
+  absl::StatusOr<std::unique_ptr<const Prepared>> prepared =
+      kernel.Prepare(problem, device, config);
+  if (!prepared.ok()) return prepared.status();
+  const int64_t workspace_bytes = (*prepared)->WorkspaceBytes();
+  return Plan{problem, device, config, &kernel, *std::move(prepared), workspace_bytes};
 }
 
 absl::Status Forward(const Plan& plan, const AttentionTensors& tensors, Workspace workspace,
                      void* stream, const Intermediates& intermediates) {
-  if (plan.kernel == nullptr) {
+  if (plan.prepared == nullptr) {
     return absl::InvalidArgumentError("plan: has no kernel; MakePlan() makes plans");
   }
   if (absl::Status s = ValidateTensors(plan.problem, tensors); !s.ok()) return s;
@@ -106,8 +116,7 @@ absl::Status Forward(const Plan& plan, const AttentionTensors& tensors, Workspac
     }
     if (!s.ok()) return s;
   }
-  return plan.kernel->Forward(plan.problem, tensors,
-                              {plan.device, plan.config, workspace, stream, intermediates});
+  return plan.prepared->Run(tensors, {workspace, stream, intermediates});
 }
 
 absl::Status ForwardOnce(const AttentionProblem& problem, const AttentionTensors& tensors,

@@ -13,37 +13,44 @@
 #define ATTENTION_ATTENTION_H_
 
 #include <cstdint>
+#include <memory>
 #include <string>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "attention/kernel.h"
-#include "attention/launch_config.h"
-#include "attention/machine.h"
-#include "attention/problem.h"
-#include "attention/registry.h"
-#include "attention/tensors.h"
+#include "attention/core/device.h"
+#include "attention/core/kernel.h"
+#include "attention/core/launch_config.h"
+#include "attention/core/problem.h"
+#include "attention/core/registry.h"
+#include "attention/core/tensors.h"
 
 namespace attnlab {
 
 // A valid problem, the kernel that will do it, and what that needs. A value; make it once and
-// use it for any number of calls.
+// use it for any number of calls, on any number of threads. Copies share what was prepared.
 struct Plan {
   AttentionProblem problem;
   DeviceInfo device;
   LaunchConfig config;
   const Kernel* kernel = nullptr;
+  std::shared_ptr<const Prepared> prepared;  // for the fields above: change none of them alone
   int64_t workspace_bytes = 0;
 };
 
 // Plans the problem on the device, by the kernel of that name, or if it is empty by the linked
 // one with the highest preference that supports it. Errors: those of
-// AttentionProblem::Validate(), InfoOf(), Registry::Find(), Kernel::Supports(); Unimplemented
+// AttentionProblem::Validate(), InfoOf(), Registry::Find(), Kernel::Prepare(); Unimplemented
 // when no linked kernel supports the problem, with each one's reason; InvalidArgument when every
 // reason of the device's kernels is one, ResourceExhausted when one of them is.
 absl::StatusOr<Plan> MakePlan(const AttentionProblem& problem, Device device,
                               absl::string_view kernel = "", const LaunchConfig& config = {});
+
+// The plan of a kernel that need not be registered, on a device that need not be there. Takes a
+// valid problem; the errors are those of Kernel::Prepare() alone.
+absl::StatusOr<Plan> MakePlan(const Kernel& kernel, const AttentionProblem& problem,
+                              const DeviceInfo& device, const LaunchConfig& config = {});
 
 // Runs the plan. `stream` is a cudaStream_t, unused on the CPU; on a GPU the call returns before
 // the work is done. InvalidArgument for tensors that do not fit the problem, a workspace that is

@@ -4,10 +4,10 @@
 #include <string>
 
 #include "attention/attention.h"
-#include "attention/compute_capability.h"
-#include "attention/kernel.h"
-#include "attention/machine.h"
-#include "attention/registry.h"
+#include "attention/core/compute_capability.h"
+#include "attention/core/kernel.h"
+#include "attention/core/registry.h"
+#include "attention/cuda/machine.h"
 #include "gtest/gtest.h"
 
 namespace attnlab {
@@ -23,21 +23,12 @@ class BuiltFor : public Kernel {
     traits_.preference = preference;
   }
   const KernelTraits& traits() const override { return traits_; }
-  absl::Status Supports(const AttentionProblem&, const DeviceInfo&,
-                        const LaunchConfig&) const override {
-    return absl::OkStatus();
-  }
-  absl::StatusOr<int64_t> WorkspaceBytes(const AttentionProblem&, const DeviceInfo&,
-                                         const LaunchConfig&) const override {
-    return 0;
-  }
-  absl::Status Forward(const AttentionProblem&, const AttentionTensors&,
-                       const Launch&) const override {
-    return absl::InternalError("is not for running");
-  }
-  absl::StatusOr<Traffic> ExpectedTraffic(const AttentionProblem& problem, const DeviceInfo&,
-                                          const LaunchConfig&) const override {
-    return CompulsoryTraffic(problem);
+  absl::StatusOr<std::unique_ptr<const Prepared>> Prepare(const AttentionProblem&,
+                                                          const DeviceInfo&,
+                                                          const LaunchConfig&) const override {
+    return PreparedAs(/*workspace_bytes=*/0, [](const AttentionTensors&, const Launch&) {
+      return absl::InternalError("is not for running");
+    });
   }
 
  private:

@@ -1,12 +1,31 @@
 #include "attention/attention.h"
 
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <cstdlib>
 #include <memory>
+#include <new>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
+#include "attention/cuda/machine.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+
+namespace {
+std::atomic<int64_t> allocations{0};
+}  // namespace
+
+void* operator new(size_t bytes) {
+  ++allocations;
+  if (void* const memory = std::malloc(bytes)) return memory;
+  throw std::bad_alloc();
+}
+void operator delete(void* memory) noexcept { std::free(memory); }
+void operator delete(void* memory, size_t) noexcept { std::free(memory); }
 
 namespace attnlab {
 namespace {
@@ -23,33 +42,28 @@ class FakeKernel : public Kernel {
   }
 
   const KernelTraits& traits() const override { return traits_; }
-  absl::Status Supports(const AttentionProblem& p, const DeviceInfo&,
-                        const LaunchConfig& config) const override {
+  absl::StatusOr<std::unique_ptr<const Prepared>> Prepare(
+      const AttentionProblem& p, const DeviceInfo&, const LaunchConfig& config) const override {
+    ++prepared_;
     if (absl::Status s = config.CheckKeys({"tile"}); !s.ok()) return s;
     if (p.hq == 5) return absl::ResourceExhaustedError("memory: five heads do not fit a fake");
     if (p.hq == 3) return absl::UnimplementedError("hq: three heads are too many for a fake");
-    if (p.d <= max_head_dim_) return absl::OkStatus();
-    return absl::UnimplementedError("d: too large for a fake");
+    if (p.d > max_head_dim_) return absl::UnimplementedError("d: too large for a fake");
+    return PreparedAs(workspace_, [workspace = workspace_, mark = mark_](const AttentionTensors& t,
+                                                                         const Launch& launch) {
+      if (workspace > 0) static_cast<char*>(launch.workspace.data)[workspace - 1] = 1;
+      static_cast<float*>(t.o.data)[0] = mark;
+      return absl::OkStatus();
+    });
   }
-  absl::StatusOr<int64_t> WorkspaceBytes(const AttentionProblem&, const DeviceInfo&,
-                                         const LaunchConfig&) const override {
-    return workspace_;
-  }
-  absl::Status Forward(const AttentionProblem&, const AttentionTensors& t,
-                       const Launch& launch) const override {
-    if (workspace_ > 0) static_cast<char*>(launch.workspace.data)[workspace_ - 1] = 1;
-    static_cast<float*>(t.o.data)[0] = mark_;
-    return absl::OkStatus();
-  }
-  absl::StatusOr<Traffic> ExpectedTraffic(const AttentionProblem& p, const DeviceInfo&,
-                                          const LaunchConfig&) const override {
-    return CompulsoryTraffic(p);
-  }
+
+  int prepared() const { return prepared_; }
 
  private:
   KernelTraits traits_;
   int64_t max_head_dim_, workspace_;
   float mark_;
+  mutable std::atomic<int> prepared_{0};
 };
 
 class Slow : public FakeKernel {
@@ -142,6 +156,63 @@ TEST_F(ForwardTest, RejectsBadArguments) {
   EXPECT_EQ(Forward(*plan, tensors_, {scratch, 1000}).message(), "o: the data pointer is null");
   problem_.b = 0;
   EXPECT_EQ(MakePlan(problem_, Device::Cpu()).status().message(), "b: 0 is not in 1..2147483647");
+}
+
+TEST_F(ForwardTest, PreparesOnceForAllCopiesThreadsAndCalls) {
+  const auto* fast = static_cast<const FakeKernel*>(*Registry::Global().Find("fast"));
+  absl::StatusOr<Plan> plan = MakePlan(problem_, Device::Cpu(), "fast");
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  const int prepared = fast->prepared();
+  const Plan copy = *plan;
+  *plan = Plan{};  // what was prepared lives as long as a plan that has it
+  EXPECT_EQ(copy.workspace_bytes, copy.prepared->WorkspaceBytes());
+  std::vector<std::thread> threads;
+  std::array<float, 4> marks = {};
+  for (float& mark : marks) {
+    threads.emplace_back([&, out = std::vector<float>(64)]() mutable {
+      AttentionTensors t = tensors_;
+      t.o.data = out.data();
+      alignas(256) char scratch[1024];
+      for (int call = 0; call < 100; ++call) {
+        out[0] = 0;
+        if (!Forward(copy, t, {scratch, sizeof(scratch)}).ok()) return;
+      }
+      mark = out[0];
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  for (const float mark : marks) EXPECT_EQ(mark, 2);
+  EXPECT_EQ(fast->prepared(), prepared);
+}
+
+// So that the host is done in the time that //attention/bench:host_cost shows.
+TEST_F(ForwardTest, AllocatesNothing) {
+  problem_.lens = Lengths::kPacked;
+  const absl::StatusOr<Plan> plan = MakePlan(problem_, Device::Cpu(), "fast");
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  const int32_t offsets[] = {0, 1};
+  tensors_.cu_seqlens_q = tensors_.cu_seqlens_kv = {offsets, 2};
+  float lse = 0;
+  tensors_.lse = LseView(&lse, Device::Cpu(), 1, 1, 1);
+  alignas(256) char scratch[1024];
+  const int64_t before = allocations;
+  const absl::Status s = Forward(*plan, tensors_, {scratch, sizeof(scratch)});
+  EXPECT_EQ(allocations, before);
+  EXPECT_TRUE(s.ok()) << s;
+}
+
+TEST_F(ForwardTest, PlansAKernelThatIsNotRegistered) {
+  const FakeKernel own("own", 0, 64, 512, 3);
+  const absl::StatusOr<Plan> plan = MakePlan(own, problem_, CpuInfo());
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  EXPECT_EQ(plan->workspace_bytes, 512);
+  alignas(256) char scratch[512];
+  EXPECT_TRUE(Forward(*plan, tensors_, {scratch, sizeof(scratch)}).ok());
+  EXPECT_EQ(out_[0], 3);
+  problem_.d = 65;
+  const absl::Status s = MakePlan(own, problem_, CpuInfo()).status();
+  EXPECT_EQ(s.message(), "d: too large for a fake");
+  EXPECT_EQ(own.Supports(problem_, CpuInfo(), {}), s);
 }
 
 // A kernel that keeps its scratch in its inputs or outputs computes something else, silently.

@@ -3,16 +3,16 @@
 # Compute capabilities of the GPUs that tests run on, times ten.
 GPUS = [75, 80, 86, 89, 90, 100, 120]
 
-# Tags of every test that runs on a GPU. One that waits for its turn (//ci:gpu_slot) waits inside its
-# timeout, so each is given four CPUs: then no more than a quarter of their number wait at a time.
-GPU_TAGS = ["cpu:4", "gpu"]
+# Tags of every test that runs on a GPU.
+GPU_TAGS = ["gpu"]
 
 # The environment of a test that needs one GPU, which tells //ci:gpu_slot so.
 GPU_ENV = {"ATTNLAB_GPUS": "1"}
 
-# Added to that: the test needs the GPU to itself where others share one. It measures time or memory, or
-# takes more than some 16 GiB.
+# Added to these: the test needs the GPU to itself. It measures time or memory, or takes more than 4 GiB.
+# Bazel runs it when everything else is done, so that nothing waits for it.
 GPU_EXCLUSIVE_ENV = {"ATTNLAB_GPU_EXCLUSIVE": "1"}
+GPU_EXCLUSIVE_TAGS = ["exclusive"]
 
 # Architectures with instructions that only machine code for that one capability has (wgmma, TMA
 # multicast, tcgen05): "a" as nvcc names them.

@@ -1,18 +1,22 @@
 #!/usr/bin/env python3
-"""Runs a test on a GPU that no other test has meanwhile, or no more than a number of others:
+"""Gives a test its place on a GPU:
 
     bazel test --run_under=//ci:gpu_slot //...          (--config=gpu and sm75 to sm120 say so)
 
-Waits until as many GPUs are free as the test needs, sets CUDA_VISIBLE_DEVICES to them, says on stderr
+Waits until as many GPUs have a place as the test needs, sets CUDA_VISIBLE_DEVICES to them, says on stderr
 which and after how long, and becomes the test. Environment of the test:
 
     ATTNLAB_GPUS                how many it needs; without, the test starts at once and sees none: it would
                                 disturb those that have theirs to themselves
-    ATTNLAB_TESTS_PER_GPU       how many tests share one (1: none does)
-    ATTNLAB_GPU_EXCLUSIVE       1: needs them to itself all the same
+    ATTNLAB_TESTS_PER_GPU       how many tests share one; by default one for each 4 GiB of its memory, but no
+                                more than there are processors
+    ATTNLAB_GPU_EXCLUSIVE       1: needs them to itself
     ATTNLAB_COMPUTE_CAPABILITY  the least that they have, 75 say
     ATTNLAB_GPU_LOCKS           the directory of the locks (/tmp/attnlab-gpu-locks)
     CUDA_VISIBLE_DEVICES        if set, the GPUs to choose from: indices of nvidia-smi, or UUIDs
+    CUDA_CACHE_PATH             where the driver keeps what it has compiled of PTX, for all tests together
+                                (/tmp/attnlab-ptx-UID, of 4 GiB)
+    OMP_THREAD_LIMIT            threads of its own; by default its share of the processors, and 2 at least
 
 A GPU is taken by an exclusive flock of a file with its UUID as name. Tests that share it hold that lock
 together (LOCK_SH), and each of them one of the files UUID.slot_0, UUID.slot_1 and so on, of which there are
@@ -37,6 +41,10 @@ LOCKS = "/tmp/attnlab-gpu-locks"
 POLL_SECONDS = 0.05
 # Each look for a place tries the locks of all, so there is an end to them.
 MOST_TESTS_PER_GPU = 64
+# What a test that shares a GPU may take of its memory.
+MIB_PER_TEST = 4096
+PTX_CACHE = "/tmp/attnlab-ptx-%d"
+PTX_CACHE_BYTES = 4 << 30
 # How long a list of GPUs and their users is believed.
 LIST_SECONDS = 5
 
@@ -46,12 +54,21 @@ class Failure(Exception):
 
 
 class Gpu:
-    def __init__(self, index, uuid, capability=None, memory=0):
+    def __init__(self, index, uuid, capability=None, memory=0, total=0):
         self.index = index
         self.uuid = uuid
         self.capability = capability  # 90; None: not told
         self.memory = memory  # MiB in use
+        self.total = total  # MiB; 0: not told
         self.busy = False
+
+    def places(self):
+        """How many tests share it."""
+        return max(1, min(self.total // MIB_PER_TEST, processors(), MOST_TESTS_PER_GPU))
+
+
+def processors():
+    return len(os.sched_getaffinity(0))
 
 
 def say(text):
@@ -59,8 +76,10 @@ def say(text):
 
 
 def number_of(name, least, most, default, what):
-    """An environment variable as a number."""
+    """An environment variable as a number. None: it is not set, and the default is ""."""
     value = os.environ.get(name) or str(default)
+    if not value:
+        return None
     try:
         number = int(value)
     except ValueError:
@@ -92,13 +111,13 @@ def nvidia_smi(query):
 
 
 def parse_gpus(rows):
-    """The GPUs of --query-gpu=uuid,compute_cap,memory.used."""
+    """The GPUs of --query-gpu=uuid,compute_cap,memory.used,memory.total."""
     gpus = []
-    for index, (uuid, capability, memory) in enumerate(rows):
+    for index, (uuid, capability, used, total) in enumerate(rows):
         major, _, minor = capability.partition(".")
         known = major.isdigit() and minor.isdigit()
         gpus.append(Gpu(index, uuid, 10 * int(major) + int(minor) if known else None,
-                        int(memory) if memory.isdigit() else 0))
+                        *(int(mib) if mib.isdigit() else 0 for mib in (used, total))))
     return gpus
 
 
@@ -119,7 +138,7 @@ def gpus_of_driver(root="/proc/driver/nvidia/gpus"):
 
 def list_gpus():
     """All GPUs, or None where there is no way to know."""
-    rows = nvidia_smi("--query-gpu=uuid,compute_cap,memory.used")
+    rows = nvidia_smi("--query-gpu=uuid,compute_cap,memory.used,memory.total")
     if rows is None:
         return gpus_of_driver() or None
     gpus = parse_gpus(rows)
@@ -209,11 +228,11 @@ def close_all(descriptors):
 def place_on(directory, gpu, places):
     """(how many others share the GPU, descriptors of the locks), or None where there is no place on it.
 
-    Of `places` places; None: all of the GPU. For the holder of the queue's lock: nobody else then takes
+    Of `places` places; 1: all of the GPU. For the holder of the queue's lock: nobody else then takes
     places, so that those tried here and given back are missed by nobody.
     """
     name = gpu.uuid.replace("/", "_")
-    if places is None:
+    if places == 1:
         descriptor = lock(directory, name)
         return None if descriptor is None else (0, [descriptor])
     whole = lock(directory, name, fcntl.LOCK_SH)
@@ -229,9 +248,10 @@ def place_on(directory, gpu, places):
 
 
 def take(number, directory, visible, capability, places=None):
-    """Waits for `number` GPUs, or for one of `places` on each: the descriptors of their locks and the GPUs.
+    """Waits for a place on `number` GPUs: the descriptors of the locks and the GPUs.
 
-    None: not known which there are.
+    `places`: how many each GPU has; None: Gpu.places(). None is the answer where it is not known which GPUs
+    there are.
     """
     queue = lock(directory, "queue", wait=True)
     taken = []
@@ -250,7 +270,7 @@ def take(number, directory, visible, capability, places=None):
         offers = []
         for gpu in gpus:
             if all(gpu.uuid != t.uuid for _, t in taken):
-                place = place_on(directory, gpu, places)
+                place = place_on(directory, gpu, places or gpu.places())
                 if place is not None:
                     offers.append((place, gpu))
         # Sorting keeps the order of those that as many share.
@@ -266,6 +286,26 @@ def take(number, directory, visible, capability, places=None):
     return taken
 
 
+def share_ptx():
+    """One cache for what the driver compiles of PTX: each test has a home of its own, and would begin anew."""
+    os.environ.setdefault("CUDA_MODULE_LOADING", "LAZY")  # and only what runs is compiled
+    if os.environ.get("CUDA_CACHE_PATH"):
+        return
+    path = PTX_CACHE % os.getuid()
+    try:
+        os.mkdir(path, 0o700)
+    except OSError:
+        pass
+    try:
+        found = os.lstat(path)
+    except OSError:
+        return
+    # Code from there runs: it is to be one's own.
+    if stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid():
+        os.environ["CUDA_CACHE_PATH"] = path
+        os.environ["CUDA_CACHE_MAXSIZE"] = str(PTX_CACHE_BYTES)
+
+
 def main(argv):
     # As any program that is waited for; and the test gets no ignored signals from Python.
     for number in (signal.SIGINT, signal.SIGPIPE, signal.SIGXFSZ):
@@ -276,10 +316,10 @@ def main(argv):
     try:
         number = number_of("ATTNLAB_GPUS", 0, None, 0, "GPUs")
         if number > 0:
-            places = number_of("ATTNLAB_TESTS_PER_GPU", 1, MOST_TESTS_PER_GPU, 1,
+            places = number_of("ATTNLAB_TESTS_PER_GPU", 1, MOST_TESTS_PER_GPU, "",
                                "tests from 1 to %d" % MOST_TESTS_PER_GPU)
-            if is_exclusive() or places == 1:
-                places = None
+            if is_exclusive():
+                places = 1
             capability = os.environ.get("ATTNLAB_COMPUTE_CAPABILITY", "")
             began = time.monotonic()
             taken = take(number, open_directory(os.environ.get("ATTNLAB_GPU_LOCKS") or LOCKS),
@@ -293,7 +333,11 @@ def main(argv):
                         os.set_inheritable(descriptor, True)
                 names = ",".join(gpu.uuid for _, gpu in taken)
                 os.environ["CUDA_VISIBLE_DEVICES"] = names
-                say("%s%s after %.1f s" % (names, ", shared," if places else "", time.monotonic() - began))
+                places = places or min(gpu.places() for _, gpu in taken)
+                if places > 1:
+                    os.environ.setdefault("OMP_THREAD_LIMIT", str(max(2, processors() // places)))
+                say("%s%s after %.1f s" % (names, ", shared," if places > 1 else "", time.monotonic() - began))
+            share_ptx()
         else:
             os.environ["CUDA_VISIBLE_DEVICES"] = ""
     except Failure as failure:

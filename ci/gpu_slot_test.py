@@ -8,6 +8,7 @@ import subprocess
 import tempfile
 import time
 import unittest
+from unittest import mock
 
 from ci import gpu_slot
 
@@ -16,7 +17,7 @@ SLOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "gpu_slot.py")
 # Prints what files of its directory say: the GPUs, and those that are in use.
 NVIDIA_SMI = """#!/bin/sh
 case $1 in
-  --query-gpu=uuid,compute_cap,memory.used) cat "$(dirname "$0")/gpus" ;;
+  --query-gpu=uuid,compute_cap,memory.used,memory.total) cat "$(dirname "$0")/gpus" ;;
   --query-compute-apps=gpu_uuid) cat "$(dirname "$0")/apps" ;;
   *) exit 2 ;;
 esac
@@ -49,7 +50,8 @@ class GpuSlotTest(unittest.TestCase):
             return file.read()
 
     def machine(self, gpus, apps=()):
-        self.write("gpus", "".join(line + "\n" for line in gpus))
+        """GPUs with memory for one test each."""
+        self.write("gpus", "".join(line + ", 4096\n" for line in gpus))
         self.write("apps", "".join(line + "\n" for line in apps))
 
     def start(self, script, **env):
@@ -355,9 +357,34 @@ class GpuSlotTest(unittest.TestCase):
         self.assertEqual(gpu_slot.gpus_of_driver(self.path("nowhere")), [])
 
     def test_rows_of_nvidia_smi(self):
-        gpus = gpu_slot.parse_gpus([["GPU-aaaa", "12.0", "17"], ["GPU-bbbb", "[N/A]", "[N/A]"]])
-        self.assertEqual([(g.index, g.uuid, g.capability, g.memory) for g in gpus],
-                         [(0, "GPU-aaaa", 120, 17), (1, "GPU-bbbb", None, 0)])
+        gpus = gpu_slot.parse_gpus([["GPU-aaaa", "12.0", "17", "9000"],
+                                     ["GPU-bbbb", "[N/A]", "[N/A]", "[N/A]"]])
+        self.assertEqual([(g.index, g.uuid, g.capability, g.memory, g.total) for g in gpus],
+                         [(0, "GPU-aaaa", 120, 17, 9000), (1, "GPU-bbbb", None, 0, 0)])
+
+    def test_how_many_share_follows_from_memory_and_processors(self):
+        with mock.patch.object(gpu_slot, "processors", return_value=16):
+            for total, places in ((0, 1), (4000, 1), (15360, 3), (143771, 16)):
+                self.assertEqual(gpu_slot.Gpu(0, "GPU-aaaa", 90, 0, total).places(), places)
+        self.write("gpus", "GPU-aaaa, 9.0, 0, 9000\n")
+        if gpu_slot.processors() < 2:
+            self.skipTest("one processor")
+        for name in "ab":
+            self.assertEqual(self.hold(name)[1], "GPU-aaaa")
+        self.wait_in_vain().kill()
+        self.wait_in_vain(ATTNLAB_GPU_EXCLUSIVE="1").kill()
+
+    def test_one_cache_of_compiled_ptx(self):
+        script = "echo $CUDA_CACHE_PATH $CUDA_CACHE_MAXSIZE"
+        path = gpu_slot.PTX_CACHE % os.getuid()
+        self.assertEqual(self.run_one(script)[1], "%s %d" % (path, gpu_slot.PTX_CACHE_BYTES))
+        self.assertEqual(stat.S_IMODE(os.stat(path).st_mode), 0o700)
+        self.assertEqual(self.run_one(script, CUDA_CACHE_PATH="/else")[1], "/else")
+        with mock.patch.object(gpu_slot, "PTX_CACHE", self.path("ptx-%d")), mock.patch.dict(os.environ):
+            os.environ.pop("CUDA_CACHE_PATH", None)
+            os.symlink(self.directory, gpu_slot.PTX_CACHE % os.getuid())
+            gpu_slot.share_ptx()
+            self.assertNotIn("CUDA_CACHE_PATH", os.environ)
 
     def test_the_locks_are_for_every_user(self):
         umask = os.umask(0o077)

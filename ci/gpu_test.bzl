@@ -1,7 +1,7 @@
-"""gpu_test: one test as one target for each compute capability. README.md beside this says how it works."""
+"""gpu_test: a test on a GPU, also as one target for each compute capability. README.md beside this says how it works."""
 
 load("@rules_cc//cc:cc_test.bzl", "cc_test")
-load("//ci:gpu.bzl", "GPUS", "requires_gpu")
+load("//ci:gpu.bzl", "GPUS", "by_gpu", "requires_gpu")
 load("//ci:sanitizer.bzl", "sanitizer_tests")
 load("//ci/private:capability_test.bzl", _capability_test = "capability_test")
 
@@ -16,14 +16,17 @@ _COMMON_ATTRS = ["data", "deprecation", "visibility"]
 def gpu_test(
         name,
         rule = cc_test,
-        capabilities = [75, 80, 90],
+        capabilities = [],
+        minimum = 75,
+        also_native = False,
+        older_args = None,
         gpus = 1,
         exclusive = False,
         sanitizers = [],
         sanitizer_args = None,
         tags = [],
         **kwargs):
-    """A test on a GPU: a target NAME_sm_XX for each capability, and NAME for all of them.
+    """A test on a GPU: one target, or one for each of some compute capabilities.
 
         gpu_test(
             name = "softmax_test",
@@ -31,7 +34,12 @@ def gpu_test(
             deps = […],
         )
 
-    On a GPU of a capability that is not among them NAME_native runs the code that this GPU gets.
+    With device code as configured, on whatever GPU there is. Where code differs by capability:
+
+        gpu_test(
+            name = "mma_test",       # mma_test_sm_75, mma_test_sm_80, and mma_test for both
+            capabilities = [75, 80],
+            …
 
     NAME_sm_XX has device code for that capability alone and runs on a GPU of that capability or later;
     ATTNLAB_COMPUTE_CAPABILITY, which it gets, makes devices look as if they had no more. The test
@@ -40,10 +48,14 @@ def gpu_test(
     Args:
       name: of the tests together.
       rule: what makes the program: cc_test, cuda_test, or any other rule of executables.
-      capabilities: compute capabilities times ten, of GPUS.
+      capabilities: compute capabilities times ten, of GPUS; none: one target, for all.
+      minimum: without capabilities, the least that the GPU has.
+      also_native: whether there is a target NAME_native for GPUs that have none of the capabilities but a later
+        one than the first: with the code that this GPU gets.
+      older_args: the test's arguments on GPUs later than the target's capability, where they are not args:
+        there PTX runs, of which fewer cases are enough. Such a test has one shard.
       gpus: how many GPUs the test needs.
-      exclusive: whether it needs them to itself where ATTNLAB_TESTS_PER_GPU lets tests share: it measures time or
-        memory, or takes more than some 16 GiB.
+      exclusive: whether it needs them to itself: it measures time or memory, or takes more than 4 GiB.
       sanitizers: the tools of compute-sanitizer that it is run under, of SANITIZERS of sanitizer.bzl: targets
         NAME_memcheck and so on.
       sanitizer_args: the test's arguments there, where they are not args.
@@ -51,19 +63,24 @@ def gpu_test(
       **kwargs: attributes of the rule, and of the tests: args, env, shard_count, size and so on.
     """
     unknown = [c for c in capabilities if c not in GPUS]
-    if unknown or not capabilities:
+    if unknown:
         fail("gpu_test: %s: capabilities %s: want some of %s" % (name, capabilities, GPUS))
     run = {"size": "medium", "timeout": "long"}
     run.update({k: kwargs.pop(k) for k in _RUN_ATTRS if k in kwargs})
     run.update({k: kwargs[k] for k in _COMMON_ATTRS if k in kwargs})
+    least = min(capabilities or [minimum])
     program = name + "_program"
     rule(
         name = program,
         tags = tags + ["manual"],
-        target_compatible_with = requires_gpu(minimum = min(capabilities)),
+        target_compatible_with = requires_gpu(minimum = least),
         **kwargs
     )
     for capability in capabilities:
+        here = dict(run)
+        if older_args != None:
+            here["args"] = by_gpu({capability: run.get("args", [])}, older_args)
+            here["shard_count"] = by_gpu({capability: run.get("shard_count", 1)}, 1)
         capability_test(
             name = "%s_sm_%d" % (name, capability),
             capability = capability,
@@ -71,15 +88,14 @@ def gpu_test(
             exclusive = exclusive,
             program = ":" + program,
             tags = tags,
-            **run
+            **here
         )
-    others = [g for g in GPUS if g > min(capabilities) and g not in capabilities]
-    if others:
+    if also_native or not capabilities:
         capability_test(
-            name = name + "_native",
+            name = name + "_native" if capabilities else name,
             gpus = gpus,
             exclusive = exclusive,
-            minimum = min(capabilities),
+            minimum = least,
             other_than = capabilities,
             program = ":" + program,
             tags = tags,
@@ -94,12 +110,13 @@ def gpu_test(
             args = run.get("args", []) if sanitizer_args == None else sanitizer_args,
             gpus = gpus,
             exclusive = exclusive,
-            minimum = min(capabilities),
+            minimum = least,
             tags = tags,
             visibility = run.get("visibility"),
             **watched
         )
-    native.test_suite(
-        name = name,
-        tests = [":%s_sm_%d" % (name, c) for c in capabilities] + ([":%s_native" % name] if others else []),
-    )
+    if capabilities:
+        native.test_suite(
+            name = name,
+            tests = [":%s_sm_%d" % (name, c) for c in capabilities] + ([":%s_native" % name] if also_native else []),
+        )

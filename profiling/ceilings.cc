@@ -4,9 +4,9 @@
 #include <vector>
 
 #include "attention/bench/fp32_peak.h"
-#include "attention/bench/statistics.h"
-#include "attention/cuda_call.h"
-#include "attention/memory.h"
+#include "attention/core/statistics.h"
+#include "attention/cuda/call.h"
+#include "attention/cuda/memory.h"
 #include "profiling/known_traffic.h"
 #include "profiling/matrix_rate.h"
 #include "profiling/timed_launches.h"
@@ -84,7 +84,7 @@ absl::StatusOr<Ceilings> MeasureCeilings(int ordinal) {
   std::vector<double> tflops;
   absl::Status s = ToStatus(bench::MeasureFp32Peak(kRepetitions, &tflops), "MeasureFp32Peak");
   if (!s.ok()) return s;
-  ceilings.fp32 = 1e12 * bench::Quantile(tflops, 0.5);
+  ceilings.fp32 = 1e12 * Quantile(tflops, 0.5);
   if (s = MeasureMemory(ordinal, &ceilings); !s.ok()) return s;
   if (s = MeasureMatrices(&ceilings); !s.ok()) return s;
   return ceilings;

@@ -5,7 +5,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "attention/dtype.h"
+#include "attention/core/dtype.h"
 
 namespace attnlab::profiling {
 

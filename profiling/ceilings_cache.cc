@@ -1,18 +1,17 @@
 #include "profiling/ceilings_cache.h"
 
 #include <cmath>
-#include <cstdlib>
 #include <filesystem>
 #include <system_error>
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
-#include "attention/cuda_backend.h"
-#include "attention/cuda_call.h"
+#include "attention/cuda/backend.h"
+#include "attention/cuda/call.h"
 #include "cuda_runtime_api.h"
 #include "nlohmann/json.hpp"
 #include "profiling/ceilings_json.h"
-#include "tools/files.h"
+#include "tools/lib/files.h"
 
 namespace attnlab::profiling {
 namespace {
@@ -52,10 +51,7 @@ absl::Status Write(const std::string& path, const CeilingsKey& key, const Ceilin
   std::filesystem::create_directories(directory, error);
   if (error) return ErrnoStatus("cannot make it", directory, error.value());
   const std::string text = Json({{"key", JsonOf(key)}, {"ceilings", JsonOf(ceilings)}}).dump(2);
-  absl::StatusOr<AtomicFile> file = AtomicFile::Create(path);
-  if (!file.ok()) return file.status();
-  absl::Status s = file->Append(text.data(), static_cast<int64_t>(text.size()));
-  return s.ok() ? file->Commit() : s;
+  return WriteFile(path, text);
 }
 
 }  // namespace
@@ -76,17 +72,6 @@ absl::StatusOr<CeilingsKey> CeilingsKeyOf(int ordinal) {
   key.driver = versions->driver.empty() ? versions->cuda_driver : versions->driver;
   key.cuda_runtime = versions->cuda_runtime;
   return key;
-}
-
-std::string CacheDirectory() {
-  const auto variable = [](const char* name) {
-    const char* value = std::getenv(name);
-    return std::string(value == nullptr ? "" : value);
-  };
-  // Relative ones are to be ignored, by the specification of XDG's directories.
-  const std::string cache = variable("XDG_CACHE_HOME"), home = variable("HOME");
-  if (!cache.empty() && cache[0] == '/') return cache + "/attnlab";
-  return home.empty() ? "" : home + "/.cache/attnlab";
 }
 
 absl::StatusOr<KeptCeilings> KeepCeilings(const std::string& directory, const CeilingsKey& key,

@@ -21,9 +21,6 @@ struct CeilingsKey {
 // Of a GPU by its CUDA ordinal.
 absl::StatusOr<CeilingsKey> CeilingsKeyOf(int ordinal);
 
-// $XDG_CACHE_HOME/attnlab or ~/.cache/attnlab; "" where the environment has neither.
-std::string CacheDirectory();
-
 struct KeptCeilings {
   Ceilings ceilings;
   bool measured = false;  // now, not in a run before

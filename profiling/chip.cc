@@ -11,7 +11,7 @@
 #include "absl/strings/strip.h"
 #include "profiling/cupti.h"
 #include "profiling/metric_config.h"
-#include "profiling/similar_names.h"
+#include "tools/lib/similar_names.h"
 
 namespace attnlab::profiling {
 namespace {

@@ -8,8 +8,8 @@
 
 #include "absl/memory/memory.h"
 #include "absl/strings/str_cat.h"
-#include "attention/cuda_backend.h"
-#include "attention/cuda_call.h"
+#include "attention/cuda/backend.h"
+#include "attention/cuda/call.h"
 #include "cuda_runtime_api.h"
 #include "profiling/chip.h"
 #include "profiling/cupti.h"

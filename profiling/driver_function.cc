@@ -1,7 +1,7 @@
 #include "profiling/driver_function.h"
 
 #include "absl/strings/str_cat.h"
-#include "attention/cuda_call.h"
+#include "attention/cuda/call.h"
 #include "cuda_runtime_api.h"
 
 namespace attnlab::profiling {

@@ -8,10 +8,10 @@
 
 #include "absl/strings/str_cat.h"
 #include "attention/bench/rotated_inputs.h"
-#include "attention/bench/statistics.h"
 #include "attention/bench/timed_kernel.h"
-#include "attention/cuda_backend.h"
-#include "attention/memory.h"
+#include "attention/core/statistics.h"
+#include "attention/cuda/backend.h"
+#include "attention/cuda/memory.h"
 #include "profiling/counters.h"
 #include "profiling/l2_flush.h"
 
@@ -115,7 +115,7 @@ absl::Status Time(Subject& subject, int64_t repetitions, KernelProfile* profile)
   }
   std::vector<double> spans;
   for (const std::vector<Activity>& timeline : timelines) spans.push_back(SpanOf(timeline));
-  profile->seconds = bench::Quantile(spans, 0.5);
+  profile->seconds = Quantile(spans, 0.5);
   const auto off = [&](double span) { return std::abs(span - profile->seconds); };
   const auto nearest = std::min_element(spans.begin(), spans.end(),
                                         [&](double a, double b) { return off(a) < off(b); });
@@ -150,7 +150,7 @@ absl::Status Count(Subject& subject, const ProfileOptions& options, KernelProfil
     profile->counted = *values;
   }
   for (size_t v = 0; v < counted.size(); ++v) {
-    profile->counted[v].value = bench::Quantile(counted[v], 0.5);
+    profile->counted[v].value = Quantile(counted[v], 0.5);
   }
   profile->overhead_seconds = Now() - begin - own;
   return absl::OkStatus();

@@ -21,7 +21,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "attention/attention.h"
-#include "attention/problem.h"
+#include "attention/core/problem.h"
 #include "profiling/launch_facts.h"
 #include "profiling/timeline.h"
 #include "profiling/value.h"

@@ -1,6 +1,6 @@
 #include <algorithm>
 
-#include "attention/device/launch.h"
+#include "attention/cuda/launch.h"
 #include "profiling/known_traffic.h"
 
 namespace attnlab::profiling {

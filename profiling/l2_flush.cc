@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "absl/memory/memory.h"
-#include "attention/cuda_call.h"
+#include "attention/cuda/call.h"
 #include "profiling/known_traffic.h"
 
 namespace attnlab::profiling {

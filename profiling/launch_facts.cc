@@ -4,7 +4,7 @@
 
 #include <utility>
 
-#include "attention/cuda_call.h"
+#include "attention/cuda/call.h"
 #include "cuda_runtime_api.h"
 #include "profiling/driver_function.h"
 #include "profiling/kernel_name.h"

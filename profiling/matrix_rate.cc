@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "attention/cuda_call.h"
+#include "attention/cuda/call.h"
 #include "cublasLt.h"
 #include "cuda_runtime_api.h"
 #include "profiling/random_numbers.h"

@@ -6,7 +6,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "profiling/similar_names.h"
+#include "tools/lib/similar_names.h"
 
 namespace attnlab::profiling {
 namespace {

@@ -2,7 +2,7 @@
 #include <cuda_fp16.h>
 #include <cuda_fp8.h>
 
-#include "attention/device/launch.h"
+#include "attention/cuda/launch.h"
 #include "profiling/random_numbers.h"
 
 namespace attnlab::profiling {

@@ -2,9 +2,9 @@
 
 #include <vector>
 
-#include "attention/bench/statistics.h"
-#include "attention/cuda_backend.h"
-#include "attention/cuda_call.h"
+#include "attention/core/statistics.h"
+#include "attention/cuda/backend.h"
+#include "attention/cuda/call.h"
 #include "cuda_runtime_api.h"
 
 namespace attnlab::profiling {
@@ -23,7 +23,7 @@ absl::StatusOr<double> MedianSeconds(int repetitions, absl::FunctionRef<absl::St
     if (!took.ok()) return took.status();
     if (i >= 0) seconds.push_back(*took);
   }
-  return bench::Quantile(std::move(seconds), 0.5);
+  return Quantile(std::move(seconds), 0.5);
 }
 
 }  // namespace attnlab::profiling

@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "attention/cuda_call.h"
+#include "attention/cuda/call.h"
 #include "cuda_runtime_api.h"
 #include "profiling/cupti.h"
 #include "profiling/kernel_name.h"

@@ -1,96 +1,145 @@
-// Traffic as a contract: what each family's ExpectedTraffic() says of HBM is what the GPU counts.
+// Traffic as a contract: what each kernel's ExpectedTraffic() says of HBM is what the GPU counts.
 // Reads within 5 % of the model and 1 MiB, writes within 5 % and one L2, for that much may not have
-// left the cache when a call ends. Skipped where the driver keeps its counters to administrators.
-//
-// Problems go from those that L2 holds to those far beyond (traffic_cases.h). Where a model says
-// that it does not know, reads lie in its interval, with the same 5 % and 1 MiB
-// (docs/profiling.md says where that is, and why).
+// left the cache when a call ends. There is nothing to hold a model to where it says that L2
+// decides. Skipped where the driver keeps its counters to administrators.
 #include <cstdint>
 #include <iostream>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "attention/attention.h"
-#include "attention/problem.h"
+#include "attention/conformance/plans.h"
+#include "attention/core/device.h"
+#include "attention/core/kernel.h"
+#include "attention/core/problem.h"
+#include "attention/core/registry.h"
 #include "gtest/gtest.h"
 #include "profiling/counters.h"
 #include "profiling/kernel_profile.h"
-#include "profiling/traffic_cases.h"
 
 namespace attnlab::profiling {
 namespace {
 
-struct Counted {
-  double read = 0, written = 0;
-  Traffic model;
+// From those that an L2 of 60 MiB holds to those far beyond, for kernels that write S and P to
+// memory and for kernels that read K and V again.
+constexpr const char* kProblems[] = {
+    "hq=12,sq=384,d=64,dtype=bf16,mask=causal",
+    "b=2,hq=8,hkv=2,sq=300,skv=500,d=128,dtype=fp32",
+    "b=3,hq=8,hkv=2,sq=1000,d=96,dtype=fp16",
+    "hq=12,sq=3000,d=64,dtype=bf16,mask=causal",
+    "hq=20,hkv=5,sq=2500,d=128,dtype=fp16",
+    "hq=2,sq=20000,d=64,dtype=bf16",  // rows of S that are too long for registers
+    "b=5,hq=20,sq=5000,d=64,dtype=bf16",
+    "b=5,hq=28,sq=6000,d=64,dtype=bf16,mask=causal",
+    "b=4,hq=33,sq=7000,d=64,dtype=bf16,mask=window:3000:0",
+    "hq=24,sq=12000,d=64,dtype=bf16,mask=window:2000:0",
+    "b=2,hq=20,sq=7000,d=256,dtype=bf16,mask=causal",
+    "b=4,hq=40,hkv=8,sq=3000,d=128,dtype=bf16",
+    // On CUDA cores the first keys of all heads once more, for the short blocks at the end. With a
+    // head dim of 96 models do not know this to 5 %: for b=3,hq=20,sq=2500 an H200 read 1.09 times
+    // what one of them says, and 1.05 times what another does.
+    "b=4,hq=33,sq=2100,d=64,dtype=fp32,mask=causal",
+    "b=30,hq=32,hkv=8,sq=1,skv=5000,d=128,dtype=bf16",
 };
 
-absl::StatusOr<Counted> Count(const Plan& plan) {
-  const absl::StatusOr<std::vector<KernelProfile>> profiles = ProfileKernels({plan}, {});
-  if (!profiles.ok()) return profiles.status();
-  const KernelProfile& profile = profiles->front();
-  if (!profile.status.ok()) return profile.status;
-  const std::optional<double> read = profile.Counted("hbm_bytes_read");
-  const std::optional<double> written = profile.Counted("hbm_bytes_written");
-  if (!read || !written) return absl::InternalError("bytes of HBM were not counted");
-  return Counted{*read, *written, profile.expected};
+void ExpectCounted(const char* what, double counted, int64_t model, double slack_below,
+                   double slack_above) {
+  const auto bytes = static_cast<double>(model);
+  std::cout << "  " << what << " " << counted / bytes << " times the model\n";
+  EXPECT_GE(counted, 0.95 * bytes - slack_below) << what;
+  EXPECT_LE(counted, 1.05 * bytes + slack_above) << what;
 }
 
-class TrafficContractTest : public ::testing::TestWithParam<TrafficCase> {
+class TrafficContractTest : public ::testing::TestWithParam<const char*> {
  protected:
-  void Run(bool in_doubt);
+  void SetUp() override {
+    const absl::Status permitted = Counters::Open(0, "traffic").status();
+    if (absl::IsPermissionDenied(permitted)) GTEST_SKIP() << permitted.message();
+    ASSERT_TRUE(permitted.ok()) << permitted;
+  }
 };
 
-void TrafficContractTest::Run(bool in_doubt) {
-  const absl::Status permitted = Counters::Open(0, "traffic").status();
-  if (absl::IsPermissionDenied(permitted)) GTEST_SKIP() << permitted.message();
-  ASSERT_TRUE(permitted.ok()) << permitted;
-  const absl::StatusOr<AttentionProblem> problem = AttentionProblem::Parse(GetParam().problem);
-  ASSERT_TRUE(problem.ok()) << problem.status();
-  const absl::StatusOr<Plan> plan = MakePlan(*problem, Device::Cuda(0), GetParam().kernel);
-  ASSERT_TRUE(plan.ok()) << plan.status();
-  const auto l2 = static_cast<double>(plan->device.last_level_cache_bytes);
-
-  const absl::StatusOr<Counted> counted = Count(*plan);
-  ASSERT_TRUE(counted.ok()) << counted.status();
-  if (plan->device.last_level_cache_bytes == 60 << 20) {
-    ASSERT_EQ(counted->model.reads_between.has_value(), in_doubt);
-  } else if (counted->model.reads_between.has_value() && !in_doubt) {
-    GTEST_SKIP() << "for an L2 of 60 MiB; of this one the model does not know";
+TEST_P(TrafficContractTest, CountsAreThoseOfTheModel) {
+  const absl::StatusOr<std::vector<Plan>> plans = conformance::PlansOfAllKernels(GetParam());
+  ASSERT_TRUE(plans.ok()) << plans.status();
+  std::vector<Plan> with_verdict;
+  for (const Plan& plan : *plans) {
+    const absl::StatusOr<Traffic> model =
+        plan.kernel->ExpectedTraffic(plan.problem, plan.device, plan.config);
+    ASSERT_TRUE(model.ok()) << model.status();
+    if (!model->l2_decides) with_verdict.push_back(plan);
   }
-  const auto model = static_cast<double>(counted->model.bytes_read);
-  std::cout << GetParam() << ": read " << counted->read / model << " times the model";
-  if (in_doubt) {
-    const Traffic::Between between = counted->model.Reads();
-    std::cout << ", of " << static_cast<double>(between.least) / model << " to "
-              << static_cast<double>(between.most) / model;
+  if (with_verdict.empty()) GTEST_SKIP() << "L2 of this GPU decides for all kernels";
+  const absl::StatusOr<std::vector<KernelProfile>> profiles = ProfileKernels(with_verdict, {});
+  ASSERT_TRUE(profiles.ok()) << profiles.status();
+  for (const KernelProfile& profile : *profiles) {
+    SCOPED_TRACE(conformance::NameOf(profile.plan));
+    std::cout << conformance::NameOf(profile.plan) << " on " << GetParam() << "\n";
+    ASSERT_TRUE(profile.status.ok()) << profile.status;
+    const std::optional<double> read = profile.Counted("hbm_bytes_read");
+    const std::optional<double> written = profile.Counted("hbm_bytes_written");
+    ASSERT_TRUE(read && written);
+    const auto l2 = static_cast<double>(profile.plan.device.last_level_cache_bytes);
+    ExpectCounted("read", *read, profile.expected.bytes_read, 1 << 20, 1 << 20);
+    // No more than the model, whatever L2 keeps.
+    ExpectCounted("written", *written, profile.expected.bytes_written, l2, 4 << 20);
   }
-  std::cout << "\n";
-  const Traffic::Between reads = ContractOf(counted->model);
-  // No more than the model, whatever L2 keeps.
-  const auto written = static_cast<double>(counted->model.bytes_written);
-  const Traffic::Between writes = {static_cast<int64_t>(0.95 * written - l2),
-                                   static_cast<int64_t>(1.05 * written) + (4 << 20)};
-  EXPECT_GE(counted->read, static_cast<double>(reads.least));
-  EXPECT_LE(counted->read, static_cast<double>(reads.most));
-  EXPECT_GE(counted->written, static_cast<double>(writes.least));
-  EXPECT_LE(counted->written, static_cast<double>(writes.most));
 }
 
-TEST_P(TrafficContractTest, CountsAreThoseOfTheModel) { Run(/*in_doubt=*/false); }
+INSTANTIATE_TEST_SUITE_P(Problems, TrafficContractTest, ::testing::ValuesIn(kProblems));
 
-INSTANTIATE_TEST_SUITE_P(InL2, TrafficContractTest, ::testing::ValuesIn(kInL2));
-INSTANTIATE_TEST_SUITE_P(BeyondL2, TrafficContractTest, ::testing::ValuesIn(kBeyondL2));
-INSTANTIATE_TEST_SUITE_P(Decode, TrafficContractTest, ::testing::ValuesIn(kDecode));
+std::vector<const Kernel*> GpuKernels() {
+  std::vector<const Kernel*> kernels;
+  for (const Kernel* kernel : Registry::Global().All()) {
+    const KernelTraits& traits = kernel->traits();
+    if (traits.device == DeviceKind::kCuda && traits.preference > 0) kernels.push_back(kernel);
+  }
+  return kernels;
+}
 
-class TrafficInDoubtTest : public TrafficContractTest {};
+// Else nothing above would hold a kernel to its model.
+TEST(TrafficModelTest, EveryKernelKnowsItsTrafficOfSomeProblem) {
+  std::set<std::string> kernels, known;
+  for (const Kernel* kernel : GpuKernels()) kernels.insert(kernel->traits().name);
+  for (const char* problem : kProblems) {
+    const absl::StatusOr<std::vector<Plan>> plans = conformance::PlansOfAllKernels(problem);
+    ASSERT_TRUE(plans.ok()) << plans.status();
+    for (const Plan& plan : *plans) {
+      const auto model = plan.kernel->ExpectedTraffic(plan.problem, plan.device, plan.config);
+      if (model.ok() && !model->l2_decides) known.insert(plan.kernel->traits().name);
+    }
+  }
+  EXPECT_EQ(known, kernels);
+}
 
-TEST_P(TrafficInDoubtTest, CountsLieBetweenWhatTheModelSays) { Run(/*in_doubt=*/true); }
-
-INSTANTIATE_TEST_SUITE_P(InDoubt, TrafficInDoubtTest, ::testing::ValuesIn(kInDoubt));
+// Nor would much, if a model said ever more often that L2 decides. On the GPU that the problems
+// were chosen for, each says so of one problem at most.
+TEST(TrafficModelTest, NoModelIsOftenInDoubt) {
+  DeviceInfo h200;
+  h200.device = Device::Cuda(0);
+  h200.memory_bytes = int64_t{140} << 30;
+  h200.last_level_cache_bytes = int64_t{60} << 20;
+  h200.compute_capability = 90;
+  h200.multiprocessors = 132;
+  h200.shared_memory_per_block = 227 << 10;
+  h200.registers_per_multiprocessor = 65536;
+  for (const Kernel* kernel : GpuKernels()) {
+    SCOPED_TRACE(kernel->traits().name);
+    int verdicts = 0;
+    for (const char* line : kProblems) {
+      const absl::StatusOr<AttentionProblem> problem = AttentionProblem::Parse(line);
+      ASSERT_TRUE(problem.ok()) << problem.status();
+      const absl::StatusOr<Traffic> model = kernel->ExpectedTraffic(*problem, h200, {});
+      ASSERT_TRUE(model.ok()) << line << ": " << model.status();
+      verdicts += !model->l2_decides;
+    }
+    EXPECT_GE(verdicts, 13);
+  }
+}
 
 }  // namespace
 }  // namespace attnlab::profiling

@@ -80,6 +80,13 @@ def attnlab_deps():
     )
     _maybe(
         system_library,
+        "cli11",
+        build_file = Label("//third_party/cli11:cli11.BUILD"),
+        headers = ["CLI"],
+        package = "libcli11-dev",
+    )
+    _maybe(
+        system_library,
         "nlohmann_json",
         build_file = Label("//third_party/nlohmann_json:nlohmann_json.BUILD"),
         headers = ["nlohmann"],

@@ -107,25 +107,6 @@ TEST_F(AttnlabTest, BenchComparesConfigurationsWithTheBaseline) {
   EXPECT_THAT(r.err, HasSubstr("reference: config: unknown key \"tile_q\""));
 }
 
-TEST_F(AttnlabTest, BenchSweepsConfigurations) {
-  const Words words = {"--kernel=all", "--config=tile_kv=32..128,tile_q=64",
-                       "--problem=hq=2,sq=64,d=64,dtype=fp32"};
-  const ProcessResult r = Attnlab(QuickBench(words));
-  EXPECT_EQ(r.exit_code, 0) << r.err;
-  for (const char* config : {"tile_kv=32,", "tile_kv=64,", "tile_kv=128,"}) {
-    EXPECT_THAT(r.out, HasSubstr(std::string("| ") + config + "tile_q=64"));
-  }
-  EXPECT_THAT(r.out, HasSubstr("\ncpu: fastest with tile_kv="));
-  EXPECT_THAT(r.err, HasSubstr("reference: config: unknown key \"tile_kv\""));
-  Words as_json = QuickBench(words);
-  as_json.push_back("--json");
-  const json rows = ParseJson(Attnlab(as_json).out)["rows"];
-  ASSERT_EQ(rows.size(), 3u);
-  int fastest = 0;
-  for (const json& row : rows) fastest += row["fastest_config"] == true;
-  EXPECT_EQ(fastest, 1);
-}
-
 // A key of the GPU's kernel is no mistake on a machine without one.
 TEST_F(AttnlabTest, AConfigurationForAGpuThatIsNotThereIsExitCode3) {
   if (!HasNoGpu()) GTEST_SKIP() << "there is a GPU";

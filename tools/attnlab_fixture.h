@@ -8,7 +8,7 @@
 #include "absl/strings/string_view.h"
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
-#include "tools/process.h"
+#include "tools/lib/process.h"
 
 namespace attnlab {
 

@@ -84,19 +84,6 @@ TEST_F(AttnlabTest, ConfigurationsAreRowsOfTheirOwn) {
   EXPECT_THAT(rows[2]["message"].get<std::string>(), HasSubstr("unknown key \"tile_q\""));
 }
 
-TEST_F(AttnlabTest, AKeyThatNoKernelHasIsOneError) {
-  for (const char* command : {"verify", "bench"}) {
-    const ProcessResult r =
-        TestAttnlab({command, "--kernel=picky,reference", "--config=tile_q=16",
-                     "--config=tile_k=16", "--problem=hq=1,sq=4,d=64,dtype=fp16"});
-    EXPECT_EQ(r.exit_code, 2) << r.out;
-    EXPECT_EQ(r.out, "");
-    EXPECT_THAT(r.err,
-                HasSubstr("--config: unknown key \"tile_k\"; picky has tile_q; reference has "
-                          "none; did you mean tile_q?"));
-  }
-}
-
 // Beside one that is verified, too.
 TEST_F(AttnlabTest, AConfigurationThatNoKernelTakesIsExitCode2) {
   const ProcessResult r = Attnlab({"verify", "--kernel=cpu,reference", "--config=tile_q=999999",

@@ -1,6 +1,6 @@
 #include "attention/baseline/as_matrices.h"
 
-#include "attention/dtype.h"
+#include "attention/core/dtype.h"
 
 namespace attnlab::baseline {
 namespace {

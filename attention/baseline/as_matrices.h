@@ -7,7 +7,7 @@
 
 #include "absl/types/optional.h"
 #include "attention/baseline/matrices.h"
-#include "attention/tensor.h"
+#include "attention/core/tensor.h"
 
 namespace attnlab::baseline {
 

@@ -2,8 +2,8 @@
 
 #include <cstdint>
 
-#include "attention/dtype.h"
-#include "attention/machine.h"
+#include "attention/core/device.h"
+#include "attention/core/dtype.h"
 #include "gtest/gtest.h"
 
 namespace attnlab::baseline {

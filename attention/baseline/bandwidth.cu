@@ -11,19 +11,22 @@
 #include <cuda_bf16.h>
 #include <cuda_runtime.h>
 
-#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
-#include <cstring>
 #include <functional>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "attention/baseline/permute.h"
 #include "attention/baseline/softmax.h"
-#include "attention/device/look_for_gpus.h"
+#include "attention/core/statistics.h"
+#include "attention/cuda/look_for_gpus.h"
+#include "tools/lib/arguments.h"
+#include "tools/lib/json.h"
 
 namespace attnlab::baseline {
 namespace {
@@ -78,18 +81,19 @@ double MedianSeconds(const std::function<cudaError_t()>& call) {
   CHECK(cudaEventCreate(&start));
   CHECK(cudaEventCreate(&stop));
   for (int i = 0; i < 3; ++i) CHECK(call());
-  std::vector<float> times(kRepetitions);
-  for (float& milliseconds : times) {
+  std::vector<double> seconds;
+  for (int i = 0; i < kRepetitions; ++i) {
+    float milliseconds = 0;
     CHECK(cudaEventRecord(start));
     CHECK(call());
     CHECK(cudaEventRecord(stop));
     CHECK(cudaEventSynchronize(stop));
     CHECK(cudaEventElapsedTime(&milliseconds, start, stop));
+    seconds.push_back(milliseconds * 1e-3);
   }
   CHECK(cudaEventDestroy(start));
   CHECK(cudaEventDestroy(stop));
-  std::nth_element(times.begin(), times.begin() + kRepetitions / 2, times.end());
-  return times[kRepetitions / 2] * 1e-3;
+  return Quantile(std::move(seconds), 0.5);
 }
 
 struct Step {
@@ -117,8 +121,6 @@ class Bench {
     source_ = static_cast<float*>(Allocate(Scores() * 4));
     scores_ = static_cast<float*>(Allocate(Scores() * 4));
     target_ = static_cast<float*>(Allocate(Scores() * 4));
-    nonfinite_ = static_cast<int32_t*>(Allocate(batch * kHeads * 4));
-    CHECK(cudaMemset(nonfinite_, 0, batch * kHeads * 4));
     Fill(qkv_, 3 * Elements());
     Fill(matrices_, Elements());
     Fill(source_, Scores());
@@ -139,10 +141,6 @@ class Bench {
         {"permute K of packed QKV", 8 * elements, 128,
          [this](int block) { return baseline::Permute(ToMatrices(), block, nullptr); },
          [this] { return CheckToMatrices(); }},
-        // As where a mask hides keys: a look at every element on the way.
-        {"permute V without NaN", 8 * elements, 128,
-         [this](int block) { return baseline::Permute(WithoutNan(), block, nullptr); },
-         [this] { return CheckToMatrices() && Fetch<int32_t>(nonfinite_, 0, 1)[0] == 0; }},
         {"permute O to BSHD", 8 * elements, 128,
          [this](int block) { return baseline::Permute(ToTensor(), block, nullptr); },
          [this] { return CheckToTensor(); }},
@@ -187,11 +185,6 @@ class Bench {
     PermuteTask task = Task();
     constexpr int64_t kToken = 3 * kHeads * kDim;
     task.tensor = {qkv_ + kHeads * kDim, device::Element::kFloat32, kTokens * kToken, kToken, kDim};
-    return task;
-  }
-  PermuteTask WithoutNan() const {
-    PermuteTask task = ToMatrices();
-    task.nonfinite = nonfinite_;
     return task;
   }
   PermuteTask ToTensor() const {
@@ -265,24 +258,25 @@ class Bench {
 
   int64_t batch_;
   float *qkv_, *matrices_, *output_, *source_, *scores_, *target_;
-  int32_t* nonfinite_;
 };
+
+int Fail(const absl::Status& status) {
+  std::fprintf(stderr, "bandwidth: %s\n", status.ToString().c_str());
+  return 2;
+}
 
 int Main(int argc, char** argv) {
   int64_t batch = 64;
   double at_least = 0;
   std::string json_path;
-  for (int i = 1; i < argc; ++i) {
-    if (std::sscanf(argv[i], "--batch=%ld", &batch) == 1 && batch > 0 && batch <= 4096) continue;
-    if (std::sscanf(argv[i], "--at_least=%lf", &at_least) == 1) continue;
-    if (std::strncmp(argv[i], "--json=", 7) == 0) {
-      json_path = argv[i] + 7;
-      continue;
-    }
-    std::fprintf(stderr, "bandwidth: %s is not one of --batch=1..4096, --at_least=X, --json=FILE\n",
-                 argv[i]);
-    return 2;
-  }
+  ArgumentParser parser("bandwidth", "The baseline's elementwise steps beside a plain copy.");
+  parser.AddInteger("batch", "N", &batch, 1, 4096, "Batch of GPT-2's layer [64].");
+  parser.AddNumber("at_least", "X", &at_least, 0, 1,
+                   "Fail where a default block stays below this share of the copy [0].");
+  parser.AddString("json", "FILE", &json_path, "Write the rows as JSON, too.");
+  if (const std::optional<int> code = parser.ParseMain(argc, argv)) return *code;
+  absl::StatusOr<JsonFile> file = JsonFile::Create(json_path);
+  if (!file.ok()) return Fail(file.status());
   CheckGpu();
   cudaDeviceProp device;
   CHECK(cudaGetDeviceProperties(&device, 0));
@@ -291,7 +285,7 @@ int Main(int argc, char** argv) {
   std::printf("%s, GPT-2's layer with a batch of %ld; copy %.0f GB/s\n\n", device.name,
               static_cast<long>(batch), copy * 1e-9);
   std::printf("| step | block | GB/s | of the copy |\n|---|---|---|---|\n");
-  std::string rows;
+  Json rows = Json::array();
   bool ok = true;
   for (const Step& step : bench.Steps()) {
     for (const int block : {32, 64, 128, 256, 512}) {
@@ -301,39 +295,23 @@ int Main(int argc, char** argv) {
       std::printf("| %s | %d%s | %.0f | %.3f |%s\n", step.name.c_str(), block,
                   is_default ? " (default)" : "", rate * 1e-9, rate / copy, right ? "" : " WRONG");
       ok = ok && right && (!is_default || rate >= at_least * copy);
-      char row[256];
-      std::snprintf(row, sizeof(row),
-                    "%s  {\"step\": \"%s\", \"block\": %d, \"default\": %s, \"gb_per_s\": %.1f, "
-                    "\"of_copy\": %.4f, \"correct\": %s}",
-                    rows.empty() ? "" : ",\n", step.name.c_str(), block,
-                    is_default ? "true" : "false", rate * 1e-9, rate / copy,
-                    right ? "true" : "false");
-      rows += row;
+      rows.push_back({{"step", step.name},
+                      {"block", block},
+                      {"default", is_default},
+                      {"gb_per_s", rate * 1e-9},
+                      {"of_copy", rate / copy},
+                      {"correct", right}});
     }
   }
   const double again = bench.CopyRate();
   std::printf("\ncopy again: %.0f GB/s\n", again * 1e-9);
-  if (!json_path.empty()) {
-    const char* commit = std::getenv("ATTNLAB_COMMIT");
-    const std::string temporary = json_path + ".tmp";
-    std::FILE* file = std::fopen(temporary.c_str(), "w");
-    if (file == nullptr) {
-      std::fprintf(stderr, "bandwidth: cannot write %s\n", temporary.c_str());
-      return 2;
-    }
-    const bool written =
-        std::fprintf(
-            file,
-            "{\"gpu\": \"%s\", \"commit\": \"%s\", \"batch\": %ld, \"copy_gb_per_s\": %.1f, "
-            "\"copy_again_gb_per_s\": %.1f, \"rows\": [\n%s\n]}\n",
-            device.name, commit == nullptr ? "" : commit, static_cast<long>(batch), copy * 1e-9,
-            again * 1e-9, rows.c_str()) > 0;
-    if (std::fclose(file) != 0 || !written ||
-        std::rename(temporary.c_str(), json_path.c_str()) != 0) {
-      std::fprintf(stderr, "bandwidth: cannot write %s\n", json_path.c_str());
-      return 2;
-    }
-  }
+  const absl::Status s = file->Write({{"gpu", device.name},
+                                      {"commit", CommitOfEnvironment()},
+                                      {"batch", batch},
+                                      {"copy_gb_per_s", copy * 1e-9},
+                                      {"copy_again_gb_per_s", again * 1e-9},
+                                      {"rows", rows}});
+  if (!s.ok()) return Fail(s);
   return ok ? 0 : 1;
 }
 

@@ -8,9 +8,8 @@
 #include "attention/baseline/as_matrices.h"
 #include "attention/baseline/gemm.h"
 #include "attention/baseline/permute.h"
-#include "attention/baseline/repair.h"
 #include "attention/baseline/softmax.h"
-#include "attention/cuda_call.h"
+#include "attention/cuda/call.h"
 #include "attention/device/element.h"
 #include "attention/device/element_of.h"
 #include "attention/device/sequences.h"
@@ -32,12 +31,13 @@ Matrices At(const Matrices& m, int64_t matrix, int64_t size) {
 class Call {
  public:
   Call(const AttentionProblem& problem, const AttentionTensors& tensors, const Launch& launch,
-       const Options& options)
+       int ordinal, const Options& options, const Layout& layout)
       : p_(problem),
         t_(tensors),
         launch_(launch),
+        ordinal_(ordinal),
         options_(options),
-        layout_(problem, launch.device, options),
+        layout_(layout),
         stream_(static_cast<cudaStream_t>(launch.stream)),
         workspace_(static_cast<char*>(launch.workspace.data)),
         element_size_(device::SizeOf(layout_.element)) {
@@ -47,18 +47,13 @@ class Call {
 
   absl::Status Run() {
     if (p_.sq == 0) return absl::OkStatus();
-    absl::StatusOr<Gemm> gemm = Gemm::Make(launch_.device.device.ordinal, stream_,
-                                           workspace_ + layout_.cublas, layout_.cublas_bytes);
+    absl::StatusOr<Gemm> gemm =
+        Gemm::Make(ordinal_, stream_, workspace_ + layout_.cublas, layout_.cublas_bytes);
     if (!gemm.ok()) return gemm.status();
 
-    if (HidesKeys()) {
-      absl::Status s = Zero(Nonfinite(), p_.b * p_.hkv * static_cast<int64_t>(sizeof(int32_t)));
-      if (!s.ok()) return s;
-    }
     absl::StatusOr<Matrices> q = Input(t_.q, q_sequences_, layout_.q, layout_.q_stride, Group());
     absl::StatusOr<Matrices> k = Input(t_.k, kv_sequences_, layout_.k, layout_.q_stride, 1);
-    absl::StatusOr<Matrices> v = Input(t_.v, kv_sequences_, layout_.v, layout_.v_stride, 1,
-                                       HidesKeys() ? Nonfinite() : nullptr);
+    absl::StatusOr<Matrices> v = Input(t_.v, kv_sequences_, layout_.v, layout_.v_stride, 1);
     for (const absl::StatusOr<Matrices>* m : {&q, &k, &v}) {
       if (!m->ok()) return m->status();
     }
@@ -81,11 +76,6 @@ class Call {
  private:
   int64_t Group() const { return p_.GroupSize(); }
 
-  // Whether some row may not see a key that its sequence has.
-  bool HidesKeys() const { return p_.mask != Mask::None(); }
-
-  int32_t* Nonfinite() const { return reinterpret_cast<int32_t*>(workspace_ + layout_.nonfinite); }
-
   absl::Status Zero(void* data, int64_t bytes) const {
     return cuda_backend::ToStatus(cudaMemsetAsync(data, 0, static_cast<size_t>(bytes), stream_),
                                   "cudaMemsetAsync");
@@ -106,7 +96,7 @@ class Call {
   // `length` rows.
   absl::Status Copy(PermuteTask::Direction direction, const ConstTensorView& view,
                     const device::Sequences& sequences, const Matrices& scratch, int64_t length,
-                    int64_t columns, int32_t* nonfinite = nullptr) const {
+                    int64_t columns) const {
     PermuteTask task;
     task.direction = direction;
     task.tensor = RowsOf(view);
@@ -117,22 +107,17 @@ class Call {
     task.length = length;
     task.columns = columns;
     task.sequences = sequences;
-    task.nonfinite = nonfinite;
     return cuda_backend::ToStatus(Permute(task, options_.permute_block, stream_), "permute");
   }
 
-  // An input as matrices, one a KV head of a sequence. With `nonfinite` always a copy, without NaN
-  // and infinity (permute.h).
+  // An input as matrices, one a KV head of a sequence.
   absl::StatusOr<Matrices> Input(const ConstTensorView& view, const device::Sequences& sequences,
-                                 int64_t offset, int64_t row_stride, int64_t group,
-                                 int32_t* nonfinite = nullptr) const {
-    if (nonfinite == nullptr) {
-      if (absl::optional<Matrices> m = InPlace(view, group)) return *m;
-    }
+                                 int64_t offset, int64_t row_stride, int64_t group) const {
+    if (absl::optional<Matrices> m = InPlace(view, group)) return *m;
     const int64_t length = sequences.longest;
     const Matrices scratch = Scratch(offset, length * group, row_stride);
-    absl::Status s = Copy(PermuteTask::Direction::kToMatrices, view, sequences, scratch, length,
-                          view.shape[3], nonfinite);
+    absl::Status s =
+        Copy(PermuteTask::Direction::kToMatrices, view, sequences, scratch, length, view.shape[3]);
     if (!s.ok()) return s;
     return scratch;
   }
@@ -225,28 +210,15 @@ class Call {
     product.b = At(v, first, element_size_);
     product.c = At(o, first, element_size_);
     product.transpose_b = false;
-    s = gemm.Run(product);
-    if (!s.ok() || !HidesKeys()) return s;
-
-    RepairTask repair;
-    repair.rows = rows;
-    repair.group = Group();
-    repair.dv = p_.dv;
-    repair.element = layout_.element;
-    repair.o = product.c;
-    repair.p = probabilities;
-    repair.v = RowsOf(t_.v);
-    repair.nonfinite = Nonfinite() + first;
-    repair.some_see_nothing =
-        p_.lens != Lengths::kFixed || p_.sq > p_.skv || p_.mask.kind == Mask::Kind::kSlidingWindow;
-    return cuda_backend::ToStatus(Repair(repair, options_.permute_block, stream_), "repair");
+    return gemm.Run(product);
   }
 
   const AttentionProblem& p_;
   const AttentionTensors& t_;
   const Launch& launch_;
-  const Options options_;
-  const Layout layout_;
+  const int ordinal_;
+  const Options& options_;
+  const Layout& layout_;
   const cudaStream_t stream_;
   char* const workspace_;
   const int64_t element_size_;
@@ -256,10 +228,11 @@ class Call {
 }  // namespace
 
 absl::Status RunCall(const AttentionProblem& problem, const AttentionTensors& tensors,
-                     const Launch& launch, const Options& options) {
-  const cuda_backend::ScopedDevice current(launch.device.device.ordinal);
+                     const Launch& launch, int ordinal, const Options& options,
+                     const Layout& layout) {
+  const cuda_backend::ScopedDevice current(ordinal);
   if (!current.status().ok()) return current.status();
-  return Call(problem, tensors, launch, options).Run();
+  return Call(problem, tensors, launch, ordinal, options, layout).Run();
 }
 
 }  // namespace attnlab::baseline

@@ -4,16 +4,17 @@
 
 #include "absl/status/status.h"
 #include "attention/baseline/options.h"
-#include "attention/kernel.h"
-#include "attention/problem.h"
-#include "attention/tensors.h"
+#include "attention/core/kernel.h"
+#include "attention/core/problem.h"
+#include "attention/core/tensors.h"
 
 namespace attnlab::baseline {
 
-// Enqueues the steps on the launch's stream. Problem, tensors and workspace have been validated;
-// the options are those of the launch's configuration.
+// Enqueues the steps on the launch's stream, on CUDA device `ordinal`. Problem, tensors and
+// workspace have been validated; options and layout are those of the problem.
 absl::Status RunCall(const AttentionProblem& problem, const AttentionTensors& tensors,
-                     const Launch& launch, const Options& options);
+                     const Launch& launch, int ordinal, const Options& options,
+                     const Layout& layout);
 
 }  // namespace attnlab::baseline
 

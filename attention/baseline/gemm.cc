@@ -9,7 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
-#include "attention/cuda_call.h"
+#include "attention/cuda/call.h"
 
 namespace attnlab::baseline {
 namespace {

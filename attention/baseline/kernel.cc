@@ -11,20 +11,52 @@
 // Its time goes into the traffic of S and P, which is quadratic in the length of the sequence and
 // which FlashAttention does away with; in fp32 the products take longer still. docs/baseline.md has
 // figures.
-#include "attention/kernel.h"
+#include "attention/core/kernel.h"
 
 #include <cstdint>
+#include <memory>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "attention/baseline/call.h"
 #include "attention/baseline/options.h"
 #include "attention/baseline/traffic.h"
-#include "attention/device/supports.h"
-#include "attention/registry.h"
+#include "attention/core/registry.h"
+#include "attention/core/supports.h"
 
 namespace attnlab::baseline {
 namespace {
+
+absl::StatusOr<Options> Choose(const AttentionProblem& p, const DeviceInfo& device,
+                               const LaunchConfig& config) {
+  if (absl::Status s = CheckDtypeAndPage(p); !s.ok()) return s;
+  absl::StatusOr<Options> options = OptionsFor(p, device, config);
+  if (!options.ok()) return options;
+  if (absl::Status s = CheckMemory(p, device, *options); !s.ok()) return s;
+  return options;
+}
+
+class PreparedBaseline : public Prepared {
+ public:
+  PreparedBaseline(const AttentionProblem& problem, const DeviceInfo& device,
+                   const Options& options)
+      : problem_(problem),
+        ordinal_(device.device.ordinal),
+        options_(options),
+        layout_(problem, device, options) {}
+
+  int64_t WorkspaceBytes() const override { return layout_.total; }
+  bool MultipliesAsTf32() const override { return options_.tf32; }
+  absl::Status Run(const AttentionTensors& tensors, const Launch& launch) const override {
+    return RunCall(problem_, tensors, launch, ordinal_, options_, layout_);
+  }
+
+ private:
+  const AttentionProblem problem_;
+  const int ordinal_;
+  const Options options_;
+  const Layout layout_;
+};
 
 class BaselineKernel : public Kernel {
  public:
@@ -49,37 +81,17 @@ class BaselineKernel : public Kernel {
 
   const KernelTraits& traits() const override { return traits_; }
 
-  absl::Status Supports(const AttentionProblem& p, const DeviceInfo& device,
-                        const LaunchConfig& config) const override {
-    if (absl::Status s = device::CheckDtypeAndPage(p); !s.ok()) return s;
-    const absl::StatusOr<Options> options = OptionsFor(p, device, config);
+  absl::StatusOr<std::unique_ptr<const Prepared>> Prepare(
+      const AttentionProblem& p, const DeviceInfo& device,
+      const LaunchConfig& config) const override {
+    const absl::StatusOr<Options> options = Choose(p, device, config);
     if (!options.ok()) return options.status();
-    return CheckMemory(p, device, *options);
-  }
-
-  absl::StatusOr<int64_t> WorkspaceBytes(const AttentionProblem& p, const DeviceInfo& device,
-                                         const LaunchConfig& config) const override {
-    if (absl::Status s = Supports(p, device, config); !s.ok()) return s;
-    const absl::StatusOr<Options> options = OptionsFor(p, device, config);
-    if (!options.ok()) return options.status();
-    return Layout(p, device, *options).total;
-  }
-
-  absl::Status Forward(const AttentionProblem& p, const AttentionTensors& t,
-                       const Launch& launch) const override {
-    const absl::StatusOr<Options> options = OptionsFor(p, launch.device, launch.config);
-    if (!options.ok()) return options.status();
-    return RunCall(p, t, launch, *options);
-  }
-
-  bool MultipliesAsTf32(const AttentionProblem&, const LaunchConfig& config) const override {
-    return config.Get("math", "") == "tf32";
+    return std::make_unique<const PreparedBaseline>(p, device, *options);
   }
 
   absl::StatusOr<Traffic> ExpectedTraffic(const AttentionProblem& p, const DeviceInfo& device,
                                           const LaunchConfig& config) const override {
-    if (absl::Status s = Supports(p, device, config); !s.ok()) return s;
-    const absl::StatusOr<Options> options = OptionsFor(p, device, config);
+    const absl::StatusOr<Options> options = Choose(p, device, config);
     if (!options.ok()) return options.status();
     return baseline::ExpectedTraffic(p, device, *options);
   }

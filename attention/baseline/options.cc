@@ -5,10 +5,10 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "attention/baseline/softmax.h"
-#include "attention/compute_capability.h"
+#include "attention/core/compute_capability.h"
+#include "attention/core/dtype.h"
+#include "attention/cuda/memory.h"
 #include "attention/device/element_of.h"
-#include "attention/dtype.h"
-#include "attention/memory.h"
 
 namespace attnlab::baseline {
 namespace {
@@ -143,7 +143,7 @@ Layout::Layout(const AttentionProblem& p, const DeviceInfo& device, const Option
 
   const auto place = [this](int64_t bytes) {
     const int64_t at = total;
-    total += RoundUp(bytes, kMemoryAlignment);
+    total += AlignedBytes(bytes);
     return at;
   };
   q = place(p.b * p.hq * p.sq * q_stride * size);
@@ -154,7 +154,6 @@ Layout::Layout(const AttentionProblem& p, const DeviceInfo& device, const Option
   scores = place(score_rows * score_stride * 4);
   probabilities =
       element == device::Element::kFloat32 ? scores : place(score_rows * probability_stride * size);
-  nonfinite = place(p.b * p.hkv * 4);
   // What cuBLAS recommends for Hopper and for the others; small products do without.
   const bool small = score_rows * score_stride < (1 << 20);
   cublas_bytes = device.compute_capability >= 90 && !small ? 32 << 20 : 4 << 20;

@@ -8,15 +8,15 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "attention/core/device.h"
+#include "attention/core/launch_config.h"
+#include "attention/core/problem.h"
 #include "attention/device/element.h"
-#include "attention/launch_config.h"
-#include "attention/machine.h"
-#include "attention/problem.h"
 
 namespace attnlab::baseline {
 
 struct Options {
-  // Threads a block of the permutations, and of scale and mask, softmax and repair.
+  // Threads a block of the permutations, and of scale and mask and softmax.
   int permute_block = 128;
   int softmax_block = 128;
   bool always_permute = false;  // also where the matrix products could do without
@@ -57,7 +57,6 @@ struct Layout {
   int64_t q = 0, k = 0, v = 0, o = 0;
   int64_t scores = 0;         // of options.heads KV heads
   int64_t probabilities = 0;  // the same; in the scores' place where both are fp32
-  int64_t nonfinite = 0;      // int32, one a KV head of a sequence: see repair.h
   int64_t cublas = 0, cublas_bytes = 0;
   int64_t total = 0;
 };

@@ -5,7 +5,7 @@
 #include <utility>
 #include <vector>
 
-#include "attention/dtype.h"
+#include "attention/core/dtype.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -133,7 +133,6 @@ TEST(LayoutTest, PartsDoNotOverlap) {
                     {l.o, p.b * p.hq * p.sq * p.dv * 2},
                     {l.scores, rows * p.skv * 4},
                     {l.probabilities, rows * p.skv * 2},
-                    {l.nonfinite, p.b * p.hkv * 4},
                     {l.cublas, l.cublas_bytes}});
   }
 }

@@ -2,10 +2,9 @@
 #include <cstdint>
 #include <type_traits>
 
-#include "attention/baseline/nonfinite.h"
 #include "attention/baseline/permute.h"
+#include "attention/cuda/launch.h"
 #include "attention/device/convert.cuh"
-#include "attention/device/launch.h"
 
 namespace attnlab::baseline {
 namespace {
@@ -25,38 +24,18 @@ __device__ To Converted(From x) {
   }
 }
 
-// Takes NaN and infinity out of a unit, beside the overloads of nonfinite.h. True if there was one.
-using baseline::TakeOut;
-
-__device__ bool TakeOut(uint32_t exponent, uint4* unit) {
-  const bool x = TakeOut(exponent, &unit->x), y = TakeOut(exponent, &unit->y);
-  const bool z = TakeOut(exponent, &unit->z), w = TakeOut(exponent, &unit->w);
-  return x || y || z || w;
-}
-__device__ bool TakeOut(uint32_t, __nv_bfloat16* element) {
-  if (isfinite(__bfloat162float(*element))) return false;
-  *element = __float2bfloat16_rn(0);
-  return true;
-}
-__device__ bool TakeOut(uint32_t, float* element) {
-  if (isfinite(*element)) return false;
-  *element = 0;
-  return true;
-}
-
 // A task counted in units: one element, or 16 bytes.
 struct Work {
   PermuteTask task;
   int64_t tiles;      // of rows a sequence and head
   int32_t tile_rows;  // at most
   int32_t units;      // of a row
-  uint32_t exponent;  // see TakeOut()
 };
 
 // A block copies tiles of up to tile_rows rows of one sequence and head. Everything that takes a
 // division is done once a tile; within it, indices have 32 bits, and kUnroll loads come before the
 // first store.
-template <typename From, typename To, bool kToTensor, bool kTakeOut>
+template <typename From, typename To, bool kToTensor>
 __global__ void PermuteKernel(const Work work) {
   const PermuteTask& task = work.task;
   const int64_t from_stride = kToTensor ? task.matrices.row_stride : task.tensor.row_stride;
@@ -98,11 +77,7 @@ __global__ void PermuteKernel(const Work work) {
         const int unit = base + i * blockDim.x;
         const int row = unit / work.units, column = unit - row * work.units;
         if (unit >= total) continue;
-        To value = Converted<To>(values[i]);
-        if constexpr (kTakeOut) {
-          if (TakeOut(work.exponent, &value)) task.nonfinite[matrix] = 1;
-        }
-        target[row * to_stride + column] = value;
+        target[row * to_stride + column] = Converted<To>(values[i]);
       }
     }
   }
@@ -110,18 +85,14 @@ __global__ void PermuteKernel(const Work work) {
 
 template <typename From, typename To>
 cudaError_t Launch(const PermuteTask& task, int block, cudaStream_t stream) {
-  Work work{task, 0, 0, static_cast<int32_t>(task.columns), ExponentBits(task.matrix_element)};
+  Work work{task, 0, 0, static_cast<int32_t>(task.columns)};
   // A block's threads have kUnroll units each, or one row does.
   work.tile_rows =
       static_cast<int32_t>(std::clamp<int64_t>(kUnroll * block / task.columns, 1, task.length));
   work.tiles = (task.length + work.tile_rows - 1) / work.tile_rows;
   const int64_t grid = std::min<int64_t>(task.count * work.tiles, INT32_MAX);
-  void (*kernel)(Work) = PermuteKernel<From, To, false, false>;
-  if (task.direction == Direction::kToTensor) {
-    kernel = PermuteKernel<From, To, true, false>;
-  } else if (task.nonfinite != nullptr) {
-    kernel = PermuteKernel<From, To, false, true>;
-  }
+  void (*kernel)(Work) = task.direction == Direction::kToTensor ? PermuteKernel<From, To, true>
+                                                                : PermuteKernel<From, To, false>;
   return device::Launch(kernel, dim3(static_cast<unsigned>(grid)), dim3(block), 0, stream, work);
 }
 

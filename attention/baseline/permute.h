@@ -39,9 +39,6 @@ struct PermuteTask {
   int64_t length = 0;
   int64_t columns = 0;  // elements of a row
   device::Sequences sequences;
-  // To matrices: where not null, elements that are NaN or infinite are 0 in the matrices, and
-  // nonfinite[i] becomes 1 where matrix i had one. Zero before.
-  int32_t* nonfinite = nullptr;
 };
 
 // Elements are copied as they are, or widened from 16 bits to fp32, or rounded from fp32 to bf16;

@@ -2,8 +2,8 @@
 #include <cstdint>
 
 #include "attention/baseline/softmax.h"
+#include "attention/cuda/launch.h"
 #include "attention/device/convert.cuh"
-#include "attention/device/launch.h"
 #include "attention/device/reduce.cuh"
 
 namespace attnlab::baseline {
@@ -109,18 +109,13 @@ __device__ float4 Times(float4 v, float f) {
   return make_float4(v.x * f, v.y * f, v.z * f, v.w * f);
 }
 
-__device__ bool SeesNothing(const ScoreRow& r) { return r.visible.begin == r.visible.end; }
-
-// One over the sum; 0 for a row that sees no key, so that its probabilities are 0. A row whose
-// scores are all minus infinity has no softmax: 0 times infinity makes it NaN.
-__device__ float Inverse(const ScoreRow& r, float sum) { return SeesNothing(r) ? 0 : 1 / sum; }
+// One over the sum; 0 for a row that sees no key, so that its probabilities are 0.
+__device__ float Inverse(float sum) { return sum == 0 ? 0 : 1 / sum; }
 
 __device__ void WriteLse(const SoftmaxTask& task, const ScoreRow& r, float max, float sum) {
   if (task.lse == nullptr || threadIdx.x != 0 || r.row >= r.q.length) return;
   task.lse[r.q.batch * task.lse_batch_stride + (r.q.begin + r.row) * task.lse_row_stride +
-           r.head * task.lse_head_stride] = SeesNothing(r) ? -INFINITY
-                                            : sum == 0     ? NAN
-                                                           : Base(max) + logf(sum);
+           r.head * task.lse_head_stride] = sum == 0 ? -INFINITY : max + logf(sum);
 }
 
 // kVectors: vectors of a row that each thread keeps in registers.
@@ -154,7 +149,7 @@ __global__ void SoftmaxKernel(const SoftmaxTask task) {
       sum += SumOf(values[i]);
     }
     sum = device::ReduceBlock<device::Sum>(sum, scratch);
-    const float inverse = Inverse(r, sum);
+    const float inverse = Inverse(sum);
 #pragma unroll
     for (int i = 0; i < kVectors; ++i) {
       const int64_t column = kVector * (i * blockDim.x + threadIdx.x);
@@ -191,7 +186,7 @@ __global__ void LongSoftmaxKernel(const SoftmaxTask task) {
     const float block_max = device::ReduceBlock<device::Max>(max, scratch);
     sum = sum == 0 ? 0 : sum * expf(Base(max) - Base(block_max));
     sum = device::ReduceBlock<device::Sum>(sum, scratch);
-    const float inverse = Inverse(r, sum);
+    const float inverse = Inverse(sum);
     for (int64_t column = kVector * threadIdx.x; column < rows.skv; column += step) {
       Store(probabilities, column, rows.skv, Times(Exp(load(column), Base(block_max)), inverse));
     }

@@ -10,9 +10,9 @@
 
 #include <cstdint>
 
+#include "attention/core/mask.h"
 #include "attention/device/element.h"
 #include "attention/device/sequences.h"
-#include "attention/mask.h"
 #include "cuda_runtime.h"
 
 namespace attnlab::baseline {

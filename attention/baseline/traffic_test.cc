@@ -3,8 +3,8 @@
 #include <string>
 
 #include "attention/baseline/options.h"
-#include "attention/machine.h"
-#include "attention/problem.h"
+#include "attention/core/device.h"
+#include "attention/core/problem.h"
 #include "gtest/gtest.h"
 
 namespace attnlab::baseline {
@@ -20,7 +20,8 @@ Traffic Of(const std::string& line, int64_t l2, bool fused = false) {
   Options options;
   options.fused = fused;
   options.softmax_block = 512;
-  return ExpectedTraffic(AttentionProblem::Parse(line).value(), gpu, options);
+  options.heads = 2;
+  return ExpectedTraffic(*AttentionProblem::Parse(line), gpu, options);
 }
 
 // S and P of 2 heads of 256 queries and keys, and Q, of 2 heads as K, V and O, in fp32.
@@ -37,35 +38,26 @@ TEST(ExpectedTrafficTest, WithoutACacheEveryStepReadsAndWritesItsTensors) {
   EXPECT_EQ(fused.bytes_written, 2 * kS + kQ);
 }
 
+TEST(ExpectedTrafficTest, AMaskSavesNothing) {
+  const Traffic causal = Of("hq=2,sq=256,d=64,dtype=fp32,mask=causal", 0);
+  EXPECT_EQ(causal.flops, Of(kLine, 0).flops);
+  EXPECT_EQ(causal.bytes_read, Of(kLine, 0).bytes_read);
+}
+
 TEST(ExpectedTrafficTest, InL2InputsAreReadOnce) {
-  const Traffic traffic = Of(kLine, 1 << 30);
+  const Traffic traffic = Of(kLine, 2 * kS);
   EXPECT_EQ(traffic.bytes_read, 3 * kQ);
   EXPECT_EQ(traffic.bytes_written, 3 * kS + kQ);
+  EXPECT_FALSE(traffic.l2_decides);
+  EXPECT_TRUE(Of(kLine, 2 * kS - 1).l2_decides);
 }
 
-TEST(ExpectedTrafficTest, OfSAndPAPartMayBeThereStill) {
-  // S is four times Q here. When the softmax reads its first element, S, Q and K were used since it
-  // was written, at its last S and P: six and eight Q. Of P it is eight at the first and six at the
-  // last, with V and O. With room for seven each finds a half.
-  const int64_t all = Of(kLine, 0, true).bytes_read;
-  EXPECT_EQ(Of(kLine, 6 * kQ, true).bytes_read, all);
-  EXPECT_EQ(Of(kLine, 7 * kQ, true).bytes_read, all - kS / 2 - kS / 2);
-  EXPECT_EQ(Of(kLine, 8 * kQ, true).bytes_read, 3 * kQ);
-}
-
-TEST(ExpectedTrafficTest, NearTheCapacityThereIsAnInterval) {
-  // All is found in an L2 of eight Q, and nothing in one of six.
-  const int64_t all = Of(kLine, 0, true).bytes_read;
-  for (const int64_t l2 : {6, 8, 10}) {
-    const Traffic traffic = Of(kLine, l2 * kQ, true);
-    ASSERT_TRUE(traffic.reads_between.has_value()) << l2;
-    EXPECT_LE(traffic.reads_between->least, traffic.bytes_read);
-    EXPECT_GE(traffic.reads_between->most, traffic.bytes_read);
-  }
-  EXPECT_EQ(Of(kLine, 8 * kQ, true).reads_between->least, 3 * kQ);
-  EXPECT_EQ(Of(kLine, 8 * kQ, true).reads_between->most, all);
-  EXPECT_FALSE(Of(kLine, 12 * kQ, true).reads_between.has_value());
-  EXPECT_FALSE(Of(kLine, 3 * kQ, true).reads_between.has_value());
+TEST(ExpectedTrafficTest, PermutationsCopy) {
+  // Heads of several sequences are no matrices that lie one after the other.
+  const std::string line = "b=2,hq=2,sq=256,d=64,dtype=fp32";
+  EXPECT_EQ(Of(line, 0).bytes_read, 2 * (3 * kQ + 3 * kS + 4 * kQ));
+  EXPECT_EQ(Of(line, 0).bytes_written, 2 * (kQ + 3 * kS + 4 * kQ));
+  EXPECT_EQ(Of(line, 1 << 30).bytes_read, 2 * 3 * kQ);
 }
 
 TEST(ExpectedTrafficTest, LongRowsAreReadTwiceFromMemoryWhereL2DoesNotHoldThem) {
@@ -73,16 +65,12 @@ TEST(ExpectedTrafficTest, LongRowsAreReadTwiceFromMemoryWhereL2DoesNotHoldThem) 
   // have 25 MiB of rows under way.
   const double scores = 2.0 * 24576 * 24576;
   const auto read = [&](int64_t l2) {
-    return static_cast<double>(Of("hq=2,sq=24576,d=64,dtype=bf16", l2, true).bytes_read) / scores;
+    const Traffic traffic = Of("hq=2,sq=24576,d=64,dtype=bf16", l2, true);
+    EXPECT_FALSE(traffic.l2_decides);
+    return static_cast<double>(traffic.bytes_read) / scores;
   };
   EXPECT_NEAR(read(60 << 20), 4 + 2, 0.05);
-  EXPECT_NEAR(read(30 << 20), 8 + 2, 0.05);
-}
-
-TEST(ExpectedTrafficTest, LongerThanL2ItGrowsWithTheSquare) {
-  const double one = static_cast<double>(Of("hq=8,sq=8192,d=64,dtype=bf16", 60 << 20).Bytes());
-  const double two = static_cast<double>(Of("hq=8,sq=16384,d=64,dtype=bf16", 60 << 20).Bytes());
-  EXPECT_GT(two / one, 3.9);
+  EXPECT_NEAR(read(12 << 20), 8 + 2, 0.05);
 }
 
 }  // namespace

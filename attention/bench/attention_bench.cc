@@ -20,14 +20,15 @@
 #include "absl/strings/str_cat.h"
 #include "attention/attention.h"
 #include "attention/bench/rotated_inputs.h"
-#include "attention/bench/statistics.h"
 #include "attention/bench/timed_kernel.h"
-#include "attention/machine.h"
-#include "attention/memory.h"
-#include "attention/problem.h"
-#include "attention/registry.h"
-#include "attention/testing/verify.h"
+#include "attention/core/problem.h"
+#include "attention/core/registry.h"
+#include "attention/core/statistics.h"
+#include "attention/cuda/machine.h"
+#include "attention/cuda/memory.h"
+#include "attention/oracle/verify.h"
 #include "benchmark/benchmark.h"
+#include "tools/lib/arguments.h"
 
 namespace attnlab::bench {
 namespace {
@@ -81,9 +82,9 @@ class Benchmark {
 
  private:
   absl::Status Prepare() {
-    testing::VerifyOptions options;
+    oracle::VerifyOptions options;
     options.rerun = false;
-    absl::StatusOr<testing::VerifyResult> result = testing::Verify(plan_, options);
+    absl::StatusOr<oracle::VerifyResult> result = oracle::Verify(plan_, options);
     if (!result.ok()) return result.status();
     if (!result->passed) return absl::DataLossError(result->message);
     error_ = result->o.max_error;
@@ -146,7 +147,12 @@ int Main(int argc, char** argv) {
   benchmark::Initialize(&argc, argv);
   std::vector<Device> devices = {Device::Cpu()};
   if (CudaInfo().ok()) devices.push_back(Device::Cuda(0));
-  std::vector<std::string> lines(argv + 1, argv + argc);
+  std::vector<std::string> lines;
+  ArgumentParser parser(
+      "attention_bench",
+      "Google Benchmark on every kernel that does a problem: takes its flags, too.");
+  parser.AddPositional("[PROBLEM ...]", &lines);
+  if (const std::optional<int> code = parser.ParseMain(argc, argv)) return *code;
   if (lines.empty()) lines.assign(std::begin(kDefaultProblems), std::end(kDefaultProblems));
   for (const std::string& line : lines) {
     absl::StatusOr<AttentionProblem> problem = AttentionProblem::Parse(line);

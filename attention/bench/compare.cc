@@ -7,10 +7,10 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "attention/bench/rotated_inputs.h"
-#include "attention/bench/statistics.h"
 #include "attention/bench/timed_kernel.h"
-#include "attention/machine.h"
-#include "attention/memory.h"
+#include "attention/core/device.h"
+#include "attention/core/statistics.h"
+#include "attention/cuda/memory.h"
 #include "benchmark/benchmark.h"
 
 namespace attnlab::bench {
@@ -63,10 +63,10 @@ Row VerifiedRow(const Plan& plan, const Options& options) {
   }
   if (options.verify) {
     Tell(options, absl::StrCat("verifying ", plan.kernel->traits().name));
-    testing::VerifyOptions verify;
+    oracle::VerifyOptions verify;
     verify.inputs.seed = options.seed;
     verify.rerun = false;  // the conformance suite does that
-    absl::StatusOr<testing::VerifyResult> result = testing::Verify(plan, verify);
+    absl::StatusOr<oracle::VerifyResult> result = oracle::Verify(plan, verify);
     row.status = result.status();
     if (result.ok()) {
       row.verified = result->passed;

@@ -21,8 +21,8 @@
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "attention/attention.h"
-#include "attention/problem.h"
-#include "attention/testing/verify.h"
+#include "attention/core/problem.h"
+#include "attention/oracle/verify.h"
 
 namespace attnlab::bench {
 
@@ -48,7 +48,7 @@ struct Row {
   // not be made (ResourceExhausted). Then nothing below was measured.
   absl::Status status;
   bool verified = false;  // `verification` says more; false too where it was not wanted
-  testing::VerifyResult verification;
+  oracle::VerifyResult verification;
 
   // Seconds of a call over the repetitions: the median, and the spread, within which 80 % lie.
   double median = 0, p10 = 0, p90 = 0;

@@ -3,13 +3,16 @@
 #include <atomic>
 #include <chrono>
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
-#include "attention/kernel.h"
-#include "attention/registry.h"
+#include "attention/core/kernel.h"
+#include "attention/core/registry.h"
+#include "attention/cuda/machine.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -28,17 +31,16 @@ class Changed : public Kernel {
     traits_.name = name;
   }
   const KernelTraits& traits() const override { return traits_; }
-  absl::Status Supports(const AttentionProblem& p, const DeviceInfo& d,
-                        const LaunchConfig& c) const override {
-    return inner_->Supports(p, d, c);
-  }
-  absl::StatusOr<int64_t> WorkspaceBytes(const AttentionProblem& p, const DeviceInfo& d,
-                                         const LaunchConfig& c) const override {
-    return inner_->WorkspaceBytes(p, d, c);
-  }
-  absl::Status Forward(const AttentionProblem& p, const AttentionTensors& t,
-                       const Launch& l) const override {
-    return inner_->Forward(p, t, l);
+  absl::StatusOr<std::unique_ptr<const Prepared>> Prepare(const AttentionProblem& p,
+                                                          const DeviceInfo& d,
+                                                          const LaunchConfig& c) const override {
+    absl::StatusOr<std::unique_ptr<const Prepared>> inner = inner_->Prepare(p, d, c);
+    if (!inner.ok()) return inner.status();
+    const int64_t bytes = (*inner)->WorkspaceBytes();
+    return PreparedAs(
+        bytes, [this, inner = *std::move(inner)](const AttentionTensors& t, const Launch& l) {
+          return Run(*inner, t, l);
+        });
   }
   absl::StatusOr<Traffic> ExpectedTraffic(const AttentionProblem& p, const DeviceInfo& d,
                                           const LaunchConfig& c) const override {
@@ -46,6 +48,11 @@ class Changed : public Kernel {
   }
 
  protected:
+  virtual absl::Status Run(const Prepared& inner, const AttentionTensors& t,
+                           const Launch& l) const {
+    return inner.Run(t, l);
+  }
+
   const Kernel* inner_;
   KernelTraits traits_;
 };
@@ -53,19 +60,19 @@ class Changed : public Kernel {
 class Slow : public Changed {
  public:
   Slow() : Changed("slow") {}
-  absl::Status Forward(const AttentionProblem& p, const AttentionTensors& t,
-                       const Launch& l) const override {
+  absl::Status Run(const Prepared& inner, const AttentionTensors& t,
+                   const Launch& l) const override {
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
-    return Changed::Forward(p, t, l);
+    return Changed::Run(inner, t, l);
   }
 };
 
 class Wrong : public Changed {
  public:
   Wrong() : Changed("wrong") {}
-  absl::Status Forward(const AttentionProblem& p, const AttentionTensors& t,
-                       const Launch& l) const override {
-    absl::Status s = Changed::Forward(p, t, l);
+  absl::Status Run(const Prepared& inner, const AttentionTensors& t,
+                   const Launch& l) const override {
+    absl::Status s = Changed::Run(inner, t, l);
     static_cast<float*>(t.o.data)[0] += 0.5f;
     return s;
   }
@@ -74,17 +81,15 @@ class Wrong : public Changed {
 class Failing : public Changed {
  public:
   Failing() : Changed("failing") {}
-  absl::Status Forward(const AttentionProblem&, const AttentionTensors&,
-                       const Launch&) const override {
+  absl::Status Run(const Prepared&, const AttentionTensors&, const Launch&) const override {
     return absl::InternalError("out of luck");
   }
 };
 
 Plan PlanOf(const Kernel* kernel = nullptr,
             const char* line = "hq=2,sq=32,d=16,dtype=fp32,mask=causal") {
-  Plan plan = *MakePlan(*AttentionProblem::Parse(line), Device::Cpu(), "reference");
-  if (kernel != nullptr) plan.kernel = kernel;
-  return plan;
+  if (kernel == nullptr) kernel = *Registry::Global().Find("reference");
+  return *MakePlan(*kernel, *AttentionProblem::Parse(line), CpuInfo());
 }
 
 Options Quick() {
@@ -151,10 +156,10 @@ TEST(CompareTest, WithoutVerificationNothingIsCalledVerified) {
 class FailingLater : public Changed {
  public:
   FailingLater() : Changed("failing_later") {}
-  absl::Status Forward(const AttentionProblem& p, const AttentionTensors& t,
-                       const Launch& l) const override {
+  absl::Status Run(const Prepared& inner, const AttentionTensors& t,
+                   const Launch& l) const override {
     if (++calls_ > 3) return absl::InternalError("worn out");
-    return Changed::Forward(p, t, l);
+    return Changed::Run(inner, t, l);
   }
 
  private:
@@ -216,10 +221,10 @@ TEST(CompareTest, WhatDoesNotFitIsResourceExhausted) {
 class Counting : public Changed {
  public:
   explicit Counting(const char* name) : Changed(name) {}
-  absl::Status Forward(const AttentionProblem& p, const AttentionTensors& t,
-                       const Launch& l) const override {
+  absl::Status Run(const Prepared& inner, const AttentionTensors& t,
+                   const Launch& l) const override {
     ++calls;
-    return Changed::Forward(p, t, l);
+    return Changed::Run(inner, t, l);
   }
   mutable std::atomic<int64_t> calls{0};
 };

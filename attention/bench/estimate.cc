@@ -6,8 +6,8 @@
 
 #include "attention/bench/rotated_inputs.h"
 #include "attention/bench/timed_kernel.h"
-#include "attention/memory.h"
-#include "attention/problem.h"
+#include "attention/core/problem.h"
+#include "attention/cuda/memory.h"
 
 namespace attnlab::bench {
 namespace {
@@ -19,18 +19,14 @@ constexpr double kLongEnough = 1e-3;
 constexpr int kCalls = 3;  // the first warms up; the shortest counts
 
 absl::StatusOr<double> TimePart(const AttentionProblem& part, const Plan& whole) {
-  Plan plan = whole;
-  plan.problem = part;
-  if (absl::Status s = plan.kernel->Supports(part, plan.device, plan.config); !s.ok()) return s;
-  const absl::StatusOr<int64_t> bytes = plan.kernel->WorkspaceBytes(part, plan.device, plan.config);
-  if (!bytes.ok()) return bytes.status();
-  plan.workspace_bytes = *bytes;
+  const absl::StatusOr<Plan> plan = MakePlan(*whole.kernel, part, whole.device, whole.config);
+  if (!plan.ok()) return plan.status();
   absl::StatusOr<RotatedInputs> inputs =
-      RotatedInputs::Make(part, plan.device, /*seed=*/0, /*with_lse=*/false, /*memory_bytes=*/1);
+      RotatedInputs::Make(part, whole.device, /*seed=*/0, /*with_lse=*/false, /*memory_bytes=*/1);
   if (!inputs.ok()) return inputs.status();
-  absl::StatusOr<Buffer> workspace = SharedWorkspace({plan});
+  absl::StatusOr<Buffer> workspace = SharedWorkspace({*plan});
   if (!workspace.ok()) return workspace.status();
-  absl::StatusOr<TimedKernel> kernel = TimedKernel::Make(plan, &*inputs, &*workspace);
+  absl::StatusOr<TimedKernel> kernel = TimedKernel::Make(*plan, &*inputs, &*workspace);
   if (!kernel.ok()) return kernel.status();
   double best = 0;
   for (int i = 0; i < kCalls; ++i) {

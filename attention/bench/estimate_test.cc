@@ -1,13 +1,15 @@
 #include "attention/bench/estimate.h"
 
+#include <memory>
+
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "attention/kernel.h"
-#include "attention/launch_config.h"
-#include "attention/machine.h"
-#include "attention/problem.h"
-#include "attention/registry.h"
-#include "attention/tensors.h"
+#include "attention/core/device.h"
+#include "attention/core/kernel.h"
+#include "attention/core/launch_config.h"
+#include "attention/core/problem.h"
+#include "attention/core/registry.h"
+#include "attention/core/tensors.h"
 #include "gtest/gtest.h"
 
 namespace attnlab::bench {
@@ -54,21 +56,12 @@ TEST(EstimateTest, AKernelThatFailsHasNoEstimate) {
   class Failing : public Kernel {
    public:
     const KernelTraits& traits() const override { return traits_; }
-    absl::Status Supports(const AttentionProblem&, const DeviceInfo&,
-                          const LaunchConfig&) const override {
-      return absl::OkStatus();
-    }
-    absl::StatusOr<int64_t> WorkspaceBytes(const AttentionProblem&, const DeviceInfo&,
-                                           const LaunchConfig&) const override {
-      return 0;
-    }
-    absl::Status Forward(const AttentionProblem&, const AttentionTensors&,
-                         const Launch&) const override {
-      return absl::InternalError("out of luck");
-    }
-    absl::StatusOr<Traffic> ExpectedTraffic(const AttentionProblem& p, const DeviceInfo&,
-                                            const LaunchConfig&) const override {
-      return CompulsoryTraffic(p);
+    absl::StatusOr<std::unique_ptr<const Prepared>> Prepare(const AttentionProblem&,
+                                                            const DeviceInfo&,
+                                                            const LaunchConfig&) const override {
+      return PreparedAs(/*workspace_bytes=*/0, [](const AttentionTensors&, const Launch&) {
+        return absl::InternalError("out of luck");
+      });
     }
 
    private:

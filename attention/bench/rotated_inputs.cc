@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <utility>
 
-#include "attention/dtype.h"
-#include "attention/tensor.h"
+#include "attention/core/dtype.h"
+#include "attention/core/tensor.h"
 
 namespace attnlab::bench {
 namespace {
@@ -21,11 +21,11 @@ absl::StatusOr<RotatedInputs> RotatedInputs::Make(const AttentionProblem& proble
                                                   const DeviceInfo& device, uint64_t seed,
                                                   bool with_lse, int64_t memory_bytes) {
   RotatedInputs rotated;
-  testing::InputOptions options;
+  oracle::InputOptions options;
   options.seed = seed;
   int64_t sets = 1;
   for (int64_t i = 0; i < sets; ++i) {
-    absl::StatusOr<testing::Inputs> inputs = testing::Inputs::Make(problem, device.device, options);
+    absl::StatusOr<oracle::Inputs> inputs = oracle::Inputs::Make(problem, device.device, options);
     if (!inputs.ok()) return inputs.status();
     AttentionTensors tensors = inputs->tensors();
     const auto& q = tensors.q.shape;

@@ -8,11 +8,11 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "attention/machine.h"
-#include "attention/memory.h"
-#include "attention/problem.h"
-#include "attention/tensors.h"
-#include "attention/testing/inputs.h"
+#include "attention/core/device.h"
+#include "attention/core/problem.h"
+#include "attention/core/tensors.h"
+#include "attention/cuda/memory.h"
+#include "attention/oracle/inputs.h"
 
 namespace attnlab::bench {
 
@@ -43,7 +43,7 @@ class RotatedInputs {
   RotatedInputs() = default;
 
   struct Set {
-    testing::Inputs inputs;
+    oracle::Inputs inputs;
     Buffer o, lse;
     AttentionTensors tensors;
   };

@@ -6,6 +6,7 @@
 
 #include "attention/attention.h"
 #include "attention/bench/timed_kernel.h"
+#include "attention/cuda/machine.h"
 #include "gtest/gtest.h"
 
 namespace attnlab::bench {

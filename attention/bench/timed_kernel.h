@@ -9,9 +9,9 @@
 #include "absl/types/span.h"
 #include "attention/attention.h"
 #include "attention/bench/rotated_inputs.h"
-#include "attention/cuda_backend.h"
-#include "attention/machine.h"
-#include "attention/memory.h"
+#include "attention/core/device.h"
+#include "attention/cuda/backend.h"
+#include "attention/cuda/memory.h"
 
 namespace attnlab::bench {
 

@@ -10,9 +10,9 @@
 #include <cstring>
 #include <type_traits>
 
+#include "attention/core/dtype.h"
 #include "attention/cpu/exp-inl.h"
 #include "attention/cpu/targets.h"
-#include "attention/dtype.h"
 #include "hwy/highway.h"
 
 #if defined(ATTENTION_CPU_CONVERT_INL_H_) == defined(HWY_TARGET_TOGGLE)

@@ -6,8 +6,8 @@
 #include <limits>
 #include <vector>
 
+#include "attention/core/dtype.h"
 #include "attention/cpu/targets.h"
-#include "attention/dtype.h"
 #include "gtest/gtest.h"
 #include "hwy/aligned_allocator.h"
 

@@ -4,8 +4,8 @@
 #include <cstdint>
 #include <limits>
 
+#include "attention/core/dtype.h"
 #include "attention/cpu/targets.h"
-#include "attention/dtype.h"
 #include "gtest/gtest.h"
 
 #undef HWY_TARGET_INCLUDE

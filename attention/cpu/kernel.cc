@@ -2,22 +2,21 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <memory>
 #include <type_traits>
 
 #include "absl/strings/str_cat.h"
+#include "attention/core/kernel.h"
+#include "attention/core/mask.h"
+#include "attention/core/parallel.h"
+#include "attention/core/registry.h"
+#include "attention/core/supports.h"
 #include "attention/cpu/schedule.h"
 #include "attention/cpu/tile.h"
-#include "attention/mask.h"
-#include "attention/memory.h"
-#include "attention/parallel.h"
-#include "attention/registry.h"
+#include "attention/cuda/memory.h"
 
 namespace attnlab::cpu {
 namespace {
-
-int64_t Aligned(int64_t bytes) {
-  return (bytes + kMemoryAlignment - 1) / kMemoryAlignment * kMemoryAlignment;
-}
 
 // The parts of the workspace: scratch of each thread, states of chunks, offsets of items.
 struct Layout {
@@ -26,12 +25,12 @@ struct Layout {
   int64_t slot_floats = 0;
 
   Layout(const AttentionProblem& p, const Options& options, const Schedule& schedule) {
-    scratch = Aligned(TileScratchBytes(schedule.tile_q(), options.tile_kv, p.d, p.dv));
+    scratch = AlignedBytes(TileScratchBytes(schedule.tile_q(), options.tile_kv, p.d, p.dv));
     slot_floats = PartialFloats(schedule.slot_rows(), p.dv);
     partials = options.threads * scratch;
-    offsets =
-        partials + Aligned(schedule.slots() * slot_floats * static_cast<int64_t>(sizeof(float)));
-    total = offsets + Aligned(schedule.OffsetCount() * static_cast<int64_t>(sizeof(int64_t)));
+    offsets = partials +
+              AlignedBytes(schedule.slots() * slot_floats * static_cast<int64_t>(sizeof(float)));
+    total = offsets + AlignedBytes(schedule.OffsetCount() * static_cast<int64_t>(sizeof(int64_t)));
   }
 };
 
@@ -81,66 +80,59 @@ TileTask TaskOf(const AttentionProblem& p, const AttentionTensors& t, const Opti
   return task;
 }
 
+absl::StatusOr<Options> Choose(const AttentionProblem& p, const DeviceInfo& device,
+                               const LaunchConfig& config) {
+  if (absl::Status s = CheckDtypeAndPage(p); !s.ok()) return s;
+  return OptionsFor(p, device, config);
+}
+
+class PreparedCpu : public Prepared {
+ public:
+  PreparedCpu(const AttentionProblem& problem, const Options& options)
+      : problem_(problem),
+        options_(options),
+        schedule_(problem_, options_),
+        layout_(problem_, options_, schedule_) {}
+
+  int64_t WorkspaceBytes() const override { return layout_.total; }
+
+  absl::Status Run(const AttentionTensors& t, const Launch& launch) const override {
+    char* const memory = static_cast<char*>(launch.workspace.data);
+    float* const partials = reinterpret_cast<float*>(memory + layout_.partials);
+    int64_t* const offsets = reinterpret_cast<int64_t*>(memory + layout_.offsets);
+
+    const int64_t items = schedule_.Count(t, offsets);
+    ParallelFor(items, options_.threads, [&](int64_t index, int worker) {
+      const Item item = schedule_.ItemAt(t, offsets, index);
+      TileTask task = TaskOf(problem_, t, options_, schedule_, item);
+      if (item.slot >= 0) task.partial = partials + item.slot * layout_.slot_floats;
+      RunTile(task, memory + worker * layout_.scratch);
+    });
+    if (schedule_.max_chunks() == 1) return absl::OkStatus();
+
+    // The first item of each tile merges its chunks.
+    ParallelFor(items, options_.threads, [&](int64_t index, int worker) {
+      const Item item = schedule_.ItemAt(t, offsets, index);
+      if (item.slot < 0 || item.kv_begin != 0) return;
+      MergeChunks(TaskOf(problem_, t, options_, schedule_, item), schedule_.chunk(),
+                  partials + item.slot * layout_.slot_floats, layout_.slot_floats,
+                  memory + worker * layout_.scratch);
+    });
+    return absl::OkStatus();
+  }
+
+ private:
+  const AttentionProblem problem_;
+  const Options options_;
+  const Schedule schedule_;
+  const Layout layout_;
+};
+
 }  // namespace
-
-absl::Status Supports(const AttentionProblem& p, const DeviceInfo& device,
-                      const LaunchConfig& config) {
-  if (p.dtype == DType::kFloat8E4M3) {
-    return absl::UnimplementedError("dtype: fp8_e4m3 is not one of fp32, fp16, bf16");
-  }
-  if (p.page != 0) {
-    return absl::UnimplementedError(
-        absl::StrCat("page: ", p.page, "; paged K and V are not supported, only page = 0"));
-  }
-  return OptionsFor(p, device, config).status();
-}
-
-absl::StatusOr<int64_t> WorkspaceBytes(const AttentionProblem& p, const DeviceInfo& device,
-                                       const LaunchConfig& config) {
-  if (absl::Status s = Supports(p, device, config); !s.ok()) return s;
-  const absl::StatusOr<Options> options = OptionsFor(p, device, config);
-  if (!options.ok()) return options.status();
-  return Layout(p, *options, Schedule(p, *options)).total;
-}
-
-absl::Status Forward(const AttentionProblem& p, const AttentionTensors& t, const Launch& launch) {
-  if (absl::Status s = Supports(p, launch.device, launch.config); !s.ok()) return s;
-  const absl::StatusOr<Options> options = OptionsFor(p, launch.device, launch.config);
-  if (!options.ok()) return options.status();
-  const Schedule schedule(p, *options);
-  const Layout layout(p, *options, schedule);
-  if (launch.workspace.bytes < layout.total) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("workspace: ", launch.workspace.bytes, " bytes, needed are ", layout.total));
-  }
-  char* const memory = static_cast<char*>(launch.workspace.data);
-  float* const partials = reinterpret_cast<float*>(memory + layout.partials);
-  int64_t* const offsets = reinterpret_cast<int64_t*>(memory + layout.offsets);
-
-  const int64_t items = schedule.Count(t, offsets);
-  ParallelFor(items, options->threads, [&](int64_t index, int worker) {
-    const Item item = schedule.ItemAt(t, offsets, index);
-    TileTask task = TaskOf(p, t, *options, schedule, item);
-    if (item.slot >= 0) task.partial = partials + item.slot * layout.slot_floats;
-    RunTile(task, memory + worker * layout.scratch);
-  });
-  if (schedule.max_chunks() == 1) return absl::OkStatus();
-
-  // The first item of each tile merges its chunks.
-  ParallelFor(items, options->threads, [&](int64_t index, int worker) {
-    const Item item = schedule.ItemAt(t, offsets, index);
-    if (item.slot < 0 || item.kv_begin != 0) return;
-    MergeChunks(TaskOf(p, t, *options, schedule, item), schedule.chunk(),
-                partials + item.slot * layout.slot_floats, layout.slot_floats,
-                memory + worker * layout.scratch);
-  });
-  return absl::OkStatus();
-}
 
 absl::StatusOr<Traffic> ExpectedTraffic(const AttentionProblem& p, const DeviceInfo& device,
                                         const LaunchConfig& config) {
-  if (absl::Status s = Supports(p, device, config); !s.ok()) return s;
-  const absl::StatusOr<Options> options = OptionsFor(p, device, config);
+  const absl::StatusOr<Options> options = Choose(p, device, config);
   if (!options.ok()) return options.status();
   const Schedule schedule(p, *options);
 
@@ -185,17 +177,12 @@ class CpuKernel : public Kernel {
 
   const KernelTraits& traits() const override { return traits_; }
 
-  absl::Status Supports(const AttentionProblem& problem, const DeviceInfo& device,
-                        const LaunchConfig& config) const override {
-    return cpu::Supports(problem, device, config);
-  }
-  absl::StatusOr<int64_t> WorkspaceBytes(const AttentionProblem& problem, const DeviceInfo& device,
-                                         const LaunchConfig& config) const override {
-    return cpu::WorkspaceBytes(problem, device, config);
-  }
-  absl::Status Forward(const AttentionProblem& problem, const AttentionTensors& tensors,
-                       const Launch& launch) const override {
-    return cpu::Forward(problem, tensors, launch);
+  absl::StatusOr<std::unique_ptr<const Prepared>> Prepare(
+      const AttentionProblem& problem, const DeviceInfo& device,
+      const LaunchConfig& config) const override {
+    const absl::StatusOr<Options> options = Choose(problem, device, config);
+    if (!options.ok()) return options.status();
+    return std::make_unique<const PreparedCpu>(problem, *options);
   }
   absl::StatusOr<Traffic> ExpectedTraffic(const AttentionProblem& problem, const DeviceInfo& device,
                                           const LaunchConfig& config) const override {

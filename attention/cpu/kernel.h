@@ -30,26 +30,12 @@
 #ifndef ATTENTION_CPU_KERNEL_H_
 #define ATTENTION_CPU_KERNEL_H_
 
-#include <cstdint>
-
-#include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "attention/kernel.h"
-#include "attention/launch_config.h"
-#include "attention/machine.h"
-#include "attention/problem.h"
-#include "attention/tensors.h"
+#include "attention/core/device.h"
+#include "attention/core/launch_config.h"
+#include "attention/core/problem.h"
 
 namespace attnlab::cpu {
-
-// As the functions of Kernel (attention/kernel.h), for callers that want this family and no
-// registry.
-absl::Status Supports(const AttentionProblem& problem, const DeviceInfo& device,
-                      const LaunchConfig& config);
-absl::StatusOr<int64_t> WorkspaceBytes(const AttentionProblem& problem, const DeviceInfo& device,
-                                       const LaunchConfig& config);
-absl::Status Forward(const AttentionProblem& problem, const AttentionTensors& tensors,
-                     const Launch& launch);
 
 // Multiply-adds of the visible pairs. Q is read once and O written once. K and V are read once by
 // each tile of rows that sees them, unless those that the threads work on at a time fit the last

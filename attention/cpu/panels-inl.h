@@ -15,7 +15,7 @@
 //
 // At the edges of the mask the products leave out what no row of a block sees: Sᵀ whole vectors
 // of rows, O all keys before the first and after the last that all rows of a block see. Those
-// between are added to the single rows that see them, and never with P = 0: 0 * NaN is NaN.
+// between are added to the single rows that see them.
 //
 // Included once for each target, inside the file that dispatches.
 #include <algorithm>

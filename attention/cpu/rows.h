@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "attention/core/mask.h"
 #include "attention/cpu/tile.h"
-#include "attention/mask.h"
 
 namespace attnlab::cpu {
 

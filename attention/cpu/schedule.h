@@ -13,10 +13,10 @@
 #include <cstdint>
 
 #include "absl/status/statusor.h"
-#include "attention/launch_config.h"
-#include "attention/machine.h"
-#include "attention/problem.h"
-#include "attention/tensors.h"
+#include "attention/core/device.h"
+#include "attention/core/launch_config.h"
+#include "attention/core/problem.h"
+#include "attention/core/tensors.h"
 
 namespace attnlab::cpu {
 

@@ -23,19 +23,14 @@ namespace {
 
 // Writes O and LSE of row r from the state of its online softmax.
 template <typename T>
-void FinishRow(const TileTask& t, int64_t r, bool sees_keys, float m, float sum, const float* o) {
-  // With no key, O is zero. With keys whose scores are all minus infinity, sum and O are zero and
-  // 0 / 0 is NaN, as in the formula.
-  const float factor = sees_keys ? 1.0f / sum : 0.0f;
+void FinishRow(const TileTask& t, int64_t r, float m, float sum, const float* o) {
+  const float factor = sum == 0 ? 0.0f : 1.0f / sum;  // with no key, O is zero
   StoreRow(o, factor, t.dv, static_cast<T*>(t.o) + OOffset(t, r));
   if (t.lse == nullptr) return;
-  float lse = -std::numeric_limits<float>::infinity();
-  if (sees_keys) {
-    constexpr double kLn2 = 0.693147180559945309;
-    lse = sum == 0 ? std::numeric_limits<float>::quiet_NaN()
-                   : static_cast<float>((double{m} + std::log2(double{sum})) * kLn2);
-  }
-  t.lse[LseOffset(t, r)] = lse;
+  constexpr double kLn2 = 0.693147180559945309;
+  t.lse[LseOffset(t, r)] = sum == 0
+                               ? -std::numeric_limits<float>::infinity()
+                               : static_cast<float>((double{m} + std::log2(double{sum})) * kLn2);
 }
 
 template <typename T, template <typename> class Tile>
@@ -46,8 +41,7 @@ void RunWith(const TileTask& t, void* scratch) {
   for (int64_t i = 0; i < rows; ++i) {
     const int64_t r = t.row_begin + i;
     if (t.partial == nullptr) {
-      const KvRange visible = VisibleOfRow(t, r);
-      FinishRow<T>(t, r, visible.begin < visible.end, tile.Max(i), tile.Sum(i), tile.Output(i));
+      FinishRow<T>(t, r, tile.Max(i), tile.Sum(i), tile.Output(i));
     } else {
       const int64_t stride = PaddedFloats(t.dv);
       t.partial[2 * i] = tile.Max(i);
@@ -99,7 +93,7 @@ void Merge(const TileTask& task, int64_t chunk, const float* partials, int64_t p
         hn::Store(hn::MulAdd(factor, hn::Load(df, from + j), hn::Load(df, o + j)), df, o + j);
       }
     });
-    FinishRow<T>(t, t.row_begin + i, visible.begin < visible.end, m, sum, o);
+    FinishRow<T>(t, t.row_begin + i, m, sum, o);
   }
 }
 

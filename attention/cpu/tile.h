@@ -8,8 +8,8 @@
 
 #include <cstdint>
 
-#include "attention/dtype.h"
-#include "attention/mask.h"
+#include "attention/core/dtype.h"
+#include "attention/core/mask.h"
 
 namespace attnlab::cpu {
 

@@ -5,10 +5,10 @@
 
 #include <cstdint>
 
+#include "attention/core/mask.h"
 #include "attention/device/divisor.h"
 #include "attention/device/host_device.h"
 #include "attention/device/sequences.h"
-#include "attention/mask.h"
 
 namespace attnlab::device {
 

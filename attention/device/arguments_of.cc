@@ -2,8 +2,8 @@
 
 #include <cstdint>
 
-#include "attention/dtype.h"
-#include "attention/tensor.h"
+#include "attention/core/dtype.h"
+#include "attention/core/tensor.h"
 
 namespace attnlab::device {
 namespace {

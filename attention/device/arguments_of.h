@@ -2,9 +2,9 @@
 #ifndef ATTENTION_DEVICE_ARGUMENTS_OF_H_
 #define ATTENTION_DEVICE_ARGUMENTS_OF_H_
 
+#include "attention/core/problem.h"
+#include "attention/core/tensors.h"
 #include "attention/device/arguments.h"
-#include "attention/problem.h"
-#include "attention/tensors.h"
 
 namespace attnlab::device {
 

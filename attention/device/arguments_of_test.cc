@@ -3,10 +3,10 @@
 #include <cstdint>
 
 #include "absl/status/statusor.h"
-#include "attention/dtype.h"
-#include "attention/machine.h"
-#include "attention/mask.h"
-#include "attention/tensor.h"
+#include "attention/core/device.h"
+#include "attention/core/dtype.h"
+#include "attention/core/mask.h"
+#include "attention/core/tensor.h"
 #include "gtest/gtest.h"
 
 namespace attnlab::device {

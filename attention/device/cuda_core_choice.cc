@@ -5,6 +5,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "attention/core/dtype.h"
 #include "attention/device/tile_choice.h"
 
 namespace attnlab::device {
@@ -31,6 +32,7 @@ absl::StatusOr<CudaCoreTile> ChooseCudaCoreTile(const AttentionProblem& p, const
   const bool named = !config.Get("tile_q", "").empty();
   std::vector<CudaCoreTile> tiles;
   for (const CudaCoreTile& tile : kCudaCoreTiles) {
+    if (p.dtype != DType::kFloat32 && !IsDimOf16Bits(tile.dim)) continue;
     if (tile.blocks == 1) {
       tiles.push_back(tile);
     } else if (medium && (named || HoldsItsBlocks(device, tile))) {

@@ -5,10 +5,10 @@
 #include <cstdint>
 
 #include "absl/status/statusor.h"
+#include "attention/core/device.h"
+#include "attention/core/launch_config.h"
+#include "attention/core/problem.h"
 #include "attention/device/cuda_core_table.h"
-#include "attention/launch_config.h"
-#include "attention/machine.h"
-#include "attention/problem.h"
 
 namespace attnlab::device {
 

@@ -22,7 +22,8 @@ struct TypeOf {
 // T, where it is one of those that are instantiated.
 template <typename T, class Shape, typename Launch, typename... Elements>
 cudaError_t LaunchIfOneOf(const Launch& launch) {
-  if constexpr ((std::is_same_v<T, Elements> || ...)) {
+  if constexpr ((std::is_same_v<T, Elements> || ...) &&
+                (std::is_same_v<T, float> || IsDimOf16Bits(Shape::kDim))) {
     return launch(Shape(), TypeOf<T>());
   } else {
     return cudaErrorInvalidValue;

@@ -3,12 +3,10 @@
 #ifndef ATTENTION_DEVICE_CUDA_CORE_OUTPUTS_CUH_
 #define ATTENTION_DEVICE_CUDA_CORE_OUTPUTS_CUH_
 
-#include <cmath>
 #include <cstdint>
 
 #include "attention/device/arguments.h"
 #include "attention/device/convert.cuh"
-#include "attention/device/cuda_core_queries.cuh"
 #include "attention/device/cuda_core_threads.cuh"
 #include "attention/device/online_softmax.h"
 #include "attention/device/query_tile.h"
@@ -29,16 +27,11 @@ __device__ void FinishSoftmax(const Arguments& a, const QueryTile& tile, float* 
 #pragma unroll 1
   for (int row = ThreadIndex(); row < Shape::kRows; row += Shape::kThreads) {
     if (tile.begin + row >= tile.end) break;
-    OnlineSoftmax softmax;
-    softmax.max = shared[Shape::kMaxima + row];
-    softmax.sum = shared[Shape::kSums + row];
-    // Keys whose scores are all minus infinity have no softmax: 0 / 0.
-    const bool none = softmax.sum == 0 && Visible<Shape>(shared)[row].count != 0;
-    shared[Shape::kSums + row] = none ? NAN : softmax.Inverse();
+    const OnlineSoftmax softmax = {shared[Shape::kNegMaxima + row], shared[Shape::kSums + row]};
+    shared[Shape::kSums + row] = softmax.Inverse();
     OffsetsOfRows<Shape>(shared)[row] = tile.Offset(a.o, tile.begin + row);
     if (a.lse.data == nullptr) continue;
-    static_cast<float*>(a.lse.data)[tile.Offset(a.lse, tile.begin + row)] =
-        none ? NAN : softmax.Lse();
+    static_cast<float*>(a.lse.data)[tile.Offset(a.lse, tile.begin + row)] = softmax.Lse();
   }
 }
 

@@ -7,11 +7,6 @@
 
 namespace attnlab::device {
 
-// The weight of a key that the row does not see: zero in every sum, and to be told from that of a
-// key which it does see.
-__device__ inline float HiddenWeight() { return -0.0f; }
-__device__ inline bool IsHidden(float weight) { return __float_as_uint(weight) == 0x80000000u; }
-
 __device__ inline float4 LoadFour(const float* from) {
   return *reinterpret_cast<const float4*>(from);
 }
@@ -55,10 +50,9 @@ __device__ inline float Anything() {
 // sum = A B over `steps` steps: A has for each step kRows numbers, in fours 16 apart; B has
 // kColumns of them in vectors of kVector, kVectorStep apart. `a` and `b` point to the thread's
 // first of the first step. `steps` is rounded up to a multiple of kUnroll, and to one where there
-// are none; products beyond them are to be zero. kSkipHidden: what A has as HiddenWeight() is left
-// out, for B may have a NaN there. `between` is called once for each kUnroll steps.
-template <int kUnroll, int kAStride, int kBStride, int kVector, int kVectorStep,
-          bool kSkipHidden = false, int kRows, int kColumns, typename Between>
+// are none; products beyond them are to be zero. `between` is called once for each kUnroll steps.
+template <int kUnroll, int kAStride, int kBStride, int kVector, int kVectorStep, int kRows,
+          int kColumns, typename Between>
 __device__ void OuterProducts(const float* a, const float* b, int steps,
                               float (&sum)[kRows][kColumns], const Between& between) {
   static_assert(kUnroll % 2 == 0);
@@ -72,9 +66,7 @@ __device__ void OuterProducts(const float* a, const float* b, int steps,
     for (float& number : numbers) number = Anything();
   };
   const auto multiply = [&](int step, int i, int j) {
-    const float row = rows[step % 2][i];
-    const bool hidden = kSkipHidden && IsHidden(row);
-    sum[i][j] = fmaf(row, hidden ? 0 : columns[step % 2][j], sum[i][j]);
+    sum[i][j] = fmaf(rows[step % 2][i], columns[step % 2][j], sum[i][j]);
   };
 #pragma unroll
   for (int i = 0; i < kRows; ++i) {
@@ -110,13 +102,12 @@ __device__ void OuterProducts(const float* a, const float* b, int steps,
 }
 
 // O of a row = its factor times O + P V over the first `keys` keys of a tile, rounded up: P of
-// those behind is 0, or HiddenWeight(). `p`, `v` and `factors`: for the thread's first row, and
-// first dim.
+// those behind is 0. `p`, `v` and `factors`: for the thread's first row, and first dim.
 //
 // The sum of a tile begins at zero and is added to O as a whole, with the multiply-add that
 // rescales O. Added key by key to what a hundred thousand keys have summed to, it would drown in
 // O's rounding.
-template <class Shape, bool kSkipHidden, int kFirst = 0, typename Between>
+template <class Shape, int kFirst = 0, typename Between>
 __device__ void AddOutputs(const float* p, const float* v, const float* factors, int keys,
                            float (&o)[Shape::kThreadRows][4 * Shape::kThreadChunks],
                            const Between& between) {
@@ -125,9 +116,7 @@ __device__ void AddOutputs(const float* p, const float* v, const float* factors,
   constexpr int kLeft = Shape::kThreadChunks - kFirst, kMost = 16 / kRows;
   constexpr int kAtOnce = kLeft < kMost ? kLeft : kMost;
   float sum[kRows][4 * kAtOnce];
-  // What is seldom is not worth a long loop.
-  constexpr int kUnroll = kSkipHidden ? 2 : Shape::kUnroll;
-  OuterProducts<kUnroll, Shape::kPStride, Shape::kVStride, 4, Shape::kDimStep, kSkipHidden>(
+  OuterProducts<Shape::kUnroll, Shape::kPStride, Shape::kVStride, 4, Shape::kDimStep>(
       p, v + kFirst * Shape::kDimStep, keys, sum, between);
 #pragma unroll
   for (int i = 0; i < kRows; ++i) {
@@ -138,7 +127,7 @@ __device__ void AddOutputs(const float* p, const float* v, const float* factors,
     }
   }
   if constexpr (kAtOnce < kLeft) {
-    AddOutputs<Shape, kSkipHidden, kFirst + kAtOnce>(p, v, factors, keys, o, [] {});
+    AddOutputs<Shape, kFirst + kAtOnce>(p, v, factors, keys, o, [] {});
   }
 }
 

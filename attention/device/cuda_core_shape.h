@@ -101,8 +101,8 @@ struct CudaCoreShape {
   static constexpr int kExchange = kFactors + kRows;
   // At the end, in place of K: where O of each row goes, in 64 bits, and its softmax, whose sum
   // becomes what O is multiplied by.
-  static constexpr int kOffsets = kK, kSums = kOffsets + 2 * kRows, kMaxima = kSums + kRows;
-  static_assert(kMaxima + kRows <= kV && kOffsets % 2 == 0);
+  static constexpr int kOffsets = kK, kSums = kOffsets + 2 * kRows, kNegMaxima = kSums + kRows;
+  static_assert(kNegMaxima + kRows <= kV && kOffsets % 2 == 0);
   // For each row two integers: which keys it sees.
   static constexpr int kVisible = kExchange + kPairsOfRow * kRows;
   // For each row of warps, and for the block, four integers: its tiles of keys.

@@ -139,7 +139,7 @@ TYPED_TEST(CudaCoreShapeTest, PartsOfSharedMemoryAreAlignedAndApart) {
   EXPECT_EQ(S::kTiles % 2, 0);
   EXPECT_EQ(S::kQStride % 8, 4);
   EXPECT_EQ(S::kKStride % 8, 4);
-  EXPECT_LE(S::kMaxima + S::kRows, S::kV);  // inside K
+  EXPECT_LE(S::kNegMaxima + S::kRows, S::kV);  // inside K
   EXPECT_EQ(S::kOffsets % 2, 0);
 }
 

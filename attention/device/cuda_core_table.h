@@ -9,6 +9,9 @@
 // for fp32 alone. What has 16 bits is converted as it is copied and takes registers for that, as
 // fp32 does in code for 7.5, where that of head dim 32 spills some.
 //
+// 16 bits have tiles of head dims 64, 128 and 256 only: tensor cores are far faster, so more
+// kernels are not worth their compile time.
+//
 //                            dim  warps  rows  keys   shared   why
 //                                        of a
 //                                        thread
@@ -99,6 +102,8 @@ inline constexpr CudaCoreTile kCudaCoreTiles[] = {
     TileOf<CudaCoreShapes<256>::Large>(), TileOf<CudaCoreShapes<256>::Small>(),
 };
 inline constexpr int kMaxCudaCoreDim = 256;
+
+constexpr bool IsDimOf16Bits(int dim) { return dim == 64 || dim == 128 || dim == 256; }
 
 }  // namespace attnlab::device
 

@@ -5,7 +5,7 @@
 //   CudaCoreAttention<Shape, T>(arguments, tile, reinterpret_cast<float*>(shared));
 //
 // For each tile of keys, with two barriers (and two of a pair where two warps share rows; one of a
-// pair and one of the four where four do; and one more where the mask cuts the tile):
+// pair and one of the four where four do):
 //
 //   K is there   begin to copy V    S = Q Kᵀ, mask, maximum of each row
 //   V is there   begin to copy K    P = exp2(S - maximum), to shared memory; O = factor O + P V
@@ -29,7 +29,6 @@
 #include "attention/device/online_softmax.h"
 #include "attention/device/query_tile.h"
 #include "attention/device/reduce.cuh"
-#include "attention/device/special_functions.cuh"
 #include "attention/device/warp_barriers.cuh"
 
 namespace attnlab::device {
@@ -57,14 +56,14 @@ class CudaCoreWalk {
       copy_k.Finish(k, a_.k, FromK(tile), Left(tile), a_.d);
       __syncthreads();  // K is there, and nobody needs the last V
       const WarpTiles<Shape> seen = TilesOfWarps<Shape>(shared_)[Place().warp_row];
-      const bool active = seen.Has(tile), masked = !seen.IsFull(tile);
+      const bool active = seen.Has(tile);
       copy_v.Begin(v, a_.v, FromV(tile), Left(tile), a_.dv);
       Scores s;
       float max[kRows];
       if (active) {
         Multiply(s);
         if (a_.softcap != 0) Cap(s);
-        if (masked) Hide(s, tile);
+        if (!seen.IsFull(tile)) Hide(s, tile);
         FindMaxima(s, max);
       } else {
         Forget(s, max);
@@ -87,17 +86,7 @@ class CudaCoreWalk {
         }
       };
       if (early) copy_next();
-      // Whether V has what must not be multiplied by the weight of a hidden key, 0.
-      bool special = false;
-      if (a_.mask.kind != Mask::Kind::kNone &&
-          !TilesOfWarps<Shape>(shared_)[Shape::kRowWarps].IsFull(tile)) {
-        special = __syncthreads_or(HasSpecial(v)) != 0;
-      }
-      const bool skip_hidden = special && masked;
-      if (active) {
-        Weigh(s, max);
-        if (skip_hidden) MarkHidden(tile);
-      }
+      if (active) Weigh(s, max);
       if (!early) copy_next();
       if constexpr (kShares) {
         WaitForWarps<Shape::kColumnWarps, Shape::kThreads / 32>();
@@ -111,10 +100,16 @@ class CudaCoreWalk {
         const float* const p = shared_ + Shape::kP + at.row;
         const float* const factors = shared_ + Shape::kFactors + at.row;
         const int keys = TilesOfWarps<Shape>(shared_)[at.warp_row].KeysOf(tile);
-        if (skip_hidden) {
-          AddOutputs<Shape, true>(p, v + at.dim, factors, keys, o_, [] {});
+        // Never: an active warp has keys. Without this second way to O, ptxas 13.0 spills registers
+        // of the medium tile of head dim 32.
+        if (Shape::kBlocks == 3 && keys == 0) {
+#pragma unroll
+          for (int i = 0; i < Shape::kThreadRows; ++i) {
+#pragma unroll
+            for (int c = 0; c < kDims; ++c) o_[i][c] *= factors[Shape::RowStep(i)];
+          }
         } else {
-          AddOutputs<Shape, false>(p, v + at.dim, factors, keys, o_, [&] { rest.Next(); });
+          AddOutputs<Shape>(p, v + at.dim, factors, keys, o_, [&] { rest.Next(); });
         }
       }
       rest.Finish();
@@ -297,11 +292,10 @@ class CudaCoreWalk {
       if (at.lane_column == 0 && at.warp_column < 2) {
         shared_[Shape::kFactors + at.own_row + Shape::RowStep(i)] = factor;
       }
-      const float base = softmax_[i].Base();
       float sum = 0;
 #pragma unroll
       for (int j = 0; j < kKeys; ++j) {
-        s[i][j] = Exp2(s[i][j] - base);
+        s[i][j] = softmax_[i].Weight(s[i][j]);
         sum += s[i][j];
       }
       softmax_[i].sum += sum;
@@ -314,35 +308,6 @@ class CudaCoreWalk {
       for (int i = 0; i < kRows; ++i) column[i] = s[i][j];
       StoreRows(p + Shape::KeyStep(j) * Shape::kPStride, column);
     }
-  }
-
-  // Makes hidden keys of P what AddOutputs() skips. Scores do not say which they are: that of a key
-  // which the row sees may be minus infinity, too.
-  __device__ void MarkHidden(int32_t tile) {
-    const Place at;
-    const uint32_t first = static_cast<uint32_t>(tile) * Shape::kKeys + at.key;
-#pragma unroll
-    for (int i = 0; i < kRows; ++i) {
-      const int row = at.own_row + Shape::RowStep(i);
-      const VisibleKeys visible = Visible<Shape>(shared_)[row];
-      float* const p = shared_ + Shape::kP + at.key * Shape::kPStride + row;
-#pragma unroll
-      for (int j = 0; j < kKeys; ++j) {
-        if (!visible.Has(first + Shape::KeyStep(j))) {
-          p[Shape::KeyStep(j) * Shape::kPStride] = HiddenWeight();
-        }
-      }
-    }
-  }
-
-  __device__ bool HasSpecial(const float* v) const {
-    bool special = false;
-    for (int i = 4 * ThreadIndex(); i < Shape::kKeys * Shape::kVStride; i += 4 * Shape::kThreads) {
-      const float4 four = LoadFour(v + i);
-      // NaN and infinity alone are not 0 when multiplied by it.
-      special |= !(four.x * 0 + four.y * 0 + four.z * 0 + four.w * 0 == 0);
-    }
-    return special;
   }
 
   // Sum and maximum of each row's softmax, to the place of K, which nobody needs any more: from
@@ -361,13 +326,13 @@ class CudaCoreWalk {
       if (at.lane_column != 0 || at.warp_column >= 2) continue;
       const int row = at.own_row + Shape::RowStep(i);
       shared_[Shape::kSums + row] = softmax_[i].sum;
-      shared_[Shape::kMaxima + row] = softmax_[i].max;
+      shared_[Shape::kNegMaxima + row] = softmax_[i].neg_max;
     }
   }
 
   __device__ void Write() {
     CollectSoftmax();
-    __syncthreads();  // what rows see is there, too
+    __syncthreads();
     FinishSoftmax<Shape>(a_, tile_, shared_);
     __syncthreads();
     WriteOutputs<Shape, T>(a_, tile_, shared_, o_);

@@ -2,8 +2,8 @@
 #ifndef ATTENTION_DEVICE_ELEMENT_OF_H_
 #define ATTENTION_DEVICE_ELEMENT_OF_H_
 
+#include "attention/core/dtype.h"
 #include "attention/device/element.h"
-#include "attention/dtype.h"
 
 namespace attnlab::device {
 

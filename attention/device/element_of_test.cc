@@ -1,7 +1,7 @@
 #include "attention/device/element_of.h"
 
+#include "attention/core/dtype.h"
 #include "attention/device/element.h"
-#include "attention/dtype.h"
 #include "gtest/gtest.h"
 
 namespace attnlab::device {

@@ -3,11 +3,11 @@
 #include <type_traits>
 #include <vector>
 
+#include "attention/cuda/code_capability.h"
+#include "attention/cuda/launch.h"
+#include "attention/cuda/managed_array.h"
 #include "attention/device/arguments.h"
-#include "attention/device/code_capability.h"
 #include "attention/device/float_tile_copy.cuh"
-#include "attention/device/launch.h"
-#include "attention/device/managed_array.h"
 #include "cuda_bf16.h"
 #include "cuda_runtime.h"
 #include "gtest/gtest.h"

@@ -13,8 +13,8 @@
 
 #include <cstdint>
 
+#include "attention/core/mask.h"
 #include "attention/device/host_device.h"
-#include "attention/mask.h"
 
 namespace attnlab::device {
 

@@ -81,39 +81,6 @@ __device__ inline uint32_t PackPair<__nv_bfloat16>(float low, float high) {
   return *reinterpret_cast<const uint32_t*>(&pair);
 }
 
-// Finds out of many such pairs whether all are finite: zero times NaN or infinity is not zero, and
-// stays so in a sum.
-template <typename T>
-struct FiniteCheck;
-template <>
-struct FiniteCheck<__half> {
-  using Sum = __half2;
-  static __device__ Sum Zero() { return __half2half2(__half(0.0f)); }
-  static __device__ Sum Add(Sum sum, uint32_t pair) {
-    return __hfma2(*reinterpret_cast<const Sum*>(&pair), Zero(), sum);
-  }
-  static __device__ bool IsFinite(Sum sum) { return __hbeq2(sum, Zero()); }
-};
-template <>
-struct FiniteCheck<__nv_bfloat16> {
-  using Sum = __nv_bfloat162;
-  static __device__ Sum Zero() { return __bfloat162bfloat162(__nv_bfloat16(0.0f)); }
-  static __device__ Sum Add(Sum sum, uint32_t pair) {
-#if __CUDA_ARCH__ >= 800
-    return __hfma2(*reinterpret_cast<const Sum*>(&pair), Zero(), sum);
-#else
-    return sum;  // no kernel multiplies bf16 there
-#endif
-  }
-  static __device__ bool IsFinite(Sum sum) {
-#if __CUDA_ARCH__ >= 800
-    return __hbeq2(sum, Zero());
-#else
-    return true;
-#endif
-  }
-};
-
 // Four 8 x 8 matrices of 16-bit elements from shared memory, whose rows of 16 bytes lanes 0-7,
 // 8-15, 16-23 and 24-31 point at: of the i-th, x[i] has row l / 4 and columns 2 (l % 4), + 1.
 __device__ inline void LoadMatrices(uint32_t (&x)[4], uint32_t shared_address) {

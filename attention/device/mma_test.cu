@@ -8,9 +8,9 @@
 #include <utility>
 #include <vector>
 
-#include "attention/device/code_capability.h"
-#include "attention/device/launch.h"
-#include "attention/device/managed_array.h"
+#include "attention/cuda/code_capability.h"
+#include "attention/cuda/launch.h"
+#include "attention/cuda/managed_array.h"
 #include "attention/device/mma.cuh"
 #include "cuda_runtime.h"
 #include "gtest/gtest.h"
@@ -108,16 +108,6 @@ __global__ void StoreFour(const uint32_t* in, const int* places, uint16_t* out) 
   StoreMatrices(static_cast<uint32_t>(__cvta_generic_to_shared(shared + places[lane] * 8)), x);
   __syncwarp();
   for (int i = lane; i < 64 * 8; i += 32) out[i] = shared[i];
-}
-
-// Whether pair i and a thousand of ones before and behind it are finite.
-template <typename T>
-__global__ void Finite(const uint32_t* pairs, bool* out) {
-  using Check = FiniteCheck<T>;
-  typename Check::Sum sum = Check::Zero();
-  const uint32_t ones = PackPair<T>(1, -1);
-  for (int i = 0; i < 2001; ++i) sum = Check::Add(sum, i == 1000 ? pairs[threadIdx.x] : ones);
-  out[threadIdx.x] = Check::IsFinite(sum);
 }
 
 template <typename T>
@@ -261,39 +251,6 @@ TEST(StoreMatricesTest, PutEachLanesPairsWhereLoadMatricesFindsThem) {
     }
   }
   for (size_t i = 0; i < want.size(); ++i) EXPECT_EQ(out[i], want[i]) << "element " << i;
-}
-
-TYPED_TEST(MmaTest, NanAndInfinityAreFoundAmongMany) {
-  const bool is_half = std::is_same_v<TypeParam, __half>;
-  const uint16_t infinity = is_half ? 0x7C00 : 0x7F80;
-  struct Case {
-    uint16_t bits;
-    bool finite;
-  };
-  const Case kCases[] = {
-      {0, true},
-      {0x8000, true},
-      {1, true},
-      {static_cast<uint16_t>(infinity - 1), true},  // the largest
-      {infinity, false},
-      {static_cast<uint16_t>(infinity | 0x8000), false},
-      {static_cast<uint16_t>(infinity + 1), false},
-      {0x7FFF, false},
-      {0xFFFF, false},
-  };
-  constexpr int kCount = sizeof(kCases) / sizeof(kCases[0]);
-  ManagedArray<uint32_t> pairs(2 * kCount);
-  ManagedArray<bool> finite(2 * kCount);
-  for (int i = 0; i < kCount; ++i) {
-    pairs[2 * i] = kCases[i].bits;
-    pairs[2 * i + 1] = static_cast<uint32_t>(kCases[i].bits) << 16;
-  }
-  ASSERT_EQ(Launch(Finite<TypeParam>, 1, 2 * kCount, 0, nullptr, pairs.data(), finite.data()),
-            cudaSuccess);
-  ASSERT_EQ(cudaDeviceSynchronize(), cudaSuccess);
-  for (int i = 0; i < 2 * kCount; ++i) {
-    EXPECT_EQ(finite[i], kCases[i / 2].finite) << std::hex << pairs[i];
-  }
 }
 
 struct Rounding {

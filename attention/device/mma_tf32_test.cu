@@ -5,8 +5,9 @@
 #include <limits>
 #include <random>
 
-#include "attention/device/launch.h"
-#include "attention/device/managed_array.h"
+#include "attention/cuda/code_capability.h"
+#include "attention/cuda/launch.h"
+#include "attention/cuda/managed_array.h"
 #include "attention/device/mma.cuh"
 #include "attention/device/mma_tf32.cuh"
 #include "cuda_runtime.h"
@@ -95,8 +96,17 @@ TEST(SplitTf32Test, PartsAddUpAndBigIsTf32) {
   }
 }
 
+class MmaSplitTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    int capability = 0;
+    ASSERT_EQ(CodeCapability(&capability), cudaSuccess);
+    if (capability < 80) GTEST_SKIP() << "tensor cores multiply TF32 from 8.0 on";
+  }
+};
+
 // Errors of fp32, not of TF32: 2^-11.
-TEST(MmaSplitTest, IsNearlyAsGoodAsFp32) {
+TEST_F(MmaSplitTest, IsNearlyAsGoodAsFp32) {
   std::mt19937 random(2);
   std::normal_distribution<float> normal;
   ManagedArray<float> a(kRows * kK), b(kK * kColumns), d(kRows * kColumns);
@@ -118,7 +128,7 @@ TEST(MmaSplitTest, IsNearlyAsGoodAsFp32) {
   }
 }
 
-TEST(MmaSplitTest, AnAccumulatorIsAnAInAnotherOrder) {
+TEST_F(MmaSplitTest, AnAccumulatorIsAnAInAnotherOrder) {
   std::mt19937 random(3);
   const auto integer = [&] { return static_cast<float>(static_cast<int>(random() % 201) - 100); };
   ManagedArray<float> a(kRows * kK), b(kK * kColumns), c(kK * kColumns), d(kRows * kColumns);
@@ -142,7 +152,7 @@ TEST(MmaSplitTest, AnAccumulatorIsAnAInAnotherOrder) {
   }
 }
 
-TEST(MmaSplitTest, ARowHasNothingOfOtherRows) {
+TEST_F(MmaSplitTest, ARowHasNothingOfOtherRows) {
   ManagedArray<float> a(kRows * kK), b(kK * kColumns), d(kRows * kColumns);
   for (float& x : a) x = 1;
   for (float& x : b) x = 2;

@@ -1,14 +1,21 @@
-// The softmax of a row whose keys come in tiles (Milakov and Gimelshein, "Online normalizer
-// calculation for softmax", 2018): the largest score so far, and the sum of exponentials relative
-// to it.
+// The softmax of a row whose keys come in parts (Milakov and Gimelshein, "Online normalizer
+// calculation for softmax", 2018): a running maximum, and the sum of exponentials relative to it.
+// Whoever keeps O beside it multiplies O by the factors that are returned here.
 //
-// Scores are in base 2: scale * log2(e) * Q K, so that an exponential is one instruction. For each
-// tile, with `tile_max` its largest score:
+// For each tile of keys, with `max` its largest score and a score of minus infinity for keys that
+// the row does not see:
 //
-//   const float factor = state.Grow(tile_max);       // for O, which was summed with the old
-//   maximum for each key: p = exp2f(score - state.Base()), state.sum += p
+//   const float factor = row.Grow(max, scale);          // or GrowLazily()
+//   O *= factor;
+//   for each key: p = row.Weight(score, scale), row.sum += p, O += p V
 //
-// A hidden key's score is minus infinity, and a row may have seen none so far.
+// At the end O *= row.Inverse(), and LSE is row.Lse().
+//
+// `scale` turns scores into base 2, where an exponential is one instruction: it is the problem's
+// scale times log2(e), or 1 for scores that are in base 2 already. It is positive.
+//
+// The running maximum need not be the maximum, only near it. GrowLazily() leaves it where it is
+// until a score exceeds it by 2^8: P is then at most 256, and O is hardly ever rescaled.
 #ifndef ATTENTION_DEVICE_ONLINE_SOFTMAX_H_
 #define ATTENTION_DEVICE_ONLINE_SOFTMAX_H_
 
@@ -22,54 +29,88 @@
 namespace attnlab::device {
 
 struct OnlineSoftmax {
-  float max = -INFINITY;  // base 2
-  float sum = 0;
+  // Of a row that has seen no key: any score exceeds it, and the weight of a hidden key is 0. It is
+  // finite, since infinity less infinity is NaN.
+  static constexpr float kNoKey = 3.402823466e38f;
+  static constexpr float kMostGrowth = 8;
 
-  // What exponentials are relative to: the maximum, or 0 before the first key, because minus
-  // infinity less itself is NaN.
-  ATTNLAB_HOST_DEVICE float Base() const { return max == -INFINITY ? 0 : max; }
+  float neg_max = kNoKey;  // minus the running maximum, in base 2
+  float sum = 0;           // of the weights; may be a thread's share
 
-  // Takes in the maximum of more keys, and rescales the sum to it. Returns the factor, by which the
-  // caller multiplies all else that it summed so far: 1 where the maximum has not grown, 0 before
-  // the first key. NaN among the keys is left to the sum.
-  ATTNLAB_HOST_DEVICE float Grow(float more_max) {
-    const float old = max;
-    max = fmaxf(max, more_max);
-    const float factor = Power(old - Base());
+  // The weight of a key, before the division by the sum.
+  ATTNLAB_HOST_DEVICE float Weight(float score, float scale = 1) const {
+    return Power(fmaf(score, scale, neg_max));
+  }
+
+  // Takes in the maximum of more keys. Returns the factor by which the caller multiplies what it
+  // has summed so far: 1 where the maximum has not grown, 0 before the first key. A NaN among the
+  // keys is left to the sum.
+  ATTNLAB_HOST_DEVICE float Grow(float max, float scale = 1) {
+    return MoveTo(fminf(neg_max, -max * scale));
+  }
+
+  // The same, if a score exceeds the running maximum by more than 2^kMostGrowth. It then becomes
+  // the true maximum, not something near it: the weight of a key that alone counts is 1, which no
+  // dtype rounds.
+  ATTNLAB_HOST_DEVICE float GrowLazily(float max, float scale = 1) {
+    return MoveTo(Exceeds(max, scale) ? -max * scale : neg_max);
+  }
+  ATTNLAB_HOST_DEVICE bool Exceeds(float max, float scale = 1) const {
+    return fmaf(max, scale, neg_max) > kMostGrowth;
+  }
+
+  // Has the sum relative to another maximum. Returns the factor for O.
+  ATTNLAB_HOST_DEVICE float MoveTo(float other_neg_max) {
+    const float factor = Power(other_neg_max - neg_max);
+    neg_max = other_neg_max;
     sum *= factor;
     return factor;
   }
 
-  // 2 to the x; where that is below 2^-126, 0 on the device, for which it is one instruction.
-  // Merging parts, which is done once, keeps exp2f().
+  // Merges a part with other keys into this one, in either order; an empty part changes nothing.
+  // The O of both, each as its part has it, goes together as
+  //
+  //   const MergeFactors f = row.Merge(part);
+  //   O = f.mine * O + f.parts * O of the part
+  struct MergeFactors {
+    float mine, parts;
+  };
+  ATTNLAB_HOST_DEVICE MergeFactors Merge(const OnlineSoftmax& part) {
+    const float least = fminf(neg_max, part.neg_max);
+    const float parts = Power(least - part.neg_max);
+    const float mine = MoveTo(least);
+    sum += part.sum * parts;
+    return {mine, parts};
+  }
+
+  // The state of a part whose O is divided already, from its LSE.
+  ATTNLAB_HOST_DEVICE static OnlineSoftmax OfLse(float lse) {
+    if (lse == -INFINITY) return {};
+    return {-lse * 1.44269504088896341f, 1};
+  }
+
+  // By which O is multiplied at the end: 0 for a row that saw no key.
+  ATTNLAB_HOST_DEVICE float Inverse() const {
+#ifdef __CUDA_ARCH__
+    return sum == 0 ? 0 : Reciprocal(sum);
+#else
+    return sum == 0 ? 0 : 1 / sum;
+#endif
+  }
+
+  // Natural log; minus infinity for a row that saw no key.
+  ATTNLAB_HOST_DEVICE float Lse() const {
+    constexpr float kLn2 = 0.693147180559945309f;
+    return sum == 0 ? -INFINITY : (log2f(sum) - neg_max) * kLn2;
+  }
+
+  // 2 to the x; where that is below 2^-126, 0 on the device.
   ATTNLAB_HOST_DEVICE static float Power(float x) {
 #ifdef __CUDA_ARCH__
     return Exp2(x);
 #else
     return exp2f(x);
 #endif
-  }
-
-  // The row over the keys of both parts, in either order; an empty part changes nothing.
-  ATTNLAB_HOST_DEVICE static OnlineSoftmax Merge(const OnlineSoftmax& a, const OnlineSoftmax& b) {
-    OnlineSoftmax merged;
-    merged.max = fmaxf(a.max, b.max);
-    merged.sum = a.sum * exp2f(a.max - merged.Base()) + b.sum * exp2f(b.max - merged.Base());
-    return merged;
-  }
-
-  // The share of a part's normalised O in that of the whole row; 0 where the whole has no key.
-  ATTNLAB_HOST_DEVICE float ShareIn(const OnlineSoftmax& whole) const {
-    return whole.sum == 0 ? 0 : sum * exp2f(max - whole.Base()) / whole.sum;
-  }
-
-  // By which O is multiplied at the end: 0 for a row that saw no key.
-  ATTNLAB_HOST_DEVICE float Inverse() const { return sum == 0 ? 0 : 1 / sum; }
-
-  // Natural log; minus infinity for a row that saw no key.
-  ATTNLAB_HOST_DEVICE float Lse() const {
-    constexpr float kLn2 = 0.693147180559945309f;
-    return sum == 0 ? -INFINITY : (max + log2f(sum)) * kLn2;
   }
 };
 

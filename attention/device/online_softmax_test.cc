@@ -17,14 +17,17 @@ constexpr float kInfinity = std::numeric_limits<float>::infinity();
 struct Row {
   OnlineSoftmax state;
   float o = 0;  // not yet divided by the sum
+  bool lazily = false;
+  float scale = 1;
 
   void Add(const std::vector<float>& scores, const std::vector<float>& v, size_t begin,
            size_t end) {
     float max = -kInfinity;
     for (size_t j = begin; j < end; ++j) max = std::max(max, scores[j]);
-    o *= state.Grow(max);
+    o *= lazily ? state.GrowLazily(max, scale) : state.Grow(max, scale);
     for (size_t j = begin; j < end; ++j) {
-      const float p = exp2f(scores[j] - state.Base());
+      const float p = state.Weight(scores[j], scale);
+      EXPECT_FALSE(p > (lazily ? 256 : 1)) << scores[j];
       state.sum += p;
       o += p * v[j];
     }
@@ -62,13 +65,21 @@ class OnlineSoftmaxTest : public ::testing::Test {
 
 TEST_F(OnlineSoftmaxTest, TilesGiveWhatTheWholeRowGives) {
   const Exact exact = ExactOf(scores_, v_);
+  std::vector<float> halves = scores_;
+  for (float& s : halves) s /= 2;
   for (const size_t tile : {1u, 7u, 64u, 256u, 1000u}) {
-    Row row;
-    for (size_t j = 0; j < scores_.size(); j += tile) {
-      row.Add(scores_, v_, j, std::min(scores_.size(), j + tile));
+    for (const bool lazily : {false, true}) {
+      for (const float scale : {1.0f, 2.0f}) {
+        Row row;
+        row.lazily = lazily;
+        row.scale = scale;
+        for (size_t j = 0; j < scores_.size(); j += tile) {
+          row.Add(scale == 1 ? scores_ : halves, v_, j, std::min(scores_.size(), j + tile));
+        }
+        EXPECT_NEAR(row.o * row.state.Inverse(), exact.o, 2e-6) << tile;
+        EXPECT_NEAR(row.state.Lse(), exact.lse, 1e-5) << tile;
+      }
     }
-    EXPECT_NEAR(row.o * row.state.Inverse(), exact.o, 2e-6) << tile;
-    EXPECT_NEAR(row.state.Lse(), exact.lse, 1e-5) << tile;
   }
 }
 
@@ -93,13 +104,27 @@ TEST_F(OnlineSoftmaxTest, ARowWithoutAKeyIsZero) {
 
 TEST_F(OnlineSoftmaxTest, FactorsAreOneOrZeroWhereNothingChanges) {
   OnlineSoftmax state;
-  EXPECT_EQ(state.Grow(-kInfinity), 0);  // of sums that are 0
-  EXPECT_EQ(state.Grow(-3), 0);
+  EXPECT_EQ(state.Grow(-kInfinity), 1);
+  EXPECT_EQ(state.Grow(-3), 0);  // of sums that are 0
   state.sum = 1;
   EXPECT_EQ(state.Grow(-5), 1);
   EXPECT_EQ(state.Grow(-2), 0.5f);
   EXPECT_EQ(state.sum, 0.5f);
   EXPECT_EQ(state.Grow(1e30f), 0);
+}
+
+TEST_F(OnlineSoftmaxTest, LazilyTheMaximumMovesWhereAScoreExceedsItByFar) {
+  OnlineSoftmax state;
+  EXPECT_EQ(state.GrowLazily(-kInfinity), 1);
+  EXPECT_EQ(state.GrowLazily(-1e30f), 0);
+  EXPECT_EQ(state.GrowLazily(-2), 0);
+  state.sum = 3;
+  EXPECT_EQ(state.GrowLazily(6), 1);  // by 8
+  EXPECT_EQ(state.neg_max, 2);
+  EXPECT_EQ(state.GrowLazily(7), 1.0f / 512);  // by 9
+  EXPECT_EQ(state.neg_max, -7);
+  EXPECT_EQ(state.sum, 3.0f / 512);
+  EXPECT_EQ(state.Weight(7), 1);
 }
 
 TEST_F(OnlineSoftmaxTest, NanReachesTheSum) {
@@ -112,21 +137,31 @@ TEST_F(OnlineSoftmaxTest, NanReachesTheSum) {
 TEST_F(OnlineSoftmaxTest, PartsMergeInAnyOrder) {
   const Exact exact = ExactOf(scores_, v_);
   for (const size_t cut : {0u, 1u, 100u, 256u, 257u}) {
-    Row a, b;
-    a.Add(scores_, v_, 0, cut);
-    b.Add(scores_, v_, cut, scores_.size());
     for (const bool swapped : {false, true}) {
-      const OnlineSoftmax whole =
-          swapped ? OnlineSoftmax::Merge(b.state, a.state) : OnlineSoftmax::Merge(a.state, b.state);
-      EXPECT_NEAR(whole.Lse(), exact.lse, 1e-5) << cut;
-      const float o = a.o * a.state.Inverse() * a.state.ShareIn(whole) +
-                      b.o * b.state.Inverse() * b.state.ShareIn(whole);
-      EXPECT_NEAR(o, exact.o, 2e-6) << cut;
+      Row parts[2];
+      parts[1].lazily = true;  // relative to another maximum
+      parts[0].Add(scores_, v_, 0, cut);
+      parts[1].Add(scores_, v_, cut, scores_.size());
+      Row whole = parts[swapped];
+      const Row& part = parts[!swapped];
+      const auto f = whole.state.Merge(part.state);
+      const float o = f.mine * whole.o + f.parts * part.o;
+      EXPECT_NEAR(o * whole.state.Inverse(), exact.o, 2e-6) << cut;
+      EXPECT_NEAR(whole.state.Lse(), exact.lse, 1e-5) << cut;
+
+      // And of O that is divided already.
+      OnlineSoftmax divided = OnlineSoftmax::OfLse(parts[swapped].state.Lse());
+      const auto g = divided.Merge(OnlineSoftmax::OfLse(part.state.Lse()));
+      const float normalised = g.mine * parts[swapped].o * parts[swapped].state.Inverse() +
+                               g.parts * part.o * part.state.Inverse();
+      EXPECT_NEAR(normalised * divided.Inverse(), exact.o, 1e-5) << cut;
+      EXPECT_NEAR(divided.Lse(), exact.lse, 1e-5) << cut;
     }
   }
-  const OnlineSoftmax nothing = OnlineSoftmax::Merge({}, {});
+  OnlineSoftmax nothing;
+  nothing.Merge({});
   EXPECT_EQ(nothing.Lse(), -kInfinity);
-  EXPECT_EQ(OnlineSoftmax().ShareIn(nothing), 0);
+  EXPECT_EQ(nothing.Inverse(), 0);
 }
 
 }  // namespace

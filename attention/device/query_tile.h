@@ -8,11 +8,11 @@
 
 #include <cstdint>
 
+#include "attention/core/mask.h"
 #include "attention/device/arguments.h"
 #include "attention/device/host_device.h"
 #include "attention/device/kv_tiles.h"
 #include "attention/device/sequences.h"
-#include "attention/mask.h"
 
 namespace attnlab::device {
 

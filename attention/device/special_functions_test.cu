@@ -4,8 +4,8 @@
 #include <limits>
 #include <vector>
 
-#include "attention/device/launch.h"
-#include "attention/device/managed_array.h"
+#include "attention/cuda/launch.h"
+#include "attention/cuda/managed_array.h"
 #include "attention/device/special_functions.cuh"
 #include "cuda_runtime.h"
 #include "gtest/gtest.h"

@@ -15,11 +15,9 @@ std::string NameOf(const TileNeeds& tile) {
   return absl::StrCat("tile_q=", tile.rows, ",tile_kv=", tile.keys);
 }
 
-// A tile that two sizes have in common is there once.
 std::string NamesOf(absl::Span<const TileNeeds> tiles) {
   std::vector<std::string> names;
   for (const TileNeeds& tile : tiles) names.push_back(NameOf(tile));
-  names.erase(std::unique(names.begin(), names.end()), names.end());
   if (names.size() == 1) return absl::StrCat("there is ", names[0]);
   const std::string last = names.back();
   names.pop_back();

@@ -9,9 +9,9 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
-#include "attention/launch_config.h"
-#include "attention/machine.h"
-#include "attention/problem.h"
+#include "attention/core/device.h"
+#include "attention/core/launch_config.h"
+#include "attention/core/problem.h"
 
 namespace attnlab::device {
 
@@ -31,7 +31,7 @@ constexpr int64_t kManyRows = std::numeric_limits<int64_t>::max();
 //
 // Unimplemented for head dims above the largest; InvalidArgument for tiles that there are not, with
 // those that there are; ResourceExhausted, with how much is needed and how much there is, for those
-// that do not fit. `engine`: what messages call the kernel, as "mma=wmma"; empty where the
+// that do not fit. `engine`: what messages call the kernel, as "mma=tf32x3"; empty where the
 // configuration need not name it.
 absl::StatusOr<size_t> ChooseTile(absl::Span<const TileNeeds> tiles,
                                   const AttentionProblem& problem, const DeviceInfo& device,

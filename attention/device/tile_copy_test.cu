@@ -5,9 +5,9 @@
 #include <type_traits>
 #include <vector>
 
+#include "attention/cuda/launch.h"
+#include "attention/cuda/managed_array.h"
 #include "attention/device/cp_async.cuh"
-#include "attention/device/launch.h"
-#include "attention/device/managed_array.h"
 #include "attention/device/swizzle.h"
 #include "attention/device/thread_index.cuh"
 #include "attention/device/tile_copy.cuh"

@@ -5,9 +5,9 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "attention/cuda/launch.h"
 #include "attention/device/cuda_core_dispatch.cuh"
 #include "attention/device/cuda_core_tile.cuh"
-#include "attention/device/launch.h"
 #include "attention/device/query_tile.h"
 #include "attention/fa1/forward.h"
 

@@ -6,27 +6,27 @@
 // Its time goes into multiply-adds as long as there are as many (sequence, head) pairs as
 // multiprocessors; with fewer, the others have nothing to do, which is what FA2 changed.
 // docs/fa1.md says more.
-#include "attention/kernel.h"
+#include "attention/core/kernel.h"
 
-#include <cstdint>
+#include <memory>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "attention/cuda_call.h"
+#include "attention/core/registry.h"
+#include "attention/core/supports.h"
+#include "attention/cuda/call.h"
 #include "attention/device/arguments_of.h"
 #include "attention/device/element_of.h"
-#include "attention/device/supports.h"
 #include "attention/fa1/forward.h"
 #include "attention/fa1/options.h"
 #include "attention/fa1/traffic.h"
-#include "attention/registry.h"
 
 namespace attnlab::fa1 {
 namespace {
 
 absl::StatusOr<device::CudaCoreTile> Choose(const AttentionProblem& p, const DeviceInfo& device,
                                             const LaunchConfig& config) {
-  if (absl::Status s = device::CheckDtypeAndPage(p); !s.ok()) return s;
+  if (absl::Status s = CheckDtypeAndPage(p); !s.ok()) return s;
   return TileFor(p, device, config);
 }
 
@@ -48,35 +48,29 @@ class Fa1Kernel : public Kernel {
 
   const KernelTraits& traits() const override { return traits_; }
 
-  absl::Status Supports(const AttentionProblem& p, const DeviceInfo& device,
-                        const LaunchConfig& config) const override {
-    return Choose(p, device, config).status();
-  }
-
-  absl::StatusOr<int64_t> WorkspaceBytes(const AttentionProblem& p, const DeviceInfo& device,
-                                         const LaunchConfig& config) const override {
-    if (absl::Status s = Supports(p, device, config); !s.ok()) return s;
-    return 0;
-  }
-
-  absl::Status Forward(const AttentionProblem& p, const AttentionTensors& t,
-                       const Launch& launch) const override {
-    const absl::StatusOr<device::CudaCoreTile> tile = Choose(p, launch.device, launch.config);
+  absl::StatusOr<std::unique_ptr<const Prepared>> Prepare(
+      const AttentionProblem& p, const DeviceInfo& device,
+      const LaunchConfig& config) const override {
+    const absl::StatusOr<device::CudaCoreTile> tile = Choose(p, device, config);
     if (!tile.ok()) return tile.status();
-    if (p.sq == 0) return absl::OkStatus();
-    const cuda_backend::ScopedDevice current(launch.device.device.ordinal);
-    if (!current.status().ok()) return current.status();
-    return cuda_backend::ToStatus(
-        fa1::Forward(device::ArgumentsOf(p, t), *tile, device::ElementOf(p.dtype),
-                     static_cast<cudaStream_t>(launch.stream)),
-        "fa1");
+    return PreparedAs(
+        /*workspace_bytes=*/0, [p, tile = *tile, ordinal = device.device.ordinal](
+                                   const AttentionTensors& t, const Launch& launch) {
+          if (p.sq == 0) return absl::OkStatus();
+          const cuda_backend::ScopedDevice current(ordinal);
+          if (!current.status().ok()) return current.status();
+          return cuda_backend::ToStatus(
+              fa1::Forward(device::ArgumentsOf(p, t), tile, device::ElementOf(p.dtype),
+                           static_cast<cudaStream_t>(launch.stream)),
+              "fa1");
+        });
   }
 
   absl::StatusOr<Traffic> ExpectedTraffic(const AttentionProblem& p, const DeviceInfo& device,
                                           const LaunchConfig& config) const override {
     const absl::StatusOr<device::CudaCoreTile> tile = Choose(p, device, config);
     if (!tile.ok()) return tile.status();
-    return fa1::ExpectedTraffic(p, device, *tile);
+    return fa1::ExpectedTraffic(p, device, tile->rows);
   }
 
  private:

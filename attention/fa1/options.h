@@ -6,10 +6,10 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "attention/core/device.h"
+#include "attention/core/launch_config.h"
+#include "attention/core/problem.h"
 #include "attention/device/cuda_core_table.h"
-#include "attention/launch_config.h"
-#include "attention/machine.h"
-#include "attention/problem.h"
 
 namespace attnlab::fa1 {
 

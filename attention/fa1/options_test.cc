@@ -44,10 +44,15 @@ TEST(TileForTest, ShortQueriesGetTheSmallOne) {
 }
 
 TEST(TileForTest, HeadDimsArePaddedToTheNextOne) {
-  EXPECT_EQ(Tile("hq=1,sq=1000,d=1", kHopper)->dim, 32);
-  EXPECT_EQ(Tile("hq=1,sq=1000,d=65", kHopper)->dim, 96);
-  EXPECT_EQ(Tile("hq=1,sq=1000,d=8,dv=129", kHopper)->dim, 192);
-  EXPECT_EQ(Tile("hq=1,sq=1000,d=200,dv=8", kHopper)->dim, 256);
+  EXPECT_EQ(Tile("hq=1,sq=1000,d=1,dtype=fp32", kHopper)->dim, 32);
+  EXPECT_EQ(Tile("hq=1,sq=1000,d=65,dtype=fp32", kHopper)->dim, 96);
+  EXPECT_EQ(Tile("hq=1,sq=1000,d=8,dv=129,dtype=fp32", kHopper)->dim, 192);
+  EXPECT_EQ(Tile("hq=1,sq=1000,d=200,dv=8,dtype=fp32", kHopper)->dim, 256);
+  for (const std::string dtype : {"fp16", "bf16"}) {
+    EXPECT_EQ(Tile("hq=1,sq=1000,d=1,dtype=" + dtype, kHopper)->dim, 64);
+    EXPECT_EQ(Tile("hq=1,sq=1000,d=65,dtype=" + dtype, kHopper)->dim, 128);
+    EXPECT_EQ(Tile("hq=1,sq=1000,d=8,dv=129,dtype=" + dtype, kHopper)->dim, 256);
+  }
 }
 
 TEST(TileForTest, EveryHeadDimFitsTuring) {

@@ -2,23 +2,18 @@
 #ifndef ATTENTION_FA1_TRAFFIC_H_
 #define ATTENTION_FA1_TRAFFIC_H_
 
-#include "attention/device/cuda_core_table.h"
-#include "attention/machine.h"
-#include "attention/problem.h"
+#include <cstdint>
+
+#include "attention/core/device.h"
+#include "attention/core/problem.h"
 
 namespace attnlab::fa1 {
 
-// Q is read and O written once. K and V are read once by all query heads that share them, which run
-// at the same time, and then again for every query tile that sees them, unless L2 still has what
-// the tiles before have read (l2_reuse.h). FLOPs are those of pairs that the mask lets through:
-// what tiles at its edges compute in vain does not count.
-//
-// There is an interval where that is about as much as L2 holds; and where the query heads of a KV
-// head are several blocks that read K and V again, for nothing keeps those in step over long rows:
-// from that they read together to that each reads for itself. They begin together, so the first
-// tile's are read once.
+// Q is read and O written once. K and V are read once for each query tile that sees them, unless L2
+// still has them from the tile before. FLOPs are those of pairs that the mask lets through: what
+// tiles at its edges compute in vain does not count. `tile_rows`: query rows of a tile.
 Traffic ExpectedTraffic(const AttentionProblem& problem, const DeviceInfo& device,
-                        const device::CudaCoreTile& tile);
+                        int64_t tile_rows);
 
 }  // namespace attnlab::fa1
 

@@ -4,7 +4,6 @@
 #include "attention/fa2/cuda_cores.h"
 #include "attention/fa2/tensor_cores.h"
 #include "attention/fa2/tf32.h"
-#include "attention/fa2/wmma.h"
 
 namespace attnlab::fa2 {
 
@@ -23,15 +22,6 @@ cudaError_t Run(const device::Arguments& arguments, device::Element element, con
         return LaunchTensorCores<decltype(dim)::kValue>(call);
       });
     }
-    case Engine::kWmma: {
-      WmmaCall call;
-      call.arguments = arguments;
-      call.grid = options.grid;
-      call.element = element;
-      call.stream = stream;
-      return device::ForHeadDim(options.wmma_tile.head_dim,
-                                [&](auto dim) { return LaunchWmma<decltype(dim)::kValue>(call); });
-    }
     case Engine::kTf32x3: {
       Tf32Call call;
       call.arguments = arguments;
@@ -45,7 +35,6 @@ cudaError_t Run(const device::Arguments& arguments, device::Element element, con
       call.arguments = arguments;
       call.grid = options.grid;
       call.tile = options.cuda_core_tile;
-      call.element = element;
       call.stream = stream;
       return device::ForHeadDim(options.cuda_core_tile.dim, [&](auto dim) {
         return LaunchCudaCores<decltype(dim)::kValue>(call);

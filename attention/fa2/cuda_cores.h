@@ -1,21 +1,19 @@
-// FlashAttention-2's structure on CUDA cores: for fp32, and for bf16 where tensor cores do not know
-// it. One block a query tile, as on tensor cores; the tile itself is device/cuda_core_tile.cuh.
+// FlashAttention-2's structure on CUDA cores, for fp32. One block a query tile, as on tensor cores;
+// the tile itself is device/cuda_core_tile.cuh.
 #ifndef ATTENTION_FA2_CUDA_CORES_H_
 #define ATTENTION_FA2_CUDA_CORES_H_
 
 #include "attention/device/arguments.h"
 #include "attention/device/cuda_core_table.h"
-#include "attention/device/element.h"
-#include "attention/fa2/grid.h"
+#include "attention/device/tile_order.h"
 #include "cuda_runtime.h"
 
 namespace attnlab::fa2 {
 
 struct CudaCoreCall {
-  device::Arguments arguments;
-  Grid grid;
+  device::Arguments arguments;  // Q, K, V and O of fp32
+  device::Grid grid;
   device::CudaCoreTile tile;
-  device::Element element = device::Element::kFloat32;  // not kFloat16
   cudaStream_t stream = nullptr;
 };
 

@@ -5,22 +5,22 @@
 //
 // Its time goes into those products: mma.sync reaches two thirds of what a Hopper's tensor cores
 // do, and reading K and V from shared memory as fragments takes nearly as long. fp32 runs on CUDA
-// cores in the same structure. docs/fa2.md says more.
-#include "attention/kernel.h"
+// cores in the same structure, or as 3xTF32 on tensor cores. docs/fa2.md says more.
+#include "attention/core/kernel.h"
 
-#include <cstdint>
+#include <memory>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "attention/cuda_call.h"
+#include "attention/core/registry.h"
+#include "attention/core/supports.h"
+#include "attention/cuda/call.h"
+#include "attention/cuda/code_capability.h"
 #include "attention/device/arguments_of.h"
-#include "attention/device/code_capability.h"
 #include "attention/device/element_of.h"
-#include "attention/device/supports.h"
 #include "attention/fa2/call.h"
 #include "attention/fa2/options.h"
 #include "attention/fa2/traffic.h"
-#include "attention/registry.h"
 
 namespace attnlab::fa2 {
 namespace {
@@ -38,7 +38,7 @@ int CodeCapabilityOf(const DeviceInfo& device) {
 
 absl::StatusOr<Options> Choose(const AttentionProblem& p, const DeviceInfo& device,
                                const LaunchConfig& config) {
-  if (absl::Status s = device::CheckDtypeAndPage(p); !s.ok()) return s;
+  if (absl::Status s = CheckDtypeAndPage(p); !s.ok()) return s;
   // Only what tensor cores multiply depends on it: 16 bits, and TF32.
   const bool depends = device.compute_capability >= 80 &&
                        (p.dtype != DType::kFloat32 || config.Get("mma", "auto") == "tf32x3");
@@ -51,39 +51,35 @@ class Fa2Kernel : public Kernel {
   Fa2Kernel() {
     traits_.name = "fa2";
     traits_.summary =
-        "a block a query tile, tensor cores through mma.sync; fp32, and bf16 before 8.0, on CUDA "
-        "cores; head dims to 256";
+        "a block a query tile, tensor cores through mma.sync, bf16 from 8.0 on; fp32 on CUDA "
+        "cores; "
+        "head dims to 256";
     traits_.device = DeviceKind::kCuda;
     traits_.compute_capabilities = {75, 80, 86, 89, 90, 100, 120};
     traits_.config_keys = ConfigKeys();
-    traits_.config_examples = {"tile_q=64",  "tile_q=64,tile_kv=32", "tile_q=32",
-                               "tile_kv=64", "pack=always",          "pack=never",
-                               "mma=wmma",   "mma=tf32x3",           "mma=none"};
+    traits_.config_examples = {"tile_q=64",   "tile_q=64,tile_kv=32", "tile_q=32", "tile_kv=64",
+                               "pack=always", "pack=never",           "mma=tf32x3"};
+    traits_.variants = {"mma=tf32x3"};
     traits_.preference = 50;
   }
 
   const KernelTraits& traits() const override { return traits_; }
 
-  absl::Status Supports(const AttentionProblem& p, const DeviceInfo& device,
-                        const LaunchConfig& config) const override {
-    return Choose(p, device, config).status();
-  }
-
-  absl::StatusOr<int64_t> WorkspaceBytes(const AttentionProblem& p, const DeviceInfo& device,
-                                         const LaunchConfig& config) const override {
-    if (absl::Status s = Supports(p, device, config); !s.ok()) return s;
-    return 0;
-  }
-
-  absl::Status Forward(const AttentionProblem& p, const AttentionTensors& t,
-                       const Launch& launch) const override {
-    const absl::StatusOr<Options> options = Choose(p, launch.device, launch.config);
+  absl::StatusOr<std::unique_ptr<const Prepared>> Prepare(
+      const AttentionProblem& p, const DeviceInfo& device,
+      const LaunchConfig& config) const override {
+    const absl::StatusOr<Options> options = Choose(p, device, config);
     if (!options.ok()) return options.status();
-    const cuda_backend::ScopedDevice current(launch.device.device.ordinal);
-    if (!current.status().ok()) return current.status();
-    return cuda_backend::ToStatus(Run(device::ArgumentsOf(p, t), device::ElementOf(p.dtype),
-                                      *options, static_cast<cudaStream_t>(launch.stream)),
-                                  "fa2");
+    return PreparedAs(
+        /*workspace_bytes=*/0, [p, options = *options, ordinal = device.device.ordinal](
+                                   const AttentionTensors& t, const Launch& launch) {
+          const cuda_backend::ScopedDevice current(ordinal);
+          if (!current.status().ok()) return current.status();
+          return cuda_backend::ToStatus(
+              fa2::Run(device::ArgumentsOf(p, t), device::ElementOf(p.dtype), options,
+                       static_cast<cudaStream_t>(launch.stream)),
+              "fa2");
+        });
   }
 
   absl::StatusOr<Traffic> ExpectedTraffic(const AttentionProblem& p, const DeviceInfo& device,

@@ -4,15 +4,16 @@
 #include <cmath>
 #include <cstddef>
 #include <limits>
+#include <type_traits>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
+#include "attention/core/dtype.h"
+#include "attention/core/l2_reuse.h"
+#include "attention/core/mask.h"
 #include "attention/device/cuda_core_choice.h"
 #include "attention/device/tile_choice.h"
-#include "attention/dtype.h"
-#include "attention/l2_reuse.h"
-#include "attention/mask.h"
 
 namespace attnlab::fa2 {
 namespace {
@@ -79,33 +80,38 @@ absl::StatusOr<Engine> EngineFor(const AttentionProblem& p, int capability,
   const absl::Status multiply = TensorCoresMultiply(p, capability);
   if (mma == "auto") {
     if (multiply.ok()) return Engine::kMma;
-    // FA2's kernels on CUDA cores are for fp32 and bf16; FA1 has fp16.
-    if (p.dtype == DType::kFloat16) return multiply;
+    // FA2's kernels on CUDA cores are for fp32; FA1 has those for 16 bits.
+    if (p.dtype != DType::kFloat32) return multiply;
     return Engine::kCudaCores;
-  }
-  if (mma == "wmma") {
-    if (!multiply.ok()) return multiply;
-    return Engine::kWmma;
   }
   if (mma == "tf32x3") {
     if (const absl::Status s = Tf32Multiplies(p.dtype, capability); !s.ok()) return s;
     return Engine::kTf32x3;
   }
   if (mma == "none") {
-    if (p.dtype != DType::kFloat16) return Engine::kCudaCores;
-    return absl::UnimplementedError("config: mma=none is for fp32 and bf16; fa1 does fp16");
+    if (p.dtype == DType::kFloat32) return Engine::kCudaCores;
+    return absl::UnimplementedError(
+        absl::StrCat("config: mma=none is for fp32, and dtype is ", Name(p.dtype)));
   }
   return absl::InvalidArgumentError(
-      absl::StrCat("config: mma=", mma, " is not one of auto, wmma, tf32x3, none"));
+      absl::StrCat("config: mma=", mma, " is not one of auto, tf32x3, none"));
+}
+
+std::vector<TensorCoreTileRow> TensorCoreTilesOf(DType dtype) {
+  std::vector<TensorCoreTileRow> tiles;
+  for (const TensorCoreTileRow& tile : kTensorCoreTiles) {
+    if (dtype == DType::kFloat16 || tile.size != TileSize::kSmall) tiles.push_back(tile);
+  }
+  return tiles;
 }
 
 // Of a table, the tile for the problem (device/tile_choice.h, whose errors these are).
-template <typename Row, size_t kCount>
-absl::StatusOr<Row> ChooseRow(const Row (&rows)[kCount], const AttentionProblem& p,
-                              const DeviceInfo& device, const LaunchConfig& config,
-                              absl::string_view engine = "") {
+template <typename Rows>
+auto ChooseRow(const Rows& rows, const AttentionProblem& p, const DeviceInfo& device,
+               const LaunchConfig& config, absl::string_view engine = "")
+    -> absl::StatusOr<std::decay_t<decltype(rows[0])>> {
   std::vector<device::TileNeeds> tiles;
-  for (const Row& row : rows) {
+  for (const auto& row : rows) {
     tiles.push_back({row.head_dim, row.rows, row.keys, row.shared_bytes});
   }
   const absl::StatusOr<size_t> chosen =
@@ -132,7 +138,7 @@ bool Packs(const AttentionProblem& p, Packing packing, int tile_rows) {
   return packing == Packing::kAlways;
 }
 
-// What the order of blocks (grid.h) is to be like.
+// What the order of blocks (device/tile_order.h) is to be like.
 struct Order {
   int64_t group_blocks = 0;   // of a group of units, about
   double group_kv_bytes = 0;  // K and V of a group, if they are not of one head, at most
@@ -149,7 +155,7 @@ Order OrderOf(Engine engine, const DeviceInfo& device, int blocks) {
   Order order;
   if (engine == Engine::kCudaCores) {
     order.group_blocks = 2 * together;
-    order.group_kv_bytes = L2BytesSurelyFor(device, static_cast<double>(together));
+    order.group_kv_bytes = L2BytesForAll(device) * 2 / 3;
     order.end_blocks = together + together / 2;
   } else {
     order.group_blocks = together;
@@ -166,7 +172,7 @@ int64_t EndTilesOf(const AttentionProblem& p, const Order& order, int64_t units,
   const int64_t wanted = std::min(tiles - 1, (order.end_blocks + units - 1) / units);
   int64_t end_tiles = 0;
   while (end_tiles < wanted) {
-    const int64_t queries = QueriesOf(end_tiles + 1, tile_rows, pack, p.sq);
+    const int64_t queries = device::QueriesOf(end_tiles + 1, tile_rows, pack, p.sq);
     const KvRange seen = VisibleKvOfRows(p.mask, 0, queries, p.sq, p.skv);
     if (seen.end - seen.begin > MostKeys(p) / 4) break;
     ++end_tiles;
@@ -198,7 +204,7 @@ int BlocksAMultiprocessor(const DeviceInfo& device, int64_t shared_bytes, int64_
 }
 
 // Blocks for which there are registers however many a thread has: 255 at most, which take the room
-// of 256. For kernels that are not compiled for a number of blocks.
+// of 256.
 int64_t BlocksOfRegisters(const DeviceInfo& device, int threads) {
   return device.registers_per_multiprocessor / (256 * threads);
 }
@@ -216,9 +222,9 @@ absl::StatusOr<Grid> GridFor(const AttentionProblem& p, bool packed, int tile_ro
   }
   const int64_t end_tiles = EndTilesOf(p, order, units, tiles, tile_rows, pack);
   const int64_t groups = GroupsOf(p, order, units, tiles - end_tiles, pack);
-  return MakeGrid(static_cast<uint32_t>(units), static_cast<uint32_t>(heads),
-                  static_cast<uint32_t>(tiles), static_cast<uint32_t>(groups), pack,
-                  static_cast<uint32_t>(end_tiles));
+  return device::MakeGrid(static_cast<uint32_t>(units), static_cast<uint32_t>(heads),
+                          static_cast<uint32_t>(tiles), static_cast<uint32_t>(groups), pack,
+                          static_cast<uint32_t>(end_tiles));
 }
 
 }  // namespace
@@ -227,8 +233,6 @@ int Options::Rows() const {
   switch (engine) {
     case Engine::kMma:
       return mma_tile.rows;
-    case Engine::kWmma:
-      return wmma_tile.rows;
     case Engine::kTf32x3:
       return tf32_tile.rows;
     case Engine::kCudaCores:
@@ -244,9 +248,8 @@ std::vector<std::string> ConfigKeys() {
       "tile_kv: keys of a tile, of those that there are with the rows",
       "pack: auto (the default: query heads of a KV head share tiles where the query is short), "
       "always or never",
-      "mma: auto (the default: tensor cores where they multiply the dtype), wmma (the same through "
-      "nvcuda::wmma, to learn from), tf32x3 (fp32 on tensor cores as three products of TF32, from "
-      "8.0 on) or none (CUDA cores; fp32, and bf16)",
+      "mma: auto (the default: tensor cores for 16 bits, CUDA cores for fp32), tf32x3 (fp32 on "
+      "tensor cores as three products of TF32, from 8.0 on) or none (CUDA cores, fp32)",
   };
 }
 
@@ -263,18 +266,10 @@ absl::StatusOr<Options> OptionsFor(const AttentionProblem& p, const DeviceInfo& 
   if (!packing.ok()) return packing.status();
   switch (*engine) {
     case Engine::kMma: {
-      const auto tile = ChooseRow(kTensorCoreTiles, p, device, config);
+      const auto tile = ChooseRow(TensorCoreTilesOf(p.dtype), p, device, config);
       if (!tile.ok()) return tile.status();
       options.mma_tile = *tile;
       options.blocks = BlocksAMultiprocessor(device, tile->shared_bytes, tile->blocks);
-      break;
-    }
-    case Engine::kWmma: {
-      const auto tile = ChooseRow(kWmmaTiles, p, device, config, "mma=wmma");
-      if (!tile.ok()) return tile.status();
-      options.wmma_tile = *tile;
-      options.blocks = BlocksAMultiprocessor(device, tile->shared_bytes,
-                                             BlocksOfRegisters(device, tile->threads));
       break;
     }
     case Engine::kTf32x3: {
@@ -288,8 +283,7 @@ absl::StatusOr<Options> OptionsFor(const AttentionProblem& p, const DeviceInfo& 
       // Packed heads fill a tile together. By default a query that is too long for that fills the
       // large or medium one by itself.
       const int64_t rows = *packing == Packing::kNever ? p.sq : p.sq * p.GroupSize();
-      const bool medium = p.dtype == DType::kFloat32;
-      const auto tile = device::ChooseCudaCoreTile(p, device, config, rows, medium);
+      const auto tile = device::ChooseCudaCoreTile(p, device, config, rows, /*medium=*/true);
       if (!tile.ok()) return tile.status();
       options.cuda_core_tile = *tile;
       options.blocks = BlocksAMultiprocessor(

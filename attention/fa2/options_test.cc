@@ -6,9 +6,9 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "attention/launch_config.h"
-#include "attention/machine.h"
-#include "attention/problem.h"
+#include "attention/core/device.h"
+#include "attention/core/launch_config.h"
+#include "attention/core/problem.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -47,20 +47,19 @@ TEST(OptionsTest, TheEngineGoesByDtypeAndCode) {
   EXPECT_EQ(OptionsOf("hq=2,sq=9,d=64,dtype=bf16")->engine, Engine::kMma);
   EXPECT_EQ(OptionsOf("hq=2,sq=9,d=64,dtype=fp32")->engine, Engine::kCudaCores);
   EXPECT_EQ(OptionsOf("hq=2,sq=9,d=64,dtype=fp16", kTuring)->engine, Engine::kMma);
-  EXPECT_EQ(OptionsOf("hq=2,sq=9,d=64,dtype=bf16", kTuring)->engine, Engine::kCudaCores);
-  // A newer GPU that has nothing but PTX for 7.5.
-  EXPECT_EQ(OptionsOf("hq=2,sq=9,d=64,dtype=bf16", kHopper, "", 75)->engine, Engine::kCudaCores);
-  EXPECT_EQ(OptionsOf("hq=2,sq=9,d=64,dtype=bf16", kHopper, "mma=wmma")->engine, Engine::kWmma);
-  EXPECT_EQ(OptionsOf("hq=2,sq=9,d=64,dtype=bf16", kHopper, "mma=none")->engine,
+  EXPECT_EQ(OptionsOf("hq=2,sq=9,d=64,dtype=fp32", kHopper, "mma=none")->engine,
             Engine::kCudaCores);
+  // The second is a newer GPU that has nothing but PTX for 7.5.
+  for (const DeviceInfo& gpu : {kTuring, kHopper}) {
+    ExpectError(OptionsOf("hq=2,sq=9,d=64,dtype=bf16", gpu, "", 75),
+                absl::StatusCode::kUnimplemented, "bf16 from compute capability 8.0 on");
+  }
 }
 
 TEST(OptionsTest, RowsThatSeeMoreKeysThanTensorCoresAddUp) {
   const std::string line = "hq=2,sq=9,d=64,skv=";
   EXPECT_EQ(OptionsOf(line + "1048576,dtype=bf16")->engine, Engine::kMma);
-  EXPECT_EQ(OptionsOf(line + "1048577,dtype=bf16")->engine, Engine::kCudaCores);
-  ExpectError(OptionsOf(line + "1048577,dtype=bf16", kHopper, "mma=wmma"),
-              absl::StatusCode::kUnimplemented,
+  ExpectError(OptionsOf(line + "1048577,dtype=bf16"), absl::StatusCode::kUnimplemented,
               "skv: 1048577 keys of a row are above 1048576, the most that tensor cores, which cut "
               "instead of rounding, add up to O in bf16");
   EXPECT_EQ(OptionsOf(line + "131072,dtype=fp16")->engine, Engine::kMma);
@@ -151,10 +150,6 @@ TEST(OptionsTest, OnCudaCoresAMultiprocessorHasSeveralBlocks) {
   EXPECT_EQ(rows(32, kA100, "tile_q=128"), 128);
   EXPECT_EQ(rows(32, kA100, "tile_kv=64"), 256);
   EXPECT_EQ(rows(64, 227 << 10, "tile_q=256"), 256);
-  // Of bf16 there is one block of the large tile.
-  const auto bf16 = OptionsOf("hq=2,sq=999,dtype=bf16,d=32", kHopper, "mma=none");
-  EXPECT_EQ(bf16->Rows(), 256);
-  EXPECT_EQ(bf16->blocks, 1);
 }
 
 TEST(OptionsTest, TheFirstTileThatFits) {
@@ -174,7 +169,6 @@ TEST(OptionsTest, BlocksThatAMultiprocessorHasRoomFor) {
   EXPECT_EQ(OptionsOf("hq=2,sq=64,d=64,dtype=fp32")->blocks, 2);
   EXPECT_EQ(OptionsOf("hq=2,sq=64,d=64,dtype=fp32", kTuring)->blocks, 1);
   EXPECT_EQ(OptionsOf("hq=2,sq=16,d=256,dtype=fp32")->blocks, 3);
-  EXPECT_EQ(OptionsOf("hq=2,sq=999,d=64,dtype=fp16", kHopper, "mma=wmma")->blocks, 2);
 }
 
 // Units of the last group, and of the first.
@@ -239,17 +233,19 @@ TEST(OptionsTest, ErrorsNameFieldValueAndLimit) {
   ExpectError(OptionsOf("hq=2,sq=9,d=264"), Code::kUnimplemented, "d: 264 is above 256");
   ExpectError(OptionsOf("hq=2,sq=9,d=64,dv=300"), Code::kUnimplemented, "dv: 300 is above 256");
   ExpectError(OptionsOf("hq=2,sq=9,d=64", kHopper, "mma=fast"), Code::kInvalidArgument,
-              "mma=fast is not one of auto, wmma, tf32x3, none");
-  ExpectError(OptionsOf("hq=2,sq=9,d=64,dtype=fp32", kHopper, "mma=wmma"), Code::kUnimplemented,
-              "dtype: ");
+              "mma=fast is not one of auto, tf32x3, none");
   ExpectError(OptionsOf("hq=2,sq=9,d=64,dtype=fp16", kHopper, "mma=none"), Code::kUnimplemented,
-              "mma=none is for fp32 and bf16");
+              "mma=none is for fp32, and dtype is fp16");
   ExpectError(OptionsOf("hq=2,sq=9,d=64", kHopper, "pack=2"), Code::kInvalidArgument,
               "pack=2 is not one of auto, always, never");
-  ExpectError(OptionsOf("hq=2,sq=9,d=128", kHopper, "tile_q=100"), Code::kInvalidArgument,
-              "there are tile_q=128,tile_kv=64 and tile_q=64,tile_kv=64");
-  ExpectError(OptionsOf("hq=2,sq=9,d=256", kHopper, "tile_q=100"), Code::kInvalidArgument,
+  ExpectError(OptionsOf("hq=2,sq=9,d=128,dtype=fp16", kHopper, "tile_q=100"),
+              Code::kInvalidArgument, "there are tile_q=128,tile_kv=64 and tile_q=64,tile_kv=64");
+  ExpectError(OptionsOf("hq=2,sq=9,d=256,dtype=fp16", kHopper, "tile_q=100"),
+              Code::kInvalidArgument,
               "there are tile_q=64,tile_kv=64, tile_q=64,tile_kv=32 and tile_q=32,tile_kv=32");
+  // The small one is of fp16 alone.
+  ExpectError(OptionsOf("hq=2,sq=9,d=128,dtype=bf16", kHopper, "tile_q=64"), Code::kInvalidArgument,
+              "there is tile_q=128,tile_kv=64");
   ExpectError(OptionsOf("hq=2,sq=9,d=128,dtype=fp16", kTuring, "tile_q=128"),
               Code::kResourceExhausted, "tile_q=128,tile_kv=64 needs 99456 bytes");
   ExpectError(OptionsOf("hq=2,sq=9,d=64", kHopper, "block=128"), Code::kInvalidArgument, "block");

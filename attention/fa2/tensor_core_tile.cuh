@@ -14,53 +14,50 @@
 #include "attention/device/arguments.h"
 #include "attention/device/convert.cuh"
 #include "attention/device/cp_async.cuh"
+#include "attention/device/fragment_products.cuh"
+#include "attention/device/fragments.cuh"
+#include "attention/device/kv_stream.cuh"
 #include "attention/device/kv_tiles.h"
 #include "attention/device/mma.cuh"
+#include "attention/device/output_rows.cuh"
 #include "attention/device/query_tile.h"
 #include "attention/device/swizzle.h"
 #include "attention/device/thread_index.cuh"
 #include "attention/device/tile_copy.cuh"
-#include "attention/fa2/fragment_products.cuh"
-#include "attention/fa2/fragments.cuh"
-#include "attention/fa2/kept.cuh"
-#include "attention/fa2/kv_stream.cuh"
-#include "attention/fa2/output_rows.cuh"
+#include "attention/device/warp_rows.cuh"
 #include "attention/fa2/warp_pair.cuh"
-#include "attention/fa2/warp_rows.cuh"
 
 namespace attnlab::fa2 {
 
-// T: __half or __nv_bfloat16. kCapped: whether there is a softcap. kCareful: whether V is looked at
-// for what is not finite, see Run(); then the softcap is as the call has it.
-template <class Shape, typename T, bool kCapped, bool kCareful>
+// T: __half or __nv_bfloat16. kCaps: whether there may be a softcap.
+template <class Shape, typename T, bool kCaps>
 class TensorCoreTile {
   static constexpr int kDim = Shape::kHeadDim, kKeys = Shape::kKeys, kStages = Shape::kStages;
   static constexpr bool kPairs = Shape::kPairs;
   // Whether there are too few registers to keep what can be found again: K's address in shared
-  // memory and, of two stages, V's place in memory. A look at V takes more, and so does a softcap,
-  // where all are taken already.
-  static constexpr bool kFrugal = kCareful || (kCapped && Shape::kKeptQ == 0);
+  // memory and, of two stages, V's place in memory. A softcap takes more than there are where none
+  // are left to keep Q in.
+  static constexpr bool kFrugal = kCaps && Shape::kKeptQ == 0;
   static constexpr int kWarpKeys = kKeys / Shape::kSharing, kWarpDim = kDim / Shape::kSharing;
   static constexpr int kM = Shape::kWarpRows / 16, kN = kWarpKeys / 8, kNv = kWarpDim / 8;
 
   using QCopy = device::TileCopy<T, Shape::kRows, kDim, Shape::kThreads>;
-  using Stream = KvStream<T, kKeys, kDim, Shape::kThreads>;
-  using Warp = WarpRows<Shape::kWarpRows, kWarpKeys, kWarpDim, Shape::kSharing>;
+  using Stream = device::KvStream<T, kKeys, kDim, Shape::kThreads>;
+  using Warp = device::WarpRows<Shape::kWarpRows, kWarpKeys, kWarpDim, Shape::kSharing>;
   using Pair = WarpPair<Shape::kWarpExchange>;
-  using Output = OutputRows<T, kDim, Shape::kWarpRows / Shape::kSharing>;
-  static_assert(sizeof(Kept) <= Shape::kKeptBytes);
+  using Output = device::OutputRows<T, kDim, Shape::kWarpRows / Shape::kSharing>;
+  static_assert(sizeof(device::Kept) <= Shape::kKeptBytes);
   static_assert(QCopy::kBytes == Shape::kK && Stream::kBytes == Shape::kKvBytes);
-  static_assert(!kPairs || kStages == 1);  // what pairs say is heard behind the second barrier
+  static_assert(!kPairs || kStages == 1);  // pairs receive behind the second barrier
   // Columns and rows that are whole groups and shifts of the swizzle lie at a constant distance.
   static_assert(kWarpDim / 8 % device::Swizzle<kDim / 8>::kGroup == 0 && kWarpKeys % 8 == 0);
 
   using Scores = typename Warp::Scores;
-  using Products = FragmentProducts<Shape, T>;
+  using Products = device::FragmentProducts<Shape, T>;
   using Probabilities = typename Products::Probabilities;
 
  public:
-  // `shared`: Shape::kSharedBytes, aligned to 128. `tile` is kept there; of a careful one it is the
-  // one that was kept by the first walk.
+  // `shared`: Shape::kSharedBytes, aligned to 128. `tile` is kept there.
   __device__ TensorCoreTile(const device::Arguments& a, const device::QueryTile& tile, char* shared)
       : a_(a), shared_(shared) {
     // In the order in which it is waited for, and each as soon as it is known where it lies.
@@ -68,8 +65,8 @@ class TensorCoreTile {
     k_address_ = KAddress();
     const device::KvTiles tiles = tile.Tiles(a.mask, kKeys);
     const bool streams = a.k.whole_chunks && a.v.whole_chunks && a.d == kDim && a.dv == kDim;
-    const Keys keys = Keys::Of(tiles, tile.kv.length, kKeys, streams);
-    count_ = Uniform(static_cast<int>(tiles.Count(kKeys)));
+    const device::Keys keys = device::Keys::Of(tiles, tile.kv.length, kKeys, streams);
+    count_ = device::Uniform(static_cast<int>(tiles.Count(kKeys)));
     k_.Begin(FirstKey(a.k, tile, keys), a.k);
     CopyTile(/*k=*/true, /*v=*/false, 0, keys.whole > 0, device::ThreadIndex(), keys);
     if (kStages == 1) device::CopyAsyncCommit();
@@ -78,37 +75,30 @@ class TensorCoreTile {
     device::CopyAsyncCommit();
     k_.Advance(a.k);
     v_.Advance(a.v);
-    if (!kCareful && device::ThreadIndex() == 0) KeptIn(shared) = {tile, keys};
-    if (kCareful || keys.full_begin > 0 || keys.full_end < count_) FindVisible(tile);
+    if (device::ThreadIndex() == 0)
+      *reinterpret_cast<device::Kept*>(shared + Shape::kKept) = {tile, keys};
+    if (keys.full_begin > 0 || keys.full_end < count_) FindVisible(tile);
   }
 
-  static __device__ Kept& KeptIn(char* shared) {
-    return *reinterpret_cast<Kept*>(shared + Shape::kKept);
-  }
-
-  // 0 times NaN is NaN, so a V that is not finite reaches rows that do not see it. Where that may
-  // have been, nothing is written, and the result is false: a careful one is to do it again. All
-  // rows that do not see such a V have the same bits either way.
-  __device__ bool Run() {
+  __device__ void Run() {
     Walk();
-    const bool lost = Finish();
-    if (!kCareful && __syncthreads_or(lost)) return false;
-    if (kCareful && kPairs) Pair::Wait();
+    Finish();
     Store();
-    return true;
   }
 
  private:
-  __device__ const Kept& kept() const { return KeptIn(shared_); }
+  __device__ const device::Kept& kept() const {
+    return *reinterpret_cast<const device::Kept*>(shared_ + Shape::kKept);
+  }
   // What of a pair's work is this warp's: from which key of a tile on, and which column.
   static __device__ int Part() { return kPairs ? Pair::Part() : 0; }
   static __device__ int FirstWarpKey() { return Part() * kWarpKeys; }
   static __device__ int FirstColumn() { return Part() * kWarpDim; }
 
-  __device__ bool Capped() const { return kCareful ? a_.softcap != 0 : kCapped; }
+  __device__ bool Capped() const { return kCaps && a_.softcap != 0; }
 
   __device__ uint32_t AddressOf(int tile, int row, int chunk) const {
-    return SharedAddress(shared_) + tile +
+    return device::SharedAddress(shared_) + tile +
            device::Swizzle<kDim / 8>::At(row, chunk) * device::kChunkBytes;
   }
 
@@ -132,13 +122,14 @@ class TensorCoreTile {
 
   // Of K or V, the row of the first key that the tile walks.
   __device__ const T* FirstKey(const device::Rows& rows, const device::QueryTile& tile,
-                               const Keys& keys) const {
+                               const device::Keys& keys) const {
     return static_cast<const T*>(rows.data) + tile.KvOffset(rows) + keys.first * rows.token_stride;
   }
 
   // Begins to copy tile j of K, V or both, which the streams are at, to its stage. `whole`: whether
   // there is all of it.
-  __device__ void CopyTile(bool k, bool v, int j, bool whole, int thread, const Keys& keys) {
+  __device__ void CopyTile(bool k, bool v, int j, bool whole, int thread,
+                           const device::Keys& keys) {
     char* const to = shared_ + j % kStages * Shape::kKvBytes;
     if (kFrugal && kStages > 1 && v && j > 0) {
       v_.Begin(FirstKey(a_.v, kept().tile, keys) + j * kKeys * a_.v.token_stride, a_.v);
@@ -165,7 +156,6 @@ class TensorCoreTile {
   // O, and the sums of P, from all tiles of keys.
   __device__ void Walk() {
     o_.Clear();
-    warp_.Begin();
     if (kStages == 1) {
       device::CopyAsyncWait<1>();  // for Q and K, but not for V
     } else if (Shape::kKeptQ > 0 || count_ == 0) {
@@ -174,13 +164,12 @@ class TensorCoreTile {
     }
     __syncthreads();  // and all know what is kept
     if constexpr (Shape::kKeptQ > 0) Products::KeepQ(QAddress(), q_);
-    const Keys& keys = kept().keys;
+    const device::Keys& keys = kept().keys;
     bool whole = keys.whole > 0, next_whole = keys.whole > 1;
 #pragma unroll 1
     for (int j = 0; j < count_; ++j) {
       if (kStages > 1 || j > 0) {
-        const int thread =
-            device::ThreadIndex();  // asked for before the barrier, which takes longer
+        const int thread = device::ThreadIndex();  // before the barrier, which takes longer
         device::CopyAsyncWait<0>();
         __syncthreads();  // all have tile j, or its K, and are done with what is copied over next
         if (kStages == 1) {
@@ -197,17 +186,17 @@ class TensorCoreTile {
       if (keys.Masked(j)) {
         Warp::MaskOut(s, Visible(), keys.first + j * kKeys + FirstWarpKey());
       }
-      const bool moved = Rebase(s, keys.First(j));
+      const bool rescaled = Rescale(s, keys.First(j));
       bool joins = false;
       Probabilities p;
       Exponentials(s, p);
-      if constexpr (kPairs) Say(p);
+      if constexpr (kPairs) Send(p);
       if (kStages == 1) {
         device::CopyAsyncWait<0>();
-        // All have V, and what pairs say, and are done with K.
+        // All have V, and what pairs sent, and are done with K.
         if constexpr (kPairs) {
-          // Seldom more than once, and so for the whole block: that comes with the barrier.
-          joins = __syncthreads_or(moved);
+          // Rare, and so for the whole block: that comes with the barrier.
+          joins = __syncthreads_or(rescaled);
         } else {
           __syncthreads();
         }
@@ -220,52 +209,56 @@ class TensorCoreTile {
       next_whole = j + 2 < keys.whole;
       k_.Advance(a_.k);
       if (kStages > 1 ? !kFrugal : j > 0) v_.Advance(a_.v);
-      if (kCareful) ZeroNonfinite(j);
       const uint32_t v_address = VAddress() + j % kStages * Shape::kKvBytes;
       const int first_key = FirstWarpKey();
       Products::AddPv(v_address + first_key * Shape::kRowBytes, p, o_);
       if constexpr (kPairs) {
-        Hear(p);
+        Receive(p);
         if (joins) Join(p);
         Products::AddPv(v_address + (kWarpKeys - first_key) * Shape::kRowBytes, p, o_);
       }
     }
   }
 
-  // Whether a base has moved that the other warp of the pair does not know of. Of its first keys a
-  // row has one base in both: it says what P is rounded to, however few they are.
-  __device__ bool Rebase(const Scores& s, bool first) {
+  // Whether a running maximum has moved that the other warp of the pair does not know of. Of its
+  // first keys a row has one maximum in both: it says what P is rounded to, however few they are.
+  __device__ bool Rescale(const Scores& s, bool first) {
     typename Warp::LaneRows max;
     Warp::FindMaxima(s, max);
     if (kPairs && first) {
       typename Warp::LaneRows others;
       Pair::Swap(Exchange(), max, others);
-      Pair::Wait();  // for the other to have heard, before P comes to that place
+      Pair::Wait();  // for the other to have received it, before P comes to that place
 #pragma unroll
       for (int r = 0; r < Warp::kLaneRows; ++r) max[r] = fmaxf(max[r], others[r]);
     }
-    return warp_.MoveBases(max, ScaleLog2(a_, Capped()), o_) && !first;
+    return warp_.Rescale(max, ScaleLog2(), o_) && !first;
   }
+  __device__ float ScaleLog2() const { return device::ScaleLog2(a_, Capped()); }
 
   // P of the warp's keys to the other warp of the pair, and P of that one's keys from there.
   __device__ char* Exchange() const { return shared_ + Shape::kExchange; }
-  __device__ void Say(const Probabilities& p) const {
+  __device__ void Send(const Probabilities& p) const {
 #pragma unroll
-    for (int i = 0; i < kM * kWarpKeys / 16; ++i) Pair::Say(Exchange(), i, p.x[i % kM][i / kM].x);
+    for (int i = 0; i < kM * kWarpKeys / 16; ++i) Pair::Send(Exchange(), i, p.x[i % kM][i / kM].x);
   }
-  __device__ void Hear(Probabilities& p) const {
+  __device__ void Receive(Probabilities& p) const {
 #pragma unroll
-    for (int i = 0; i < kM * kWarpKeys / 16; ++i) Pair::Hear(Exchange(), i, p.x[i % kM][i / kM].x);
+    for (int i = 0; i < kM * kWarpKeys / 16; ++i) {
+      Pair::Receive(Exchange(), i, p.x[i % kM][i / kM].x);
+    }
   }
 
-  // Has O and the other warp's P, which is about to be added, relative to one base: the larger. P
-  // of the other is rounded a second time by it.
+  // Has O and the other warp's P, which is about to be added, relative to one maximum: the larger.
+  // P of the other is rounded a second time by it.
   __device__ void Join(Probabilities& p) {
-    typename Warp::LaneRows offsets;
-    Pair::Swap(Exchange(), warp_.Offsets(), offsets);
+    typename Warp::LaneRows mine, others;
+#pragma unroll
+    for (int r = 0; r < Warp::kLaneRows; ++r) mine[r] = warp_.State(r).neg_max;
+    Pair::Swap(Exchange(), mine, others);
 #pragma unroll
     for (int r = 0; r < Warp::kLaneRows; ++r) {
-      const float factor = warp_.Join(r, offsets[r], o_);
+      const float factor = warp_.Join(r, others[r], o_);
 #pragma unroll
       for (int i = 0; i < kN; ++i) {
         uint32_t& pair = p.x[r / 2][i / 2].x[i % 2 * 2 + r % 2];
@@ -291,50 +284,38 @@ class TensorCoreTile {
 
   // P, rounded, and its sums, which are not.
   __device__ void Exponentials(const Scores& s, Probabilities& p) {
-    const float scale_log2 = ScaleLog2(a_, Capped());
+    const float scale_log2 = ScaleLog2();
 #pragma unroll
     for (int i = 0; i < kM * kN; ++i) {
       const int m = i / kN, n = i % kN;
       float e[4];
 #pragma unroll
       for (int x = 0; x < 4; ++x) {
-        e[x] = warp_.Weight(2 * m + x / 2, s.x[m][n].x[x], scale_log2);
+        e[x] = warp_.State(2 * m + x / 2).Weight(s.x[m][n].x[x], scale_log2);
       }
-      warp_.Add(2 * m, e[0] + e[1]);
-      warp_.Add(2 * m + 1, e[2] + e[3]);
+      warp_.State(2 * m).sum += e[0] + e[1];
+      warp_.State(2 * m + 1).sum += e[2] + e[3];
       p.x[m][n / 2].x[n % 2 * 2] = device::PackPair<T>(e[0], e[1]);
       p.x[m][n / 2].x[n % 2 * 2 + 1] = device::PackPair<T>(e[2], e[3]);
     }
   }
 
-  // Puts 0 for what is not finite in tile j of V. OutputRows makes up for it.
-  __device__ void ZeroNonfinite(int j) const {
-    T* const v = reinterpret_cast<T*>(shared_ + Shape::kV + j % kStages * Shape::kKvBytes);
-#pragma unroll 1
-    for (int i = device::ThreadIndex(); i < kKeys * kDim; i += Shape::kThreads) {
-      if (!isfinite(device::ToFloat(v[i]))) v[i] = T(0.0f);
-    }
-    __syncthreads();
-  }
-
-  // O, divided by the sums of P and rounded, to where this warp's Q was. True if O has NaN or
-  // infinity in a row whose P is a number.
-  __device__ bool Finish() {
-    using Check = device::FiniteCheck<T>;
+  // O, divided by the sums of P and rounded, to where this warp's Q was.
+  __device__ void Finish() {
     const uint32_t q_address = QAddress();
-    typename Check::Sum check[Warp::kLaneRows];
     if constexpr (kPairs) {
-      typename Warp::LaneRows sums;
-      Pair::Swap(Exchange(), warp_.Sums(), sums);
+      typename Warp::LaneRows mine, others;
 #pragma unroll
-      for (int r = 0; r < Warp::kLaneRows; ++r) warp_.Sums()[r] += sums[r];
+      for (int r = 0; r < Warp::kLaneRows; ++r) mine[r] = warp_.State(r).sum;
+      Pair::Swap(Exchange(), mine, others);
+#pragma unroll
+      for (int r = 0; r < Warp::kLaneRows; ++r) warp_.State(r).sum += others[r];
     }
-    warp_.Finish(a_, kept().tile);
+    warp_.Finish();
     __syncwarp();
 #pragma unroll
     for (int m = 0; m < kM; ++m) {
-      check[2 * m] = check[2 * m + 1] = Check::Zero();
-      const float inverse[2] = {warp_.Inverse(2 * m), warp_.Inverse(2 * m + 1)};
+      const float inverse[2] = {warp_.State(2 * m).Inverse(), warp_.State(2 * m + 1).Inverse()};
 #pragma unroll
       for (int n = 0; n < kNv; n += 2) {
         uint32_t pairs[4];
@@ -344,34 +325,24 @@ class TensorCoreTile {
           const int half = i % 2;
           pairs[i] =
               device::PackPair<T>(o[2 * half] * inverse[half], o[2 * half + 1] * inverse[half]);
-          check[2 * m + half] = Check::Add(check[2 * m + half], pairs[i]);
         }
-        device::StoreMatrices(PairOfChunks<kDim>(q_address, n / 2) + m * 16 * Shape::kRowBytes +
-                                  FirstColumn() * sizeof(T),
+        device::StoreMatrices(device::PairOfChunks<kDim>(q_address, n / 2) +
+                                  m * 16 * Shape::kRowBytes + FirstColumn() * sizeof(T),
                               pairs);
       }
     }
-    __syncwarp();
-    bool lost = false;
-#pragma unroll
-    for (int r = 0; r < Warp::kLaneRows; ++r) {
-      lost |= !Check::IsFinite(check[r]) && warp_.IsNumber(r);
+    if constexpr (kPairs) {
+      Pair::Wait();
+    } else {
+      __syncwarp();
     }
-    return lost;
   }
 
   // O and LSE.
   __device__ void Store() const {
     if (Part() == 0) warp_.StoreLse(a_, kept().tile);
     const int first_row = Warp::First() + Part() * (Shape::kWarpRows / Shape::kSharing);
-    char* const rows = shared_ + first_row * Shape::kRowBytes;
-    if (kCareful) {
-      const Keys& keys = kept().keys;
-      const int walked = count_ <= keys.count / kKeys ? count_ * kKeys : keys.count;
-      Output::AddNonfinite(rows, Visible() + first_row, a_, FirstKey(a_.v, kept().tile, keys),
-                           keys.first, walked);
-    }
-    Output::Store(rows, a_, kept().tile, first_row);
+    Output::Store(shared_ + first_row * Shape::kRowBytes, a_, kept().tile, first_row);
   }
 
   const device::Arguments& a_;

@@ -5,49 +5,46 @@
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 
-#include "attention/device/launch.h"
+#include "attention/cuda/launch.h"
 #include "attention/device/query_tile.h"
-#include "attention/fa2/grid.cuh"
+#include "attention/device/tile_order.h"
 #include "attention/fa2/tensor_core_tile.cuh"
 #include "attention/fa2/tensor_cores.h"
 
 namespace attnlab::fa2 {
 
-// Apart, so that its registers are none of the kernel's. It is called where V has NaN or infinity.
-template <class Shape, typename T>
-__device__ __noinline__ void AttendWithCare(const device::Arguments& a, char* shared) {
-  using Tile = TensorCoreTile<Shape, T, true, true>;
-  Tile(a, Tile::KeptIn(shared).tile, shared).Run();
-}
-
-template <class Shape, typename T, bool kCapped>
+template <class Shape, typename T, bool kCaps>
 __global__ void __launch_bounds__(Shape::kThreads, Shape::kBlocks)
     TensorCoreKernel(const __grid_constant__ device::Arguments a,
-                     const __grid_constant__ Grid grid) {
+                     const __grid_constant__ device::Grid grid) {
   extern __shared__ __align__(128) char shared[];
-  const device::QueryTile tile = TileOfBlock(a, grid, Shape::kRows);
+  const device::QueryTile tile = TileOfBlock(a, grid, blockIdx.x, Shape::kRows);
   if (tile.begin >= tile.end) return;
-  if (TensorCoreTile<Shape, T, kCapped, false>(a, tile, shared).Run()) return;
-  AttendWithCare<Shape, T>(a, shared);
+  TensorCoreTile<Shape, T, kCaps>(a, tile, shared).Run();
 }
 
-template <class Shape, typename T, bool kCapped>
-cudaError_t LaunchShape(const TensorCoreCall& call) {
-  return device::Launch(TensorCoreKernel<Shape, T, kCapped>, dim3(BlocksOf(call.grid)),
+template <class Shape, typename T, bool kCaps>
+cudaError_t LaunchKernel(const TensorCoreCall& call) {
+  return device::Launch(TensorCoreKernel<Shape, T, kCaps>, dim3(BlocksOf(call.grid)),
                         dim3(Shape::kThreads), Shape::kSharedBytes, call.stream, call.arguments,
                         call.grid);
 }
 
-template <class Shape>
+template <class Shape, typename T, bool kPlain>
+cudaError_t LaunchShape(const TensorCoreCall& call) {
+  if constexpr (kPlain) {
+    if (call.arguments.softcap == 0) return LaunchKernel<Shape, T, false>(call);
+  }
+  return LaunchKernel<Shape, T, true>(call);
+}
+
+template <class Shape, bool kPlain>
 cudaError_t LaunchElement(const TensorCoreCall& call) {
-  const bool capped = call.arguments.softcap != 0;
   switch (call.element) {
     case device::Element::kFloat16:
-      return capped ? LaunchShape<Shape, __half, true>(call)
-                    : LaunchShape<Shape, __half, false>(call);
+      return LaunchShape<Shape, __half, kPlain>(call);
     case device::Element::kBFloat16:
-      return capped ? LaunchShape<Shape, __nv_bfloat16, true>(call)
-                    : LaunchShape<Shape, __nv_bfloat16, false>(call);
+      return LaunchShape<Shape, __nv_bfloat16, kPlain>(call);
     case device::Element::kFloat32:
       break;
   }
@@ -59,11 +56,12 @@ cudaError_t LaunchTensorCores(const TensorCoreCall& call) {
   using Shapes = TensorCoreShapes<kHeadDim>;
   switch (call.size) {
     case TileSize::kLarge:
-      return LaunchElement<typename Shapes::Large>(call);
+      return LaunchElement<typename Shapes::Large, Shapes::kPlain>(call);
     case TileSize::kMedium:
-      return LaunchElement<typename Shapes::Medium>(call);
+      return LaunchElement<typename Shapes::Medium, false>(call);
     case TileSize::kSmall:
-      return LaunchElement<typename Shapes::Small>(call);
+      if (call.element != device::Element::kFloat16) return cudaErrorInvalidValue;
+      return LaunchShape<typename Shapes::Small, __half, false>(call);
   }
   return cudaErrorInvalidValue;
 }

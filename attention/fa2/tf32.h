@@ -6,7 +6,7 @@
 #define ATTENTION_FA2_TF32_H_
 
 #include "attention/device/arguments.h"
-#include "attention/fa2/grid.h"
+#include "attention/device/tile_order.h"
 #include "attention/fa2/tf32_shape.h"
 #include "cuda_runtime.h"
 
@@ -84,7 +84,7 @@ inline constexpr Tf32TileRow kTf32Tiles[] = {
 
 struct Tf32Call {
   device::Arguments arguments;  // Q, K, V and O of fp32
-  Grid grid;
+  device::Grid grid;
   cudaStream_t stream = nullptr;
 };
 

@@ -16,24 +16,21 @@
 
 #include "attention/device/arguments.h"
 #include "attention/device/cp_async.cuh"
+#include "attention/device/fragments.cuh"
+#include "attention/device/kv_stream.cuh"
 #include "attention/device/kv_tiles.h"
 #include "attention/device/mma.cuh"
 #include "attention/device/mma_tf32.cuh"
+#include "attention/device/output_rows.cuh"
 #include "attention/device/query_tile.h"
 #include "attention/device/swizzle.h"
 #include "attention/device/thread_index.cuh"
 #include "attention/device/tile_copy.cuh"
-#include "attention/fa2/fragments.cuh"
-#include "attention/fa2/kept.cuh"
-#include "attention/fa2/kv_stream.cuh"
-#include "attention/fa2/output_rows.cuh"
-#include "attention/fa2/warp_rows.cuh"
+#include "attention/device/warp_rows.cuh"
 
 namespace attnlab::fa2 {
 
-// kCapped: whether there is a softcap. kCareful: whether V is looked at for what is not finite, see
-// Run(); then the softcap is as the call has it.
-template <class Shape, bool kCapped, bool kCareful>
+template <class Shape>
 class Tf32Tile {
   static constexpr int kDim = Shape::kHeadDim, kKeys = Shape::kKeys, kStages = Shape::kStages;
   static constexpr int kM = Shape::kWarpRows / 16;  // blocks of 16 rows a warp
@@ -50,26 +47,26 @@ class Tf32Tile {
   static constexpr int kColumns = kM == 1 && kDim % 64 == 0 ? 64 : 32;
 
   using QCopy = device::TileCopy<float, Shape::kRows, kDim, Shape::kThreads>;
-  using Stream = KvStream<float, kKeys, kDim, Shape::kThreads>;
-  using Warp = WarpRows<Shape::kWarpRows, kKeys, kDim>;
-  using Output = OutputRows<float, kDim, Shape::kWarpRows>;
+  using Stream = device::KvStream<float, kKeys, kDim, Shape::kThreads>;
+  using Warp = device::WarpRows<Shape::kWarpRows, kKeys, kDim>;
+  using Output = device::OutputRows<float, kDim, Shape::kWarpRows>;
   using Place = device::Swizzle<kDim / 4>;
-  static_assert(sizeof(Kept) <= Shape::kKeptBytes);
+  static_assert(sizeof(device::Kept) <= Shape::kKeptBytes);
   static_assert(QCopy::kBytes == Shape::kK && Stream::kBytes == Shape::kKvBytes);
   static_assert(Place::kGroup == 8, "V's rows are shifted by their number in eight");
 
   using Scores = typename Warp::Scores;  // S, and then P in its place
 
  public:
-  // `shared`: Shape::kSharedBytes, aligned to 128. `tile` is kept there; of a careful one it is the
-  // one that was kept by the first walk.
+  // `shared`: Shape::kSharedBytes, aligned to 128. `tile` is kept there.
   __device__ Tf32Tile(const device::Arguments& a, const device::QueryTile& tile, char* shared)
       : a_(a), shared_(shared) {
     const device::KvTiles tiles = tile.Tiles(a.mask, kKeys);
-    count_ = Uniform(static_cast<int>(tiles.Count(kKeys)));
+    count_ = device::Uniform(static_cast<int>(tiles.Count(kKeys)));
     const bool streams = a.k.whole_chunks && a.v.whole_chunks && a.d == kDim && a.dv == kDim;
-    const Keys keys = Keys::Of(tiles, tile.kv.length, kKeys, streams);
-    if (!kCareful && device::ThreadIndex() == 0) KeptIn(shared) = {tile, keys};
+    const device::Keys keys = device::Keys::Of(tiles, tile.kv.length, kKeys, streams);
+    if (device::ThreadIndex() == 0)
+      *reinterpret_cast<device::Kept*>(shared + Shape::kKept) = {tile, keys};
 
     const float* const q = static_cast<const float*>(a.q.data);
     QCopy::Copy(shared, static_cast<int>(tile.end - tile.begin), a.d, a.q.whole_chunks,
@@ -84,33 +81,26 @@ class Tf32Tile {
     }
   }
 
-  static __device__ Kept& KeptIn(char* shared) {
-    return *reinterpret_cast<Kept*>(shared + Shape::kKept);
-  }
-
-  // 0 times NaN is NaN, so a V that is not finite reaches rows that do not see it. Where that may
-  // have been, nothing is written, and the result is false: a careful one is to do it again. All
-  // rows that do not see such a V have the same bits either way.
-  __device__ bool Run() {
+  __device__ void Run() {
     Walk();
-    if (!kCareful && __syncthreads_or(LostToNan())) return false;
     Store();
-    return true;
   }
 
  private:
-  __device__ const Kept& kept() const { return KeptIn(shared_); }
-  __device__ bool Capped() const { return kCareful ? a_.softcap != 0 : kCapped; }
+  __device__ const device::Kept& kept() const {
+    return *reinterpret_cast<const device::Kept*>(shared_ + Shape::kKept);
+  }
+  __device__ float ScaleLog2() const { return device::ScaleLog2(a_, a_.softcap != 0); }
   // The keys that each row of the tile sees.
   __device__ int2* Visible() const { return reinterpret_cast<int2*>(shared_ + Shape::kVisible); }
 
   __device__ uint32_t AddressOf(int tile, int row, int chunk) const {
-    return SharedAddress(shared_) + tile + Place::At(row, chunk) * device::kChunkBytes;
+    return device::SharedAddress(shared_) + tile + Place::At(row, chunk) * device::kChunkBytes;
   }
 
   // Of K or V, the row of the first key that the tile walks.
   __device__ const float* FirstKey(const device::Rows& rows, const device::QueryTile& tile,
-                                   const Keys& keys) const {
+                                   const device::Keys& keys) const {
     return static_cast<const float*>(rows.data) + tile.KvOffset(rows) +
            keys.first * rows.token_stride;
   }
@@ -124,7 +114,7 @@ class Tf32Tile {
     CopyTile(a_.v, a_.dv, Shape::kV, j, kept().tile, kept().keys);
   }
   __device__ void CopyTile(const device::Rows& rows, int dim, int first, int j,
-                           const device::QueryTile& tile, const Keys& keys) const {
+                           const device::QueryTile& tile, const device::Keys& keys) const {
     if (j >= count_) return;
     char* const to = shared_ + first + j % kStages * Shape::kKvBytes;
     Stream stream;
@@ -139,7 +129,6 @@ class Tf32Tile {
   // O, and the sums of P, from all tiles of keys.
   __device__ void Walk() {
     o_.Clear();
-    warp_.Begin();
 #pragma unroll 1
     for (int j = 0; j < count_; ++j) {
       device::CopyAsyncWait<0>();
@@ -149,14 +138,14 @@ class Tf32Tile {
       device::CopyAsyncCommit();
       const int first_key = kept().keys.first + j * kKeys;
       const bool masked = kept().keys.Masked(j);
-      if (!kCareful && kStages > 1 && masked && !Warp::SeesSome(Visible(), first_key)) continue;
+      if (kStages > 1 && masked && !Warp::SeesSome(Visible(), first_key)) continue;
       Scores s;
       MultiplyQk(j % kStages * Shape::kKvBytes, s);
-      if (Capped()) Warp::Cap(s, a_);
+      if (a_.softcap != 0) Warp::Cap(s, a_);
       if (masked) Warp::MaskOut(s, Visible(), first_key);
       typename Warp::LaneRows max;
       Warp::FindMaxima(s, max);
-      warp_.MoveBases(max, ScaleLog2(a_, Capped()), o_);
+      warp_.Rescale(max, ScaleLog2(), o_);
       Exponentials(s);
       if (kStages == 1) {
         device::CopyAsyncWait<0>();
@@ -164,7 +153,6 @@ class Tf32Tile {
         CopyK(j + 1);
         device::CopyAsyncCommit();
       }
-      if (kCareful) ZeroNonfinite(j);
       AddPv(j % kStages * Shape::kKvBytes, s);
     }
     device::CopyAsyncWait<0>();
@@ -243,17 +231,17 @@ class Tf32Tile {
 
   // P, and its sums: those of the tile begin at zero, as those of P V do.
   __device__ void Exponentials(Scores& s) {
-    const float scale_log2 = ScaleLog2(a_, Capped());
+    const float scale_log2 = ScaleLog2();
 #pragma unroll
     for (int r = 0; r < Warp::kLaneRows; ++r) {
       float sum = 0;
 #pragma unroll
       for (int i = 0; i < 2 * kN; i += 2) {
-        s.At(r, i) = warp_.Weight(r, s.At(r, i), scale_log2);
-        s.At(r, i + 1) = warp_.Weight(r, s.At(r, i + 1), scale_log2);
+        s.At(r, i) = warp_.State(r).Weight(s.At(r, i), scale_log2);
+        s.At(r, i + 1) = warp_.State(r).Weight(s.At(r, i + 1), scale_log2);
         sum += s.At(r, i) + s.At(r, i + 1);
       }
-      warp_.Add(r, sum);
+      warp_.State(r).sum += sum;
     }
   }
 
@@ -314,39 +302,16 @@ class Tf32Tile {
     }
   }
 
-  // Whether O has NaN or infinity in a row whose P is a number.
-  __device__ bool LostToNan() const {
-    bool lost = false;
-#pragma unroll
-    for (int r = 0; r < Warp::kLaneRows; ++r) {
-      float zero = 0;
-#pragma unroll
-      for (int i = 0; i < kDim / 4; ++i) zero = fmaf(o_.At(r, i), 0.0f, zero);
-      lost |= zero != 0 && warp_.IsNumber(r);
-    }
-    return lost;
-  }
-
-  // Puts 0 for what is not finite in tile j of V. OutputRows makes up for it.
-  __device__ void ZeroNonfinite(int j) const {
-    float* const v = reinterpret_cast<float*>(shared_ + Shape::kV + j % kStages * Shape::kKvBytes);
-#pragma unroll 1
-    for (int i = device::ThreadIndex(); i < kKeys * kDim; i += Shape::kThreads) {
-      if (!isfinite(v[i])) v[i] = 0;
-    }
-    __syncthreads();
-  }
-
   // O and LSE, by way of the memory that this warp's Q had.
   __device__ void Store() {
-    warp_.Finish(a_, kept().tile);
+    warp_.Finish();
     warp_.StoreLse(a_, kept().tile);
     __syncwarp();
     // Of 32 columns a lane has eight: in each of four blocks two that are four apart.
     char* const rows = shared_ + Warp::First() * Shape::kRowBytes;
 #pragma unroll
     for (int r = 0; r < Warp::kLaneRows; ++r) {
-      const float inverse = warp_.Inverse(r);
+      const float inverse = warp_.State(r).Inverse();
 #pragma unroll
       for (int i = 0; i < kDim / 16; ++i) {
         const int chunk = i / 2 * 8 + 2 * Warp::Pair() + i % 2, x = i / 2 * 8 + i % 2;
@@ -357,12 +322,6 @@ class Tf32Tile {
       }
     }
     __syncwarp();
-    if (kCareful) {
-      const Keys& keys = kept().keys;
-      const int walked = count_ <= keys.count / kKeys ? count_ * kKeys : keys.count;
-      Output::AddNonfinite(rows, Visible() + Warp::First(), a_, FirstKey(a_.v, kept().tile, keys),
-                           keys.first, walked);
-    }
     Output::Store(rows, a_, kept().tile, Warp::First());
   }
 

@@ -2,24 +2,17 @@
 #ifndef ATTENTION_FA2_TRAFFIC_H_
 #define ATTENTION_FA2_TRAFFIC_H_
 
+#include "attention/core/device.h"
+#include "attention/core/problem.h"
 #include "attention/fa2/options.h"
-#include "attention/machine.h"
-#include "attention/problem.h"
 
 namespace attnlab::fa2 {
 
-// Q is read and O written once. K and V of the heads that are a group (grid.h) are read once where
-// what a round sees of them, the query tiles that run at the same time, fits the L2 cache; under a
-// causal mask that is all. Otherwise each round reads it anew, for its tiles walk the keys side by
-// side. Tiles that come after all groups read what they see once more, but for what L2 still has of
-// the last group's. FLOPs are those of pairs that the mask lets through: what tiles at its edges
-// compute in vain does not count.
-//
-// There is an interval where K and V of a group are about as much as L2 holds (l2_reuse.h); and
-// where a single head has at least half as many tiles as run at a time. Then the end of one head
-// and the beginning of the next are under way together, and where the K and V of both may not fit,
-// nothing keeps blocks in step: from that they are to that each tile reads for itself what it sees,
-// a hundred times as much for a long head.
+// Q is read and O written once. A round is the query tiles of a group of heads that run at the same
+// time: their blocks walk K and V side by side, so that a round reads K and V once, unless L2 still
+// has them from the round before. Tiles that come after all groups read what they see once more.
+// FLOPs are those of pairs that the mask lets through: what tiles at its edges compute in vain does
+// not count.
 Traffic ExpectedTraffic(const AttentionProblem& problem, const DeviceInfo& device,
                         const Options& options);
 

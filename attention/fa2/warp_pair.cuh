@@ -1,4 +1,4 @@
-// Two warps that share rows, and what they tell each other through shared memory.
+// Two warps that share rows, and what they send each other through shared memory.
 #ifndef ATTENTION_FA2_WARP_PAIR_CUH_
 #define ATTENTION_FA2_WARP_PAIR_CUH_
 
@@ -9,7 +9,7 @@
 
 namespace attnlab::fa2 {
 
-// kBytes: what a warp has room to say at a time, as 16 bytes of each lane and multiples of it.
+// kBytes: what a warp has room to send at a time, as 16 bytes of each lane and multiples of it.
 template <int kBytes>
 class WarpPair {
   static_assert(kBytes % 512 == 0);
@@ -20,17 +20,17 @@ class WarpPair {
   // Of this warp in its pair: 0 or 1.
   static __device__ int Part() { return device::ThreadIndex() / 32 % 2; }
 
-  // Waits for the other warp: what either has said before, both can hear then.
+  // Waits for the other warp: what either has sent before, both can receive then.
   static __device__ void Wait() { device::WaitForPairOfWarps(); }
 
   // This lane's i-th 16 bytes, and those of the other warp's same lane. `shared`: kWarpBytes of
   // each warp of the block.
-  static __device__ void Say(char* shared, int i, const uint32_t (&x)[4]) {
+  static __device__ void Send(char* shared, int i, const uint32_t (&x)[4]) {
     *Place(shared, Part(), i) = make_uint4(x[0], x[1], x[2], x[3]);
   }
-  static __device__ void Hear(char* shared, int i, uint32_t (&x)[4]) {
-    const uint4 heard = *Place(shared, 1 - Part(), i);
-    x[0] = heard.x, x[1] = heard.y, x[2] = heard.z, x[3] = heard.w;
+  static __device__ void Receive(char* shared, int i, uint32_t (&x)[4]) {
+    const uint4 received = *Place(shared, 1 - Part(), i);
+    x[0] = received.x, x[1] = received.y, x[2] = received.z, x[3] = received.w;
   }
 
   // Numbers of each lane for those of the other warp's. The pair waits before and within it.
@@ -41,9 +41,9 @@ class WarpPair {
 #pragma unroll
     for (int i = 0; i < kCount; ++i) bits[i] = __float_as_uint(mine[i]);
     Wait();
-    Say(shared, 0, bits);
+    Send(shared, 0, bits);
     Wait();
-    Hear(shared, 0, bits);
+    Receive(shared, 0, bits);
 #pragma unroll
     for (int i = 0; i < kCount; ++i) others[i] = __uint_as_float(bits[i]);
   }

@@ -6,17 +6,21 @@
 // BUG is one of the names below. Prints what is wrong. Exit code 0: O is right (which it can be by
 // luck); 1: it is not; 2: the command line; 3: no GPU, no driver or another error of CUDA; 4: the
 // GPU has not enough memory for it.
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
-#include <cstring>
+#include <iterator>
+#include <optional>
 #include <string>
 #include <vector>
 
-#include "attention/device/look_for_gpus.h"
+#include "absl/strings/str_join.h"
+#include "attention/cuda/look_for_gpus.h"
 #include "ci/debugging/planted.h"
 #include "cuda_runtime_api.h"
+#include "tools/lib/arguments.h"
 
 namespace attnlab::debugging {
 namespace {
@@ -148,20 +152,18 @@ int Run(Bug bug, int64_t print_row) {
 
 int Main(int argc, char** argv) {
   int64_t print_row = -1;
-  const char* bug = nullptr;
-  for (int i = 1; i < argc; ++i) {
-    if (std::strncmp(argv[i], "--print_row=", 12) == 0) {
-      print_row = std::atoi(argv[i] + 12);
-    } else {
-      bug = argv[i];
-    }
-  }
-  std::string names;
-  for (const Name& name : kNames) {
-    if (bug != nullptr && std::strcmp(bug, name.name) == 0) return Run(name.bug, print_row);
-    names += std::string(names.empty() ? "" : ", ") + name.name;
-  }
-  std::fprintf(stderr, "usage: planted BUG [--print_row=N]\nBUG is one of %s\n", names.c_str());
+  std::vector<std::string> bugs, names;
+  ArgumentParser parser("planted", "Attention with a bug planted in it, for debuggers to find.");
+  parser.AddPositional("BUG", &bugs);
+  parser.AddInteger("print_row", "N", &print_row, 0, kRows - 1, "Print this row from the kernel.");
+  for (const Name& name : kNames) names.push_back(name.name);
+  parser.AddSection("BUG is one of", absl::StrJoin(names, ", "));
+  if (const std::optional<int> code = parser.ParseMain(argc, argv)) return *code;
+  const auto bug = std::find_if(std::begin(kNames), std::end(kNames), [&bugs](const Name& name) {
+    return bugs.size() == 1 && bugs[0] == name.name;
+  });
+  if (bug != std::end(kNames)) return Run(bug->bug, print_row);
+  std::fprintf(stderr, "planted: BUG is not one of %s\n", absl::StrJoin(names, ", ").c_str());
   return kUsage;
 }
 

@@ -1,25 +1,34 @@
 """capability_test: a program as a test, with device code for one compute capability."""
 
-load("//ci:gpu.bzl", "GPUS", "GPU_EXCLUSIVE_ENV", "GPU_TAGS", "by_gpu", "native_arch", "requires_gpu")
+load("//ci:gpu.bzl", "GPUS", "GPU_EXCLUSIVE_ENV", "GPU_EXCLUSIVE_TAGS", "GPU_TAGS", "by_gpu", "native_arch", "requires_gpu")
 
 _ARCHS = str(Label("//third_party/cuda:archs"))
+_BUILT_ONCE = str(Label("//ci:built_once"))
 
 def _archs_transition_impl(settings, attr):
     configured = settings[_ARCHS]
-    if not attr.archs:
-        return {_ARCHS: configured}
+    if not attr.archs or settings[_BUILT_ONCE]:
+        return {_ARCHS: configured, _BUILT_ONCE: settings[_BUILT_ONCE]}
 
     # Where the platform has that very GPU, everything else is built for it, too. The same value again is
     # the same configuration, and nothing is compiled twice.
     native = attr.archs[0].startswith("sm_")
     if native and (not configured or attr.archs[0] in configured):
-        return {_ARCHS: configured}
-    return {_ARCHS: attr.archs}
+        return {_ARCHS: configured, _BUILT_ONCE: settings[_BUILT_ONCE]}
+    return {_ARCHS: attr.archs, _BUILT_ONCE: settings[_BUILT_ONCE]}
 
 _archs_transition = transition(
     implementation = _archs_transition_impl,
-    inputs = [_ARCHS],
-    outputs = [_ARCHS],
+    inputs = [
+        _ARCHS,
+        _BUILT_ONCE,
+    ],
+    # What is read is written, too: Bazel 4 would else tell a flag at its default from one that is not set, and
+    # build everything twice to the same files.
+    outputs = [
+        _ARCHS,
+        _BUILT_ONCE,
+    ],
 )
 
 def _capability_test_impl(ctx):
@@ -88,6 +97,7 @@ def capability_test(
     environment = {"ATTNLAB_GPUS": str(gpus)}
     if exclusive:
         environment.update(GPU_EXCLUSIVE_ENV)
+        tags = tags + GPU_EXCLUSIVE_TAGS
     archs = []
     if capability:
         environment["ATTNLAB_COMPUTE_CAPABILITY"] = str(capability)

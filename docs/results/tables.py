@@ -11,14 +11,15 @@ below. Text around tables is written by hand: what it says of their figures has 
 import argparse
 import functools
 import json
-import os
 import pathlib
 import re
 import sys
-import tempfile
 
 RESULTS = pathlib.Path(__file__).absolute().parent
 DOCS = RESULTS.parent
+sys.path.insert(0, str(DOCS.parent / "tools" / "python"))
+
+import whole_file  # noqa: E402  also in a checkout
 
 MARK = re.compile(r"<!-- table: (\w+) -->")
 
@@ -174,10 +175,11 @@ def megabytes(value):
 
 
 def reads_beside_model(row):
-    """What was read in times of the model, with the interval of a model that cannot tell."""
-    model, least, most = (row["expected_bytes_read" + end] for end in ("", "_least", "_most"))
-    between = "" if least == most else f" of {least / model:.2f}–{most / model:.2f}"
-    return f"{row['counted']['hbm_bytes_read'] / model:.2f}{between}"
+    """What was read in times of the model, in brackets where L2 decides and the model only guesses."""
+    ratio = f"{row['counted']['hbm_bytes_read'] / row['expected_bytes_read']:.2f}"
+    # Profiles of before have an interval in place of l2_decides.
+    guess = row.get("expected_bytes_read_least") != row.get("expected_bytes_read_most")
+    return f"({ratio})" if row.get("l2_decides", guess) else ratio
 
 
 def profile():
@@ -409,20 +411,6 @@ def with_tables(text, tables):
     return "\n".join(page), changed
 
 
-def replace(path, text):
-    """The file is the old one or the new one, whatever happens meanwhile."""
-    path = path.resolve()
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=path.name)
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(text)
-        os.chmod(temporary, path.stat().st_mode & 0o777)
-        os.replace(temporary, path)
-    except BaseException:
-        os.unlink(temporary)
-        raise
-
-
 def main(arguments, docs=DOCS, tables=None):
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
     parser.add_argument("--check", action="store_true", help="change nothing; exit with 1 where a table differs")
@@ -432,7 +420,8 @@ def main(arguments, docs=DOCS, tables=None):
         try:
             page, changed = with_tables(path.read_text(encoding="utf-8"), TABLES if tables is None else tables)
             if changed and not flags.check:
-                replace(path, page)
+                with whole_file.replacing(path) as file:
+                    file.write(page)
         except (Error, OSError, UnicodeError) as error:
             print(f"{path}: {error}", file=sys.stderr)
             status = 1

@@ -148,10 +148,12 @@ class FormsTest(unittest.TestCase):
 
     def test_reads_beside_model(self):
         row = {"counted": {"hbm_bytes_read": 150}, "expected_bytes_read": 100}
+        self.assertEqual(tables.reads_beside_model({**row, "l2_decides": False}), "1.50")
+        self.assertEqual(tables.reads_beside_model({**row, "l2_decides": True}), "(1.50)")
         row.update(expected_bytes_read_least=100, expected_bytes_read_most=100)
         self.assertEqual(tables.reads_beside_model(row), "1.50")
         row.update(expected_bytes_read_most=400)
-        self.assertEqual(tables.reads_beside_model(row), "1.50 of 1.00–4.00")
+        self.assertEqual(tables.reads_beside_model(row), "(1.50)")
 
 
 if __name__ == "__main__":

@@ -12,10 +12,10 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "attention/attention.h"
-#include "attention/machine.h"
-#include "attention/problem.h"
-#include "attention/tensor.h"
-#include "attention/tensors.h"
+#include "attention/core/device.h"
+#include "attention/core/problem.h"
+#include "attention/core/tensor.h"
+#include "attention/core/tensors.h"
 
 namespace {
 

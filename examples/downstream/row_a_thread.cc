@@ -3,20 +3,21 @@
 
 #include <cstdint>
 #include <limits>
+#include <memory>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
-#include "attention/cuda_call.h"
+#include "attention/core/device.h"
+#include "attention/core/dtype.h"
+#include "attention/core/kernel.h"
+#include "attention/core/launch_config.h"
+#include "attention/core/problem.h"
+#include "attention/core/registry.h"
+#include "attention/core/supports.h"
+#include "attention/core/tensors.h"
+#include "attention/cuda/call.h"
 #include "attention/device/arguments_of.h"
-#include "attention/device/supports.h"
-#include "attention/dtype.h"
-#include "attention/kernel.h"
-#include "attention/launch_config.h"
-#include "attention/machine.h"
-#include "attention/problem.h"
-#include "attention/registry.h"
-#include "attention/tensors.h"
 
 namespace downstream {
 namespace {
@@ -24,10 +25,6 @@ namespace {
 using attnlab::AttentionProblem;
 using attnlab::DeviceInfo;
 using attnlab::LaunchConfig;
-
-absl::StatusOr<int64_t> Threads(const LaunchConfig& config) {
-  return config.GetInteger("threads", 128, 32, 1024);
-}
 
 class RowAThreadFamily : public attnlab::Kernel {
  public:
@@ -43,12 +40,13 @@ class RowAThreadFamily : public attnlab::Kernel {
 
   const attnlab::KernelTraits& traits() const override { return traits_; }
 
-  absl::Status Supports(const AttentionProblem& p, const DeviceInfo&,
-                        const LaunchConfig& config) const override {
+  absl::StatusOr<std::unique_ptr<const attnlab::Prepared>> Prepare(
+      const AttentionProblem& p, const DeviceInfo& device,
+      const LaunchConfig& config) const override {
     if (absl::Status s = config.CheckKeys({"threads"}); !s.ok()) return s;
-    const absl::StatusOr<int64_t> threads = Threads(config);
+    const absl::StatusOr<int64_t> threads = config.GetInteger("threads", 128, 32, 1024);
     if (!threads.ok()) return threads.status();
-    if (absl::Status s = attnlab::device::CheckDtypeAndPage(p); !s.ok()) return s;
+    if (absl::Status s = attnlab::CheckDtypeAndPage(p); !s.ok()) return s;
     if (p.dtype != attnlab::DType::kFloat32) {
       return absl::UnimplementedError(
           absl::StrCat("dtype: ", attnlab::Name(p.dtype), " is not fp32"));
@@ -61,31 +59,18 @@ class RowAThreadFamily : public attnlab::Kernel {
       return absl::UnimplementedError(absl::StrCat("sq: b * hq * sq of ", p.b, " * ", p.hq, " * ",
                                                    p.sq, " rows is above ", kMostBlocks));
     }
-    return absl::OkStatus();
-  }
-
-  absl::StatusOr<int64_t> WorkspaceBytes(const AttentionProblem& p, const DeviceInfo& device,
-                                         const LaunchConfig& config) const override {
-    if (absl::Status s = Supports(p, device, config); !s.ok()) return s;
-    return 0;
-  }
-
-  absl::Status Forward(const AttentionProblem& p, const attnlab::AttentionTensors& tensors,
-                       const attnlab::Launch& launch) const override {
-    const absl::StatusOr<int64_t> threads = Threads(launch.config);
-    if (!threads.ok()) return threads.status();
-    if (p.sq == 0) return absl::OkStatus();  // a grid has at least one block
-    const attnlab::cuda_backend::ScopedDevice current(launch.device.device.ordinal);
-    if (!current.status().ok()) return current.status();
-    return attnlab::cuda_backend::ToStatus(
-        RowAThread(attnlab::device::ArgumentsOf(p, tensors), static_cast<int>(*threads),
-                   static_cast<cudaStream_t>(launch.stream)),
-        "row_a_thread");
-  }
-
-  absl::StatusOr<attnlab::Traffic> ExpectedTraffic(const AttentionProblem& p, const DeviceInfo&,
-                                                   const LaunchConfig&) const override {
-    return attnlab::CompulsoryTraffic(p);
+    return attnlab::PreparedAs(
+        /*workspace_bytes=*/0,
+        [p, threads = static_cast<int>(*threads), ordinal = device.device.ordinal](
+            const attnlab::AttentionTensors& tensors, const attnlab::Launch& launch) {
+          if (p.sq == 0) return absl::OkStatus();  // a grid has at least one block
+          const attnlab::cuda_backend::ScopedDevice current(ordinal);
+          if (!current.status().ok()) return current.status();
+          return attnlab::cuda_backend::ToStatus(
+              RowAThread(attnlab::device::ArgumentsOf(p, tensors), threads,
+                         static_cast<cudaStream_t>(launch.stream)),
+              "row_a_thread");
+        });
   }
 
  private:

@@ -1,6 +1,6 @@
-#include "attention/device/launch.h"
+#include "attention/core/mask.h"
+#include "attention/cuda/launch.h"
 #include "attention/device/online_softmax.h"
-#include "attention/mask.h"
 #include "row_a_thread.h"
 
 namespace downstream {
@@ -35,7 +35,7 @@ __global__ void RowAThreadKernel(device::Arguments a) {
     float score = 0;
     for (int c = 0; c < a.d; ++c) score += a.scale * kLog2e * q[c] * k[c];
     const float factor = softmax.Grow(score);
-    const float p = exp2f(score - softmax.Base());
+    const float p = softmax.Weight(score);
     softmax.sum += p;
     for (int c = 0; c < a.dv; ++c) o[c] = factor * o[c] + p * v[c];
   }

@@ -4,18 +4,20 @@
 #include <cmath>
 #include <cstdint>
 #include <limits>
+#include <memory>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
-#include "attention/dtype.h"
-#include "attention/kernel.h"
-#include "attention/launch_config.h"
-#include "attention/machine.h"
-#include "attention/mask.h"
-#include "attention/problem.h"
-#include "attention/registry.h"
-#include "attention/tensors.h"
+#include "attention/core/device.h"
+#include "attention/core/dtype.h"
+#include "attention/core/kernel.h"
+#include "attention/core/launch_config.h"
+#include "attention/core/mask.h"
+#include "attention/core/problem.h"
+#include "attention/core/registry.h"
+#include "attention/core/supports.h"
+#include "attention/core/tensors.h"
 
 namespace downstream {
 namespace {
@@ -32,9 +34,13 @@ class TwoPass : public attnlab::Kernel {
 
   const attnlab::KernelTraits& traits() const override { return traits_; }
 
-  absl::Status Supports(const AttentionProblem& problem, const attnlab::DeviceInfo&,
-                        const attnlab::LaunchConfig& config) const override {
+  absl::StatusOr<std::unique_ptr<const attnlab::Prepared>> Prepare(
+      const AttentionProblem& problem, const attnlab::DeviceInfo&,
+      const attnlab::LaunchConfig& config) const override {
     if (absl::Status status = config.CheckKeys({}); !status.ok()) return status;
+    if (absl::Status status = attnlab::CheckDtypeAndPage(problem); !status.ok()) {
+      return status;
+    }
     if (problem.dtype != attnlab::DType::kFloat32) {
       return absl::UnimplementedError(
           absl::StrCat("dtype: ", attnlab::Name(problem.dtype), " is not fp32"));
@@ -42,40 +48,29 @@ class TwoPass : public attnlab::Kernel {
     if (problem.lens != attnlab::Lengths::kFixed) {
       return absl::UnimplementedError("lens: packed and padded are not fixed");
     }
-    if (problem.page != 0) {
-      return absl::UnimplementedError(absl::StrCat("page: ", problem.page, " is not 0, not paged"));
-    }
     if (problem.softcap != 0) {
       return absl::UnimplementedError(
           absl::StrCat("softcap: ", problem.softcap, " is not 0, none"));
     }
-    return absl::OkStatus();
+    // One row of scores.
+    return attnlab::PreparedAs(
+        problem.skv * static_cast<int64_t>(sizeof(float)),
+        [problem](const AttentionTensors& tensors, const attnlab::Launch& launch) {
+          Compute(problem, tensors, static_cast<float*>(launch.workspace.data));
+          return absl::OkStatus();
+        });
   }
 
-  absl::StatusOr<int64_t> WorkspaceBytes(const AttentionProblem& problem,
-                                         const attnlab::DeviceInfo&,
-                                         const attnlab::LaunchConfig&) const override {
-    return problem.skv * static_cast<int64_t>(sizeof(float));
-  }
-
-  absl::Status Forward(const AttentionProblem& problem, const AttentionTensors& tensors,
-                       const attnlab::Launch& launch) const override {
-    float* scores = static_cast<float*>(launch.workspace.data);
+ private:
+  static void Compute(const AttentionProblem& problem, const AttentionTensors& tensors,
+                      float* scores) {
     for (int64_t b = 0; b < problem.b; ++b) {
       for (int64_t head = 0; head < problem.hq; ++head) {
         for (int64_t row = 0; row < problem.sq; ++row) Row(problem, tensors, b, head, row, scores);
       }
     }
-    return absl::OkStatus();
   }
 
-  absl::StatusOr<attnlab::Traffic> ExpectedTraffic(const AttentionProblem& problem,
-                                                   const attnlab::DeviceInfo&,
-                                                   const attnlab::LaunchConfig&) const override {
-    return attnlab::CompulsoryTraffic(problem);
-  }
-
- private:
   static void Row(const AttentionProblem& problem, const AttentionTensors& t, int64_t b,
                   int64_t head, int64_t row, float* scores) {
     const int64_t kv_head = head / problem.GroupSize();

@@ -5,8 +5,8 @@
 // no difference.
 #include <cstdint>
 
+#include "attention/cuda/launch.h"
 #include "attention/device/cp_async.cuh"
-#include "attention/device/launch.h"
 #include "profiling/microbench/device_array.h"
 #include "profiling/microbench/lesson.h"
 

@@ -2,7 +2,7 @@
 // (wavefronts) as the busiest bank has different addresses. A block transposes a tile of 32 x 32
 // floats: it writes rows and reads columns. With rows of 32 floats a column lies in one bank; with
 // a float of padding, or with the columns of each row swizzled, in 32.
-#include "attention/device/launch.h"
+#include "attention/cuda/launch.h"
 #include "profiling/microbench/device_array.h"
 #include "profiling/microbench/lesson.h"
 

@@ -5,7 +5,7 @@
 #include <cmath>
 #include <string>
 
-#include "attention/device/launch.h"
+#include "attention/cuda/launch.h"
 #include "attention/device/special_functions.cuh"
 #include "profiling/microbench/device_array.h"
 #include "profiling/microbench/lesson.h"

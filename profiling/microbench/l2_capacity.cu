@@ -4,7 +4,7 @@
 // read. What one multiprocessor alone reads has more room.
 #include <cstring>
 
-#include "attention/device/launch.h"
+#include "attention/cuda/launch.h"
 #include "profiling/microbench/device_array.h"
 #include "profiling/microbench/lesson.h"
 

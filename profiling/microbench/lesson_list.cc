@@ -2,8 +2,8 @@
 
 #include <utility>
 
-#include "attention/cuda_call.h"
-#include "attention/device/code_capability.h"
+#include "attention/cuda/call.h"
+#include "attention/cuda/code_capability.h"
 
 namespace attnlab::profiling {
 

@@ -9,7 +9,7 @@
 #include <cmath>
 #include <string>
 
-#include "attention/device/launch.h"
+#include "attention/cuda/launch.h"
 #include "profiling/microbench/device_array.h"
 #include "profiling/microbench/lesson.h"
 

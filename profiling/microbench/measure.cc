@@ -5,7 +5,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "attention/cuda_call.h"
+#include "attention/core/statistics.h"
+#include "attention/cuda/call.h"
 #include "profiling/counters.h"
 #include "profiling/l2_flush.h"
 #include "profiling/quantities.h"
@@ -56,8 +57,7 @@ absl::StatusOr<double> SecondsOf(int ordinal, const Variant& variant, L2Flush& f
     if (!timeline.ok()) return timeline.status();
     seconds.push_back(SpanOf(*timeline));
   }
-  std::nth_element(seconds.begin(), seconds.begin() + kRepetitions / 2, seconds.end());
-  return seconds[kRepetitions / 2];
+  return Quantile(std::move(seconds), 0.5);
 }
 
 absl::StatusOr<std::vector<Measured>> Count(int ordinal, const Chip& chip, const Variant& variant,

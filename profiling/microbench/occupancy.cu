@@ -7,7 +7,7 @@
 #include <numeric>
 #include <random>
 
-#include "attention/device/launch.h"
+#include "attention/cuda/launch.h"
 #include "profiling/microbench/device_array.h"
 #include "profiling/microbench/lesson.h"
 

@@ -4,7 +4,7 @@
 // Shuffles go through the same pipe, and each is a wavefront there.
 #include <cmath>
 
-#include "attention/device/launch.h"
+#include "attention/cuda/launch.h"
 #include "profiling/microbench/device_array.h"
 #include "profiling/microbench/lesson.h"
 

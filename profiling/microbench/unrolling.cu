@@ -2,7 +2,7 @@
 // branches; unrolled 16 times that is paid once for 64 multiply-adds, which are as many as before.
 #include <cmath>
 
-#include "attention/device/launch.h"
+#include "attention/cuda/launch.h"
 #include "profiling/microbench/device_array.h"
 #include "profiling/microbench/lesson.h"
 

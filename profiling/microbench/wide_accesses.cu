@@ -1,6 +1,6 @@
 // Wide accesses: a copy moves the same bytes with 4 or with 16 bytes a thread. The wide one is a
 // quarter of the instructions, and of the requests that wait for memory at a time.
-#include "attention/device/launch.h"
+#include "attention/cuda/launch.h"
 #include "profiling/microbench/device_array.h"
 #include "profiling/microbench/lesson.h"
 

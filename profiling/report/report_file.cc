@@ -8,7 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "profiling/report/report.h"
-#include "tools/files.h"
+#include "tools/lib/files.h"
 
 namespace attnlab::profiling {
 namespace {
@@ -86,19 +86,13 @@ std::string WrongField(const Json& row) {
   };
   for (const char* field :
        {"seconds", "tflop_per_second", "flops", "compulsory_bytes_read", "compulsory_bytes_written",
-        "expected_bytes_read", "expected_bytes_read_least", "expected_bytes_read_most",
-        "expected_bytes_written", "ceiling_flops_per_second", "fraction_of_roofline",
-        "fraction_of_compulsory_roofline"}) {
+        "expected_bytes_read", "expected_bytes_written", "ceiling_flops_per_second",
+        "fraction_of_roofline", "fraction_of_compulsory_roofline"}) {
     const Json* value = given(field);
     if (value != nullptr && !value->is_number()) return is(field, "a number or null");
   }
-  const Json *least = given("expected_bytes_read_least"), *most = given("expected_bytes_read_most");
-  if (least != nullptr || most != nullptr) {
-    const Json* value = given("expected_bytes_read");
-    if (least == nullptr || most == nullptr || value == nullptr || *least < 0 || *least > *value ||
-        *value > *most) {
-      return "\"expected_bytes_read\" is not between its \"_least\" and its \"_most\"";
-    }
+  if (const Json* value = given("l2_decides"); value != nullptr && !value->is_boolean()) {
+    return is("l2_decides", "true, false or null");
   }
   for (const char* field : {"config", "verdict"}) {
     const Json* value = given(field);
@@ -150,11 +144,7 @@ absl::StatusOr<Json> ReadProfile(const std::string& path) {
 }
 
 absl::Status WriteHtmlReport(const Json& profile, const std::string& path) {
-  absl::StatusOr<AtomicFile> file = AtomicFile::Create(path);
-  if (!file.ok()) return file.status();
-  const std::string page = HtmlReport(profile);
-  const absl::Status s = file->Append(page.data(), static_cast<int64_t>(page.size()));
-  return s.ok() ? file->Commit() : s;
+  return WriteFile(path, HtmlReport(profile));
 }
 
 }  // namespace attnlab::profiling

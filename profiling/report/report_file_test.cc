@@ -8,7 +8,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "profiling/report/report.h"
-#include "tools/files.h"
+#include "tools/lib/files.h"
 
 namespace attnlab::profiling {
 namespace {
@@ -75,16 +75,8 @@ TEST(ReportFileTest, ARowThatIsNoneIsNamedWithItsField) {
       {R"([{"problem": "b=1", "kernel": ""}])", "\"kernel\" is an empty string"},
       {R"([{"problem": "b=1", "kernel": "fa2"}, {"problem": "b=1", "kernel": "fa2", "seconds": "1"}])",
        "row 2 of 2: \"seconds\" is string, not a number or null"},
-      {R"([{"problem": "b=1", "kernel": "fa2", "expected_bytes_read_most": "all"}])",
-       "\"expected_bytes_read_most\" is string, not a number or null"},
-      {R"([{"problem": "b=1", "kernel": "fa2", "expected_bytes_read": 3, "expected_bytes_read_most": 4}])",
-       "row 1 of 1: \"expected_bytes_read\" is not between its \"_least\" and its \"_most\""},
-      {R"([{"problem": "b=1", "kernel": "fa2", "expected_bytes_read": 3,
-            "expected_bytes_read_least": 4, "expected_bytes_read_most": 4}])",
-       "is not between"},
-      {R"([{"problem": "b=1", "kernel": "fa2", "expected_bytes_read": 3,
-            "expected_bytes_read_least": -1, "expected_bytes_read_most": 4}])",
-       "is not between"},
+      {R"([{"problem": "b=1", "kernel": "fa2", "l2_decides": "yes"}])",
+       "\"l2_decides\" is string, not true, false or null"},
       {R"([{"problem": "b=1", "kernel": "fa2", "config": 7}])",
        "\"config\" is number, not a string"},
       {R"([{"problem": "b=1", "kernel": "fa2", "launches": {}}])",

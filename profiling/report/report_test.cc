@@ -11,7 +11,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
-#include "tools/files.h"
+#include "tools/lib/files.h"
 
 namespace attnlab::profiling {
 namespace {

@@ -1,6 +1,5 @@
 // attnlab bench: verifies kernels, then times them against each other.
 #include <algorithm>
-#include <cstdlib>
 #include <string>
 #include <utility>
 #include <vector>
@@ -10,16 +9,16 @@
 #include "absl/strings/str_cat.h"
 #include "attention/attention.h"
 #include "attention/bench/compare.h"
-#include "attention/dtype.h"
-#include "tools/arguments.h"
+#include "attention/core/dtype.h"
 #include "tools/command/bench_plans.h"
 #include "tools/command/bench_report.h"
 #include "tools/command/command.h"
-#include "tools/command/interrupt.h"
-#include "tools/command/json.h"
 #include "tools/command/selection.h"
-#include "tools/table.h"
-#include "tools/terminal.h"
+#include "tools/lib/arguments.h"
+#include "tools/lib/interrupt.h"
+#include "tools/lib/json.h"
+#include "tools/lib/table.h"
+#include "tools/lib/terminal.h"
 
 namespace attnlab::command {
 namespace {
@@ -90,7 +89,6 @@ ArgumentParser MakeParser(Flags* f) {
                     "attnlab bench --preset=gpt2 --kernel=cpu --json > results.json\n"
                     "attnlab bench --preset=gpt2 --kernel=cpu --config=tile_kv=32..256\n"
                     "attnlab bench --preset='llama3-8b-decode-4k,b=1..8' --baseline=reference");
-  parser.AddSection("Exit codes", kExitCodesHelp);
   return parser;
 }
 
@@ -109,11 +107,9 @@ absl::StatusOr<BenchSelection> SelectionOf(const Flags& f) {
   absl::StatusOr<std::vector<const Kernel*>> kernels = KernelsOf(f.kernel);
   if (!kernels.ok()) return kernels.status();
   selection.kernels = *std::move(kernels);
-  absl::StatusOr<std::vector<LaunchConfig>> configs = ConfigsOf(f.configs);
+  absl::StatusOr<std::vector<LaunchConfig>> configs = ConfigsOf(f.configs, selection.kernels);
   if (!configs.ok()) return configs.status();
   selection.configs = *std::move(configs);
-  absl::Status s = CheckConfigKeys(selection.configs, selection.kernels);
-  if (!s.ok()) return s;
   const auto is_baseline = [&f](const Kernel* k) { return k->traits().name == f.report.baseline; };
   if (!f.report.baseline.empty() &&
       std::none_of(selection.kernels.begin(), selection.kernels.end(), is_baseline)) {
@@ -189,12 +185,9 @@ int Bench(const Arguments& arguments, const Streams& streams) {
   ArgumentParser parser = MakeParser(&flags);
   int code = kOk;
   if (ParsedToEnd(&parser, "bench", arguments, streams, &code)) return code;
-  if (flags.json && flags.csv) {
-    return Fail(streams, "bench",
-                absl::InvalidArgumentError("--json and --csv exclude each other"));
-  }
   Results results;
-  absl::Status s;
+  absl::Status s = OneFormat(flags.json, flags.csv);
+  if (!s.ok()) return Fail(streams, "bench", s);
   {
     const Interrupt interrupt;
     s = BenchAll(flags, &results);
@@ -203,10 +196,7 @@ int Bench(const Arguments& arguments, const Streams& streams) {
   if (s.ok() && results.rows.empty() && !results.interrupted) {
     s = results.left_out.blame().NothingDone();
   }
-  if (const char* commit = std::getenv("ATTNLAB_COMMIT");
-      flags.report.commit.empty() && commit != nullptr) {
-    flags.report.commit = commit;
-  }
+  if (flags.report.commit.empty()) flags.report.commit = CommitOfEnvironment();
   if (results.rows.empty()) {
     // Nothing to print.
   } else if (flags.json || flags.csv) {
@@ -216,12 +206,7 @@ int Bench(const Arguments& arguments, const Streams& streams) {
     PrintBench(results.rows, flags.report, streams);
   }
   if (!s.ok()) return Fail(streams, "bench", s);
-  if (results.interrupted) {
-    streams.err << "attnlab bench: interrupted; "
-                << (results.rows.empty() ? "nothing was done by then\n"
-                                         : "what was done by then is printed\n");
-    return kInterrupted;
-  }
+  if (results.interrupted) return Interrupted(streams, "bench", results.rows.empty());
   const bool wrong =
       std::any_of(results.rows.begin(), results.rows.end(), [&flags](const bench::Row& r) {
         return !r.status.ok() || (flags.report.verify && !r.verified);

@@ -6,10 +6,10 @@
 
 #include "absl/strings/str_cat.h"
 #include "attention/bench/estimate.h"
-#include "attention/machine.h"
-#include "attention/testing/inputs.h"
-#include "tools/command/interrupt.h"
-#include "tools/table.h"
+#include "attention/core/device.h"
+#include "attention/oracle/inputs.h"
+#include "tools/lib/interrupt.h"
+#include "tools/lib/table.h"
 
 namespace attnlab::command {
 namespace {
@@ -84,9 +84,9 @@ absl::StatusOr<std::vector<Plan>> PlansOf(const AttentionProblem& problem,
     }
   }
   if (plans.empty()) return plans;
-  testing::InputOptions inputs;
+  oracle::InputOptions inputs;
   inputs.seed = selection.seed;
-  if (absl::Status s = testing::Inputs::Check(problem, inputs); !s.ok()) {
+  if (absl::Status s = oracle::Inputs::Check(problem, inputs); !s.ok()) {
     left_out->AddInputs(s, line);
     plans.clear();
   }

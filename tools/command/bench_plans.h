@@ -11,9 +11,9 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "attention/attention.h"
-#include "attention/kernel.h"
-#include "attention/launch_config.h"
-#include "attention/problem.h"
+#include "attention/core/kernel.h"
+#include "attention/core/launch_config.h"
+#include "attention/core/problem.h"
 #include "tools/command/selection.h"
 
 namespace attnlab::command {

@@ -6,8 +6,8 @@
 
 #include "absl/status/status.h"
 #include "attention/attention.h"
-#include "attention/machine.h"
-#include "attention/problem.h"
+#include "attention/core/problem.h"
+#include "attention/cuda/machine.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tools/command/selection.h"

@@ -6,10 +6,10 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "attention/machine.h"
-#include "tools/sweep.h"
-#include "tools/table.h"
-#include "tools/terminal.h"
+#include "attention/core/device.h"
+#include "tools/command/sweep.h"
+#include "tools/lib/table.h"
+#include "tools/lib/terminal.h"
 
 namespace attnlab::command {
 namespace {

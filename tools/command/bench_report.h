@@ -8,7 +8,8 @@
 
 #include "attention/bench/compare.h"
 #include "tools/command/command.h"
-#include "tools/command/json.h"
+#include "tools/command/machine.h"
+#include "tools/lib/json.h"
 
 namespace attnlab::command {
 

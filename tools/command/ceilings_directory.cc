@@ -3,32 +3,30 @@
 #include <cstdlib>
 
 #include "absl/strings/str_cat.h"
-#include "profiling/ceilings_cache.h"
 
 namespace attnlab::command {
-namespace {
-
-// The variable's value, if that is a relative path.
-std::string Relative(const char* variable) {
-  const char* value = std::getenv(variable);
-  return value == nullptr || value[0] == '/' ? "" : value;
-}
-
-}  // namespace
 
 CeilingsDirectory FindCeilingsDirectory() {
-  CeilingsDirectory directory = {profiling::CacheDirectory(), ""};
-  // Of a relative HOME: it would be another directory wherever the command is run.
-  if (!directory.path.empty() && directory.path[0] != '/') directory.path.clear();
-  for (const char* variable : {"XDG_CACHE_HOME", "HOME"}) {
-    const std::string value = Relative(variable);
-    if (value.empty() || !directory.remark.empty()) continue;
-    if (!directory.path.empty() && std::string(variable) == "HOME") continue;
-    directory.remark = absl::StrCat(
-        variable, ": ", value, " is a relative path, which is not followed; ",
-        directory.path.empty() ? "the ceilings are not kept"
-                               : absl::StrCat("the ceilings are kept in ", directory.path));
+  constexpr struct {
+    const char *variable, *below;
+  } kPlaces[] = {{"XDG_CACHE_HOME", "/attnlab"}, {"HOME", "/.cache/attnlab"}};
+  CeilingsDirectory directory;
+  std::string relative;
+  for (const auto& place : kPlaces) {
+    const char* const value = std::getenv(place.variable);
+    if (value == nullptr || value[0] == '\0') continue;
+    if (value[0] == '/') {
+      directory.path = absl::StrCat(value, place.below);
+      break;
+    }
+    // It would be another directory wherever the command is run.
+    if (relative.empty()) relative = absl::StrCat(place.variable, ": ", value);
   }
+  if (relative.empty()) return directory;
+  directory.remark = absl::StrCat(relative, " is a relative path, which is not followed; ",
+                                  directory.path.empty()
+                                      ? "the ceilings are not kept"
+                                      : absl::StrCat("the ceilings are kept in ", directory.path));
   return directory;
 }
 

@@ -11,7 +11,7 @@ struct CeilingsDirectory {
   std::string remark;  // where the environment has a relative path, which is not followed; else ""
 };
 
-// By XDG_CACHE_HOME and HOME, as profiling::CacheDirectory().
+// $XDG_CACHE_HOME/attnlab or ~/.cache/attnlab.
 CeilingsDirectory FindCeilingsDirectory();
 
 }  // namespace attnlab::command

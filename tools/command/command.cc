@@ -41,6 +41,7 @@ int Fail(const Streams& streams, absl::string_view subcommand, const absl::Statu
 
 bool ParsedToEnd(ArgumentParser* parser, absl::string_view subcommand, const Arguments& arguments,
                  const Streams& streams, int* code) {
+  parser->AddSection("Exit codes", kExitCodesHelp);
   const absl::Status s = parser->Parse(arguments);
   if (!s.ok()) {
     *code = Fail(streams, subcommand, s,
@@ -51,6 +52,20 @@ bool ParsedToEnd(ArgumentParser* parser, absl::string_view subcommand, const Arg
   streams.out << parser->Help();
   *code = kOk;
   return true;
+}
+
+int Interrupted(const Streams& streams, absl::string_view subcommand, bool nothing,
+                absl::string_view done) {
+  streams.err << "attnlab " << subcommand << ": interrupted; "
+              << (nothing ? "nothing was done by then"
+                          : absl::StrCat("what was ", done, " by then is printed"))
+              << "\n";
+  return kInterrupted;
+}
+
+absl::Status OneFormat(bool json, bool csv) {
+  return json && csv ? absl::InvalidArgumentError("--json and --csv exclude each other")
+                     : absl::OkStatus();
 }
 
 }  // namespace attnlab::command

@@ -15,7 +15,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
-#include "tools/arguments.h"
+#include "tools/lib/arguments.h"
 
 namespace attnlab::command {
 
@@ -56,7 +56,15 @@ ExitCode ExitCodeOf(const absl::Status& status);
 int Fail(const Streams& streams, absl::string_view subcommand, const absl::Status& status,
          absl::string_view hint = "");
 
-// Parses; true when the subcommand ends here, with *code: help was asked for, or a flag is wrong.
+// Says so, and returns kInterrupted. `nothing`: no row was done, or else the rows were `done`.
+int Interrupted(const Streams& streams, absl::string_view subcommand, bool nothing,
+                absl::string_view done = "done");
+
+// InvalidArgument where both were asked for.
+absl::Status OneFormat(bool json, bool csv);
+
+// Parses, with the exit codes at the end of the help; true when the subcommand ends here, with
+// *code: help was asked for, or a flag is wrong.
 bool ParsedToEnd(ArgumentParser* parser, absl::string_view subcommand, const Arguments& arguments,
                  const Streams& streams, int* code);
 

@@ -7,16 +7,17 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/string_view.h"
-#include "attention/kernel.h"
-#include "attention/machine.h"
-#include "attention/registry.h"
-#include "attention/runs_on.h"
-#include "tools/arguments.h"
+#include "attention/core/kernel.h"
+#include "attention/core/registry.h"
+#include "attention/core/runs_on.h"
+#include "attention/cuda/machine.h"
 #include "tools/command/command.h"
-#include "tools/command/json.h"
+#include "tools/command/machine.h"
+#include "tools/command/presets.h"
 #include "tools/command/support.h"
-#include "tools/presets.h"
-#include "tools/table.h"
+#include "tools/lib/arguments.h"
+#include "tools/lib/json.h"
+#include "tools/lib/table.h"
 
 namespace attnlab::command {
 namespace {
@@ -50,7 +51,6 @@ int List(const Arguments& arguments, const Streams& streams) {
                         "and the devices of this machine.");
   parser.AddBool("json", &as_json, "Print JSON.");
   parser.AddSection("Examples", "attnlab list\nattnlab list --json | jq '.kernels[].name'");
-  parser.AddSection("Exit codes", kExitCodesHelp);
   int code = kOk;
   if (ParsedToEnd(&parser, "list", arguments, streams, &code)) return code;
 
@@ -103,6 +103,7 @@ int List(const Arguments& arguments, const Streams& streams) {
                                {"compute_capabilities", traits.compute_capabilities},
                                {"preference", traits.preference},
                                {"config_keys", traits.config_keys},
+                               {"variants", traits.variants},
                                {"supports",
                                 {{"dtypes", support.dtypes},
                                  {"masks", support.masks},

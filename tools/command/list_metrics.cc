@@ -11,10 +11,10 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
 #include "profiling/quantities.h"
-#include "tools/command/interrupt.h"
-#include "tools/command/json.h"
-#include "tools/table.h"
-#include "tools/terminal.h"
+#include "tools/lib/interrupt.h"
+#include "tools/lib/json.h"
+#include "tools/lib/table.h"
+#include "tools/lib/terminal.h"
 
 namespace attnlab::command {
 namespace {

@@ -8,13 +8,13 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "attention/dtype.h"
-#include "attention/memory.h"
-#include "attention/problem.h"
-#include "attention/tensor.h"
-#include "attention/tensors.h"
+#include "attention/core/dtype.h"
+#include "attention/core/problem.h"
+#include "attention/core/tensor.h"
+#include "attention/core/tensors.h"
+#include "attention/cuda/memory.h"
+#include "tools/command/npy.h"
 #include "tools/command/tensor_files.h"
-#include "tools/npy.h"
 
 namespace attnlab::command {
 

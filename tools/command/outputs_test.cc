@@ -4,7 +4,7 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
-#include "attention/machine.h"
+#include "attention/core/device.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 

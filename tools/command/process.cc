@@ -5,7 +5,7 @@
 #include <iostream>
 #include <new>
 
-#include "tools/terminal.h"
+#include "tools/lib/terminal.h"
 
 namespace attnlab::command {
 

@@ -10,7 +10,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "attention/attention.h"
-#include "attention/testing/verify.h"
+#include "attention/cuda/machine.h"
+#include "attention/oracle/verify.h"
 #include "profiling/ceilings.h"
 #include "profiling/ceilings_cache.h"
 #include "profiling/chip.h"
@@ -18,18 +19,18 @@
 #include "profiling/kernel_profile.h"
 #include "profiling/quantities.h"
 #include "profiling/report/report_file.h"
-#include "tools/arguments.h"
 #include "tools/command/bench_plans.h"
 #include "tools/command/ceilings_directory.h"
 #include "tools/command/command.h"
-#include "tools/command/interrupt.h"
-#include "tools/command/json.h"
 #include "tools/command/list_metrics.h"
 #include "tools/command/profile_flags.h"
 #include "tools/command/profile_report.h"
 #include "tools/command/selection.h"
-#include "tools/files.h"
-#include "tools/terminal.h"
+#include "tools/lib/arguments.h"
+#include "tools/lib/files.h"
+#include "tools/lib/interrupt.h"
+#include "tools/lib/json.h"
+#include "tools/lib/terminal.h"
 
 namespace attnlab::command {
 namespace {
@@ -59,11 +60,9 @@ absl::StatusOr<BenchSelection> SelectionOf(const ProfileFlags& f) {
   if (selection.kernels.empty()) {
     return absl::UnimplementedError("this program links no kernel of GPUs");
   }
-  absl::StatusOr<std::vector<LaunchConfig>> configs = ConfigsOf(f.configs);
+  absl::StatusOr<std::vector<LaunchConfig>> configs = ConfigsOf(f.configs, selection.kernels);
   if (!configs.ok()) return configs.status();
   selection.configs = *std::move(configs);
-  absl::Status s = CheckConfigKeys(selection.configs, selection.kernels);
-  if (!s.ok()) return s;
   return selection;
 }
 
@@ -71,10 +70,10 @@ absl::StatusOr<BenchSelection> SelectionOf(const ProfileFlags& f) {
 void Judge(const ProfileFlags& f, ProfileRow* row) {
   row->verdict = "not checked";
   if (!f.verify || !row->profile.status.ok() || Interrupt::Pressed()) return;
-  testing::VerifyOptions options;
+  oracle::VerifyOptions options;
   options.inputs.seed = static_cast<uint64_t>(f.seed);
   options.rerun = false;  // the conformance suite does that
-  const absl::StatusOr<testing::VerifyResult> result = testing::Verify(row->profile.plan, options);
+  const absl::StatusOr<oracle::VerifyResult> result = oracle::Verify(row->profile.plan, options);
   if (absl::IsResourceExhausted(result.status())) {
     row->remark = std::string(result.status().message());
   } else if (!result.ok() || !result->passed) {
@@ -276,22 +275,11 @@ absl::Status ProfileAll(const ProfileFlags& f, ProfileReport* report, LeftOut* l
 
 ProfileReport EmptyReport(const ProfileFlags& f) {
   ProfileReport report;
-  report.commit = f.commit;
-  if (const char* commit = std::getenv("ATTNLAB_COMMIT"); f.commit.empty() && commit != nullptr) {
-    report.commit = commit;
-  }
+  report.commit = f.commit.empty() ? CommitOfEnvironment() : f.commit;
   report.seed = f.seed;
   report.repetitions = f.repetitions;
   report.lse = f.lse;
   return report;
-}
-
-int Interrupted(const Streams& streams, bool nothing, absl::string_view done) {
-  streams.err << "attnlab profile: interrupted; "
-              << (nothing ? "nothing was done by then"
-                          : absl::StrCat("what was ", done, " by then is printed"))
-              << "\n";
-  return kInterrupted;
 }
 
 }  // namespace
@@ -299,7 +287,6 @@ int Interrupted(const Streams& streams, bool nothing, absl::string_view done) {
 int Profile(const Arguments& arguments, const Streams& streams) {
   ProfileFlags flags;
   ArgumentParser parser = MakeProfileParser(&flags);
-  parser.AddSection("Exit codes", kExitCodesHelp);
   int code = kOk;
   if (ParsedToEnd(&parser, "profile", arguments, streams, &code)) return code;
   absl::Status s = CheckTogether(parser, flags);
@@ -312,7 +299,7 @@ int Profile(const Arguments& arguments, const Streams& streams) {
   if (flags.list_metrics) {
     const Interrupt interrupt;
     s = List(flags, parser, streams);
-    if (absl::IsCancelled(s)) return Interrupted(streams, false, "listed");
+    if (absl::IsCancelled(s)) return Interrupted(streams, "profile", false, "listed");
     return s.ok() ? kOk : Fail(streams, "profile", OfCounting(s));
   }
   ProfileReport report = EmptyReport(flags);
@@ -338,7 +325,7 @@ int Profile(const Arguments& arguments, const Streams& streams) {
     }
   }
   if (!s.ok()) return Fail(streams, "profile", s);
-  if (Interrupt::Pressed()) return Interrupted(streams, rows.empty(), "done");
+  if (Interrupt::Pressed()) return Interrupted(streams, "profile", rows.empty());
   for (const ProfileRow& row : rows) {
     if (!row.profile.status.ok() || row.verdict == "WRONG") return kFailed;
   }

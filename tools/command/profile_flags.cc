@@ -8,7 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "profiling/report/report_file.h"
-#include "tools/files.h"
+#include "tools/lib/files.h"
 
 namespace attnlab::command {
 namespace {

@@ -9,8 +9,8 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
-#include "tools/arguments.h"
 #include "tools/command/selection.h"
+#include "tools/lib/arguments.h"
 
 namespace attnlab::command {
 

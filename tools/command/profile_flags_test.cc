@@ -6,7 +6,7 @@
 #include "absl/status/status.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "tools/arguments.h"
+#include "tools/lib/arguments.h"
 
 namespace attnlab::command {
 namespace {

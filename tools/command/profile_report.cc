@@ -11,10 +11,9 @@
 #include "absl/strings/string_view.h"
 #include "profiling/ceilings_json.h"
 #include "profiling/kernel_name.h"
-#include "profiling/roofline.h"
-#include "tools/sweep.h"
-#include "tools/table.h"
-#include "tools/terminal.h"
+#include "tools/command/sweep.h"
+#include "tools/lib/table.h"
+#include "tools/lib/terminal.h"
 
 namespace attnlab::command {
 namespace {
@@ -22,11 +21,23 @@ namespace {
 using profiling::Activity;
 using profiling::KernelProfile;
 using profiling::LaunchFacts;
-using profiling::RooflinePoint;
 using profiling::Value;
 
 // What the first table shows; the others have a table of their own.
 constexpr absl::string_view kInFirstTable[] = {"hbm_bytes_read", "hbm_bytes_written"};
+
+// How near a call comes to what the card allows: its work and its time, and the card's ceilings, a
+// second each. All above 0.
+struct RooflinePoint {
+  double flops = 0, bytes = 0, seconds = 0;
+  double most_flops = 0, most_bytes = 0;
+
+  // Of the FLOP/s that the roofline allows at this intensity. Above 1 only where a ceiling was
+  // measured too low.
+  double Fraction() const {
+    return flops / seconds / std::min(most_flops, most_bytes * flops / bytes);
+  }
+};
 
 double Ratio(double a, int64_t b) { return a / static_cast<double>(b); }
 
@@ -41,8 +52,8 @@ std::optional<RooflinePoint> PointOf(const ProfileReport& report, const KernelPr
   point.flops = p.compulsory.flops;
   point.bytes = compulsory ? static_cast<double>(p.compulsory.Bytes()) : *read + *written;
   point.seconds = p.seconds;
-  point.most_flops = report.ceilings->Flops(
-      p.plan.problem.dtype, p.plan.kernel->MultipliesAsTf32(p.plan.problem, p.plan.config));
+  point.most_flops =
+      report.ceilings->Flops(p.plan.problem.dtype, p.plan.prepared->MultipliesAsTf32());
   const profiling::Ceilings& c = *report.ceilings;
   const double bytes_read = compulsory ? static_cast<double>(p.compulsory.bytes_read) : *read;
   // Reads and writes each at their own rate.
@@ -91,9 +102,8 @@ Json RowJson(const ProfileRow& row, const ProfileReport& report, const std::stri
                {"compulsory_bytes_read", p.compulsory.bytes_read},
                {"compulsory_bytes_written", p.compulsory.bytes_written},
                {"expected_bytes_read", p.expected.bytes_read},
-               {"expected_bytes_read_least", p.expected.Reads().least},
-               {"expected_bytes_read_most", p.expected.Reads().most},
                {"expected_bytes_written", p.expected.bytes_written},
+               {"l2_decides", p.expected.l2_decides},
                {"expected_flops", p.expected.flops},
                {"counted", Json::object()},
                {"ceiling_flops_per_second", nullptr},
@@ -109,8 +119,7 @@ Json RowJson(const ProfileRow& row, const ProfileReport& report, const std::stri
                {"commit", report.commit.empty() ? Json(nullptr) : Json(report.commit)},
                {"date", date}};
   if (!HasModel(p)) {
-    for (const char* field : {"expected_bytes_read", "expected_bytes_read_least",
-                              "expected_bytes_read_most", "expected_bytes_written"}) {
+    for (const char* field : {"expected_bytes_read", "expected_bytes_written", "l2_decides"}) {
       json[field] = nullptr;
     }
   }
@@ -157,15 +166,6 @@ std::string NameOf(const ProfileRow& row) {
              : absl::StrCat(plan.kernel->traits().name, ":", plan.config.ToString());
 }
 
-// Where the model cannot tell, what the ratio may be: " of 0.75–1.00x".
-std::string Between(const Traffic& expected) {
-  if (!expected.reads_between || expected.bytes_read <= 0) return "";
-  const auto least = static_cast<double>(expected.reads_between->least);
-  const auto most = static_cast<double>(expected.reads_between->most);
-  return absl::StrCat(" of ", Digits(Ratio(least, expected.bytes_read)), "–",
-                      Times(Ratio(most, expected.bytes_read)));
-}
-
 // Of writes that fit in the `cache`, many may not have gone to HBM yet, and a ratio would mean
 // nothing.
 bool StayedInCache(double counted, int64_t bytes, int64_t cache) {
@@ -174,13 +174,14 @@ bool StayedInCache(double counted, int64_t bytes, int64_t cache) {
 
 // What stands in the first table and does not explain itself.
 struct Unexplained {
-  bool in_l2 = false, between = false;
+  bool in_l2 = false, guess = false;
 };
 
-// The bytes that were counted, times those of the model, times those that any kernel moves.
-void AddBytes(const KernelProfile& p, absl::string_view quantity, int64_t expected,
-              const std::string& between, int64_t compulsory, int64_t cache,
-              std::vector<Table::Cell>* cells, Unexplained* unexplained) {
+// The bytes that were counted, times those of the model, in brackets where that is a guess, times
+// those that any kernel moves.
+void AddBytes(const KernelProfile& p, absl::string_view quantity, int64_t expected, bool guess,
+              int64_t compulsory, int64_t cache, std::vector<Table::Cell>* cells,
+              Unexplained* unexplained) {
   const std::optional<double> counted = p.Counted(quantity);
   const auto times = [&](int64_t bytes) -> std::string {
     if (!StayedInCache(*counted, bytes, cache)) return Times(Ratio(*counted, bytes));
@@ -188,9 +189,14 @@ void AddBytes(const KernelProfile& p, absl::string_view quantity, int64_t expect
     return "in L2";
   };
   cells->push_back({counted ? Amount(*counted, "B") : "-"});
-  const bool modelled = counted && HasModel(p);
-  unexplained->between |= modelled && !between.empty();
-  cells->push_back({modelled ? times(expected) + between : "-"});
+  if (!counted || !HasModel(p)) {
+    cells->push_back({"-"});
+  } else if (guess) {
+    unexplained->guess = true;
+    cells->push_back({absl::StrCat("(", times(expected), ")")});
+  } else {
+    cells->push_back({times(expected)});
+  }
   cells->push_back({counted ? times(compulsory) : "-"});
 }
 
@@ -218,9 +224,9 @@ Table Figures(const ProfileReport& report, const CommonKeys& problems, Unexplain
     } else {
       cells.push_back({Seconds(p.seconds)});
       cells.push_back({std::isfinite(p.TflopPerSecond()) ? Digits(p.TflopPerSecond()) : "-"});
-      AddBytes(p, "hbm_bytes_read", p.expected.bytes_read, Between(p.expected),
+      AddBytes(p, "hbm_bytes_read", p.expected.bytes_read, p.expected.l2_decides,
                p.compulsory.bytes_read, 0, &cells, unexplained);
-      AddBytes(p, "hbm_bytes_written", p.expected.bytes_written, "", p.compulsory.bytes_written,
+      AddBytes(p, "hbm_bytes_written", p.expected.bytes_written, false, p.compulsory.bytes_written,
                p.plan.device.last_level_cache_bytes, &cells, unexplained);
       cells.push_back({Percent(PointOf(report, p, false))});
       cells.push_back({Percent(PointOf(report, p, true))});
@@ -237,10 +243,8 @@ std::string NotesOf(const Unexplained& unexplained) {
   std::string notes;
   if (unexplained.in_l2)
     notes = "in L2: when the call ended, much of so few bytes had not gone to HBM.\n";
-  if (unexplained.between) {
-    absl::StrAppend(&notes,
-                    "1.23x of 1.00–4.00x: counted are 1.23 times the model's best value; it ",
-                    "cannot tell, and says 1 to 4 times that.\n");
+  if (unexplained.guess) {
+    absl::StrAppend(&notes, "(1.23x): the model guesses; L2 decides how much is read again.\n");
   }
   return notes;
 }

@@ -9,7 +9,8 @@
 #include "profiling/ceilings.h"
 #include "profiling/kernel_profile.h"
 #include "tools/command/command.h"
-#include "tools/command/json.h"
+#include "tools/command/machine.h"
+#include "tools/lib/json.h"
 
 namespace attnlab::command {
 

@@ -6,8 +6,9 @@
 
 #include "absl/status/status.h"
 #include "attention/attention.h"
-#include "attention/machine.h"
-#include "attention/problem.h"
+#include "attention/core/device.h"
+#include "attention/core/problem.h"
+#include "attention/cuda/machine.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tools/command/command.h"
@@ -28,6 +29,7 @@ ProfileRow Row(const char* problem = "hq=1,sq=4,d=8") {
   profiling::KernelProfile& p = row.profile;
   p.plan.problem = *AttentionProblem::Parse(problem);
   p.plan.kernel = *Registry::Global().Find("reference");
+  p.plan.prepared = *p.plan.kernel->Prepare(p.plan.problem, CpuInfo(), {});
   p.plan.device.device = Device::Cuda(0);
   p.plan.device.name = "A GPU";
   p.plan.device.compute_capability = 90;
@@ -89,21 +91,14 @@ TEST(ProfileReportTest, WritesThatStayInL2HaveNoRatio) {
   EXPECT_THAT(Printed(report), AllOf(HasSubstr("x | in L2 |"), HasSubstr("\nin L2: when")));
 }
 
-TEST(ProfileReportTest, WhereTheModelCannotTellItsIntervalIsBesideTheRatio) {
+TEST(ProfileReportTest, AGuessOfTheModelIsInBrackets) {
   ProfileReport report = Report();
-  Json row = ProfileJson(report)["rows"][0];
-  EXPECT_EQ(row["expected_bytes_read_least"], 64 << 20);
-  EXPECT_EQ(row["expected_bytes_read_most"], 64 << 20);
-  Traffic& expected = report.rows[0].profile.expected;
-  expected.reads_between.emplace();
-  expected.reads_between->least = 48 << 20;
-  expected.reads_between->most = int64_t{64} << 25;
-  EXPECT_THAT(Printed(report), AllOf(HasSubstr("|  128 MiB | 2.00x of 0.750–32.0x | 2.00x |"),
-                                     HasSubstr("cannot tell, and says")));
-  row = ProfileJson(report)["rows"][0];
-  EXPECT_EQ(row["expected_bytes_read"], 64 << 20);
-  EXPECT_EQ(row["expected_bytes_read_least"], 48 << 20);
-  EXPECT_EQ(row["expected_bytes_read_most"], int64_t{64} << 25);
+  EXPECT_EQ(ProfileJson(report)["rows"][0]["l2_decides"], false);
+  EXPECT_THAT(Printed(report), Not(HasSubstr("L2 decides")));
+  report.rows[0].profile.expected.l2_decides = true;
+  EXPECT_EQ(ProfileJson(report)["rows"][0]["l2_decides"], true);
+  EXPECT_THAT(Printed(report), AllOf(HasSubstr("|  128 MiB | (2.00x) | 2.00x |"),
+                                     HasSubstr("\n(1.23x): the model guesses")));
 }
 
 TEST(ProfileReportTest, OtherCountersHaveATableOfTheirOwn) {
@@ -145,8 +140,7 @@ TEST(ProfileReportTest, WhereLengthsVaryThereIsNoModel) {
   ProfileReport report = Report();
   report.rows = {Row("b=2,hq=1,sq=4,d=8,lens=packed")};
   EXPECT_THAT(Printed(report), HasSubstr("|  128 MiB |     - | 2.00x |"));
-  for (const char* field :
-       {"expected_bytes_read", "expected_bytes_read_least", "expected_bytes_read_most"}) {
+  for (const char* field : {"expected_bytes_read", "expected_bytes_written", "l2_decides"}) {
     EXPECT_TRUE(ProfileJson(report)["rows"][0][field].is_null()) << field;
   }
 }

@@ -10,19 +10,20 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "attention/attention.h"
-#include "attention/cuda_backend.h"
-#include "attention/memory.h"
-#include "attention/tensors.h"
-#include "attention/testing/inputs.h"
-#include "tools/arguments.h"
+#include "attention/core/tensors.h"
+#include "attention/cuda/backend.h"
+#include "attention/cuda/memory.h"
+#include "attention/oracle/inputs.h"
 #include "tools/command/command.h"
-#include "tools/command/json.h"
+#include "tools/command/machine.h"
+#include "tools/command/npy.h"
 #include "tools/command/outputs.h"
 #include "tools/command/selection.h"
 #include "tools/command/tensor_files.h"
-#include "tools/files.h"
-#include "tools/npy.h"
-#include "tools/table.h"
+#include "tools/lib/arguments.h"
+#include "tools/lib/files.h"
+#include "tools/lib/json.h"
+#include "tools/lib/table.h"
 
 namespace attnlab::command {
 namespace {
@@ -91,7 +92,6 @@ ArgumentParser MakeParser(Flags* f) {
                     "attnlab run --q=q.npy --k=k.npy --v=v.npy --mask=causal --out=o.npy\n"
                     "attnlab run --qkv=qkv.npy --scale=0.125 --out=o.npy --lse=lse.npy\n"
                     "attnlab run --preset=gpt2,b=1 --seed=7 --kernel=reference --out=o.npy");
-  parser.AddSection("Exit codes", kExitCodesHelp);
   return parser;
 }
 
@@ -224,7 +224,7 @@ void Print(const Report& r, const Streams& streams) {
 // Inputs of either source, on the device of the plan.
 struct Source {
   std::optional<LoadedTensors> loaded;
-  std::optional<testing::Inputs> generated;
+  std::optional<oracle::Inputs> generated;
 };
 
 // Forward() checks the lengths of sequences where it can read them, which is not on a GPU. So
@@ -299,10 +299,9 @@ absl::Status RunOne(const Flags& f, const Streams& streams) {
     source.loaded = *std::move(moved);
     tensors = source.loaded->tensors;
   } else {
-    testing::InputOptions options;
+    oracle::InputOptions options;
     options.seed = static_cast<uint64_t>(f.seed);
-    absl::StatusOr<testing::Inputs> inputs =
-        testing::Inputs::Make(*problem, device->device, options);
+    absl::StatusOr<oracle::Inputs> inputs = oracle::Inputs::Make(*problem, device->device, options);
     if (!inputs.ok()) return inputs.status();
     source.generated = *std::move(inputs);
     tensors = source.generated->tensors();

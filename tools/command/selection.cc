@@ -9,13 +9,15 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
-#include "attention/dtype.h"
-#include "attention/memory.h"
-#include "attention/registry.h"
-#include "attention/runs_on.h"
-#include "tools/presets.h"
-#include "tools/sweep.h"
-#include "tools/table.h"
+#include "attention/core/dtype.h"
+#include "attention/core/registry.h"
+#include "attention/core/runs_on.h"
+#include "attention/cuda/machine.h"
+#include "attention/cuda/memory.h"
+#include "tools/command/presets.h"
+#include "tools/command/sweep.h"
+#include "tools/lib/similar_names.h"
+#include "tools/lib/table.h"
 
 namespace attnlab::command {
 namespace {
@@ -79,6 +81,28 @@ std::vector<std::string> KeysOf(const Kernel& kernel) {
     keys.push_back(line.substr(0, line.find(':')));
   }
   return keys;
+}
+
+// InvalidArgument where a configuration has a key that none of the kernels reads.
+absl::Status CheckConfigKeys(absl::Span<const LaunchConfig> configs,
+                             absl::Span<const Kernel* const> kernels) {
+  if (kernels.empty()) return absl::OkStatus();
+  std::vector<std::string> known, parts;
+  for (const Kernel* kernel : kernels) {
+    const std::vector<std::string> keys = KeysOf(*kernel);
+    known.insert(known.end(), keys.begin(), keys.end());
+    parts.push_back(absl::StrCat(kernel->traits().name, " has ",
+                                 keys.empty() ? "none" : absl::StrJoin(keys, ", ")));
+  }
+  for (const LaunchConfig& config : configs) {
+    for (const std::string& key : config.Keys()) {
+      if (std::find(known.begin(), known.end(), key) != known.end()) continue;
+      return absl::InvalidArgumentError(absl::StrCat("--config: unknown key \"", key, "\"; ",
+                                                     absl::StrJoin(parts, "; "),
+                                                     DidYouMean(key, known)));
+    }
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace
@@ -180,10 +204,9 @@ absl::StatusOr<std::vector<const Kernel*>> KernelsOf(absl::string_view names) {
     if (!kernel.ok()) {
       std::vector<std::string> linked;
       for (const Kernel* k : Registry::Global().All()) linked.push_back(k->traits().name);
-      const std::string nearest = Nearest(name, linked);
-      return absl::InvalidArgumentError(absl::StrCat(
-          "--kernel: there is no \"", name, "\"; there are ", absl::StrJoin(linked, ", "),
-          nearest.empty() ? "" : absl::StrCat("; did you mean ", nearest, "?")));
+      return absl::InvalidArgumentError(absl::StrCat("--kernel: there is no \"", name,
+                                                     "\"; there are ", absl::StrJoin(linked, ", "),
+                                                     DidYouMean(name, linked)));
     }
     add(*kernel);
   }
@@ -195,7 +218,8 @@ bool IsNamed(const Kernel& kernel, absl::string_view names) {
   return std::find(parts.begin(), parts.end(), kernel.traits().name) != parts.end();
 }
 
-absl::StatusOr<std::vector<LaunchConfig>> ConfigsOf(const std::vector<std::string>& lines) {
+absl::StatusOr<std::vector<LaunchConfig>> ConfigsOf(const std::vector<std::string>& lines,
+                                                    absl::Span<const Kernel* const> kernels) {
   if (lines.empty()) return std::vector<LaunchConfig>(1);
   std::vector<LaunchConfig> configs;
   for (const std::string& line : lines) {
@@ -216,28 +240,8 @@ absl::StatusOr<std::vector<LaunchConfig>> ConfigsOf(const std::vector<std::strin
     return absl::InvalidArgumentError(
         absl::StrCat("--config: ", configs.size(), " configurations are more than ", kMostConfigs));
   }
+  if (absl::Status s = CheckConfigKeys(configs, kernels); !s.ok()) return s;
   return configs;
-}
-
-absl::Status CheckConfigKeys(absl::Span<const LaunchConfig> configs,
-                             absl::Span<const Kernel* const> kernels) {
-  std::vector<std::string> known, parts;
-  for (const Kernel* kernel : kernels) {
-    const std::vector<std::string> keys = KeysOf(*kernel);
-    known.insert(known.end(), keys.begin(), keys.end());
-    parts.push_back(absl::StrCat(kernel->traits().name, " has ",
-                                 keys.empty() ? "none" : absl::StrJoin(keys, ", ")));
-  }
-  for (const LaunchConfig& config : configs) {
-    for (const std::string& key : config.Keys()) {
-      if (std::find(known.begin(), known.end(), key) != known.end()) continue;
-      const std::string nearest = Nearest(key, known);
-      return absl::InvalidArgumentError(
-          absl::StrCat("--config: unknown key \"", key, "\"; ", absl::StrJoin(parts, "; "),
-                       nearest.empty() ? "" : absl::StrCat("; did you mean ", nearest, "?")));
-    }
-  }
-  return absl::OkStatus();
 }
 
 bool HasKeysOf(const Kernel& kernel, const LaunchConfig& config) {

@@ -10,11 +10,11 @@
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "attention/attention.h"
-#include "attention/kernel.h"
-#include "attention/launch_config.h"
-#include "attention/machine.h"
-#include "attention/problem.h"
-#include "tools/arguments.h"
+#include "attention/core/device.h"
+#include "attention/core/kernel.h"
+#include "attention/core/launch_config.h"
+#include "attention/core/problem.h"
+#include "tools/lib/arguments.h"
 
 namespace attnlab::command {
 
@@ -44,12 +44,10 @@ bool IsNamed(const Kernel& kernel, absl::string_view names);
 // The configurations of lines with ranges and lists (sweep.h), each once, in order; one that is
 // empty when no line is given. InvalidArgument for a line that is none, and for more than
 // kMostConfigs.
-absl::StatusOr<std::vector<LaunchConfig>> ConfigsOf(const std::vector<std::string>& lines);
-
-// InvalidArgument where a configuration has a key that none of the kernels reads: the key, and what
-// keys each kernel has.
-absl::Status CheckConfigKeys(absl::Span<const LaunchConfig> configs,
-                             absl::Span<const Kernel* const> kernels);
+// Where kernels are given, also for a key that none of them reads: the key, and what keys each
+// kernel has.
+absl::StatusOr<std::vector<LaunchConfig>> ConfigsOf(const std::vector<std::string>& lines,
+                                                    absl::Span<const Kernel* const> kernels = {});
 
 // Whether the kernel reads all keys of the configuration, whatever their values.
 bool HasKeysOf(const Kernel& kernel, const LaunchConfig& config);

@@ -7,8 +7,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
-#include "tools/arguments.h"
 #include "tools/command/command.h"
+#include "tools/lib/similar_names.h"
 
 namespace attnlab::command {
 namespace {
@@ -53,7 +53,6 @@ std::string Help() {
 int Main(const Arguments& arguments, const Streams& streams) {
   // A file above the limit on sizes is then an error of write(), which has a message.
   signal(SIGXFSZ, SIG_IGN);
-  const std::string hint = "`attnlab --help` lists the subcommands";
   if (arguments.empty()) {
     streams.err << Help();
     return kUsage;
@@ -77,10 +76,8 @@ int Main(const Arguments& arguments, const Streams& streams) {
     if (name == s.name) return s.run(rest, streams);
     names.push_back(s.name);
   }
-  const std::string nearest = Nearest(name, names);
-  streams.err << "attnlab: unknown subcommand \"" << name << "\""
-              << (nearest.empty() ? "" : "; did you mean " + nearest + "?") << "\n"
-              << hint << "\n";
+  streams.err << "attnlab: unknown subcommand \"" << name << "\"" << DidYouMean(name, names) << "\n"
+              << "`attnlab --help` lists the subcommands\n";
   return kUsage;
 }
 

@@ -5,9 +5,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "attention/dtype.h"
-#include "attention/mask.h"
-#include "attention/problem.h"
+#include "attention/core/dtype.h"
+#include "attention/core/mask.h"
+#include "attention/core/problem.h"
 
 namespace attnlab::command {
 namespace {

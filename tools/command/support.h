@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "attention/kernel.h"
-#include "attention/machine.h"
+#include "attention/core/device.h"
+#include "attention/core/kernel.h"
 
 namespace attnlab::command {
 

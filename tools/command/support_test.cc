@@ -1,6 +1,7 @@
 #include "tools/command/support.h"
 
-#include "attention/registry.h"
+#include "attention/core/registry.h"
+#include "attention/cuda/machine.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 

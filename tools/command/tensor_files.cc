@@ -6,8 +6,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "attention/dtype.h"
-#include "attention/tensor.h"
+#include "attention/core/dtype.h"
+#include "attention/core/tensor.h"
 
 namespace attnlab::command {
 namespace {

@@ -17,11 +17,11 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "attention/machine.h"
-#include "attention/memory.h"
-#include "attention/problem.h"
-#include "attention/tensors.h"
-#include "tools/npy.h"
+#include "attention/core/device.h"
+#include "attention/core/problem.h"
+#include "attention/core/tensors.h"
+#include "attention/cuda/memory.h"
+#include "tools/command/npy.h"
 
 namespace attnlab::command {
 

@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "attention/dtype.h"
-#include "attention/tensor.h"
+#include "attention/core/dtype.h"
+#include "attention/core/tensor.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 

@@ -1,5 +1,5 @@
 // attnlab verify: kernels against the oracle.
-#include "attention/testing/verify.h"
+#include "attention/oracle/verify.h"
 
 #include <algorithm>
 #include <cstdint>
@@ -15,16 +15,17 @@
 #include "absl/strings/str_split.h"
 #include "attention/attention.h"
 #include "attention/bench/estimate.h"
-#include "attention/testing/inputs.h"
-#include "attention/testing/layout.h"
-#include "tools/arguments.h"
+#include "attention/oracle/inputs.h"
+#include "attention/oracle/layout.h"
 #include "tools/command/command.h"
-#include "tools/command/interrupt.h"
-#include "tools/command/json.h"
+#include "tools/command/machine.h"
 #include "tools/command/selection.h"
-#include "tools/sweep.h"
-#include "tools/table.h"
-#include "tools/terminal.h"
+#include "tools/command/sweep.h"
+#include "tools/lib/arguments.h"
+#include "tools/lib/interrupt.h"
+#include "tools/lib/json.h"
+#include "tools/lib/table.h"
+#include "tools/lib/terminal.h"
 
 namespace attnlab::command {
 namespace {
@@ -79,7 +80,6 @@ ArgumentParser MakeParser(Flags* f) {
                     "attnlab verify --preset=gpt2 --dtype=fp32/bf16\n"
                     "attnlab verify --kernel=cpu --problem=hq=8,hkv=1,sq=1..128,d=64 --seed=7\n"
                     "attnlab verify --problem=b=3,hq=2,sq=9,d=64,lens=packed --q_lens=0,9,1");
-  parser.AddSection("Exit codes", kExitCodesHelp);
   return parser;
 }
 
@@ -125,7 +125,7 @@ void AddSkipped(const AttentionProblem& problem, const Kernel& kernel, const Lau
 }
 
 void AddResult(const Plan& plan, int64_t seed, bool with_lse,
-               const absl::StatusOr<testing::VerifyResult>& result, Rows* rows) {
+               const absl::StatusOr<oracle::VerifyResult>& result, Rows* rows) {
   Json json = {{"problem", plan.problem.ToString()},
                {"kernel", plan.kernel->traits().name},
                {"config", plan.config.ToString()},
@@ -197,14 +197,14 @@ void Announce(const Plan& plan, const Streams& streams) {
 
 absl::Status VerifyAll(const Flags& f, const std::vector<AttentionProblem>& problems,
                        const Streams& streams, Rows* rows) {
-  testing::VerifyOptions options;
+  oracle::VerifyOptions options;
   options.inputs.seed = static_cast<uint64_t>(f.seed);
   options.with_lse = f.lse;
   options.oracle_flops = f.oracle_flops;
-  const absl::StatusOr<testing::Layout> layout = testing::ParseLayout(f.layout);
+  const absl::StatusOr<oracle::Layout> layout = oracle::ParseLayout(f.layout);
   if (!layout.ok()) return layout.status();
   options.inputs.layout = *layout;
-  const absl::StatusOr<testing::Values> values = testing::ParseValues(f.values);
+  const absl::StatusOr<oracle::Values> values = oracle::ParseValues(f.values);
   if (!values.ok()) return values.status();
   options.inputs.values = *values;
   absl::Status s = ParseLengths("--q_lens", f.q_lens, &options.inputs.q_lens);
@@ -212,9 +212,8 @@ absl::Status VerifyAll(const Flags& f, const std::vector<AttentionProblem>& prob
   if (!s.ok()) return s;
   const absl::StatusOr<std::vector<const Kernel*>> kernels = KernelsOf(f.kernel);
   if (!kernels.ok()) return kernels.status();
-  const absl::StatusOr<std::vector<LaunchConfig>> configs = ConfigsOf(f.configs);
+  const absl::StatusOr<std::vector<LaunchConfig>> configs = ConfigsOf(f.configs, *kernels);
   if (!configs.ok()) return configs.status();
-  if (s = CheckConfigKeys(*configs, *kernels); !s.ok()) return s;
   rows->configs.resize(configs->size());
 
   const int64_t total = static_cast<int64_t>(problems.size() * kernels->size() * configs->size());
@@ -247,7 +246,7 @@ absl::Status VerifyAll(const Flags& f, const std::vector<AttentionProblem>& prob
           taken.reason = std::string(s.message());
         }
         if (s.ok()) {
-          s = testing::Inputs::Check(problem, options.inputs);
+          s = oracle::Inputs::Check(problem, options.inputs);
           rows->blame.AddInputs(s);
         }
         if (!s.ok()) {
@@ -256,7 +255,7 @@ absl::Status VerifyAll(const Flags& f, const std::vector<AttentionProblem>& prob
         }
         Announce(*plan, streams);
         if (Interrupt::Pressed()) return absl::OkStatus();
-        const absl::StatusOr<testing::VerifyResult> result = testing::Verify(*plan, options);
+        const absl::StatusOr<oracle::VerifyResult> result = oracle::Verify(*plan, options);
         if (absl::IsResourceExhausted(result.status())) {
           rows->blame.Add(result.status());
           AddSkipped(problem, *kernel, config, result.status(), rows);
@@ -302,10 +301,8 @@ int Verify(const Arguments& arguments, const Streams& streams) {
   ArgumentParser parser = MakeParser(&flags);
   int code = kOk;
   if (ParsedToEnd(&parser, "verify", arguments, streams, &code)) return code;
-  if (flags.json && flags.csv) {
-    return Fail(streams, "verify",
-                absl::InvalidArgumentError("--json and --csv exclude each other"));
-  }
+  absl::Status s = OneFormat(flags.json, flags.csv);
+  if (!s.ok()) return Fail(streams, "verify", s);
   if (flags.problem.problems.empty() && flags.problem.presets.empty()) {
     flags.problem.problems = {kDefaultProblem};
   }
@@ -315,9 +312,8 @@ int Verify(const Arguments& arguments, const Streams& streams) {
   bool interrupted = false;
   {
     const Interrupt interrupt;
-    if (absl::Status s = VerifyAll(flags, *problems, streams, &rows); !s.ok()) {
-      return Fail(streams, "verify", s);
-    }
+    s = VerifyAll(flags, *problems, streams, &rows);
+    if (!s.ok()) return Fail(streams, "verify", s);
     interrupted = Interrupt::Pressed();
   }
   if (interrupted && rows.cells.empty()) {
@@ -330,12 +326,7 @@ int Verify(const Arguments& arguments, const Streams& streams) {
     Print(rows, streams);
   }
   streams.out << std::flush;
-  if (interrupted) {
-    streams.err << "attnlab verify: interrupted; "
-                << (rows.cells.empty() ? "nothing was done by then\n"
-                                       : "what was done by then is printed\n");
-    return kInterrupted;
-  }
+  if (interrupted) return Interrupted(streams, "verify", rows.cells.empty());
   if (rows.failed > 0) return kFailed;
   // Else a mistyped value beside a good one would look verified.
   for (const Rows::Taken& taken : rows.configs) {

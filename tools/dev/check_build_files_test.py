@@ -16,8 +16,8 @@ cc_library(
     ],
     deps = [
         ":b",
-        "//attention:kernel",
-        "//attention:problem",
+        "//attention/core:kernel",
+        "//attention/core:problem",
         "@com_google_absl//absl/status",
     ],
 )
@@ -50,8 +50,8 @@ class CheckBuildFilesTest(unittest.TestCase):
         cases = [
             ('load("@rules_cc//cc:cc_library.bzl", "cc_library")\n', "", "cc_library is not loaded"),
             ('"local_rule")', '"local_rule", "unused")', "unused is loaded and not used"),
-            ('"//attention:kernel",\n        "//attention:problem",',
-             '"//attention:problem",\n        "//attention:kernel",', "deps is not sorted"),
+            ('"//attention/core:kernel",\n        "//attention/core:problem",',
+             '"//attention/core:problem",\n        "//attention/core:kernel",', "deps is not sorted"),
             (":b", "@z//:z", "deps is not sorted"),
             ('"b.cc",\n    ]', '"a.cc",\n    ]', "srcs has an item twice"),
             ('"a.cc",\n        "b.cc",', '"a.cc", "b.cc",', "one item a line"),

@@ -8,7 +8,7 @@ GCC = {
     "mnemonic": "CppCompile",
     "arguments": [
         "/usr/bin/gcc", "-Wall", "-fno-canonical-system-headers", "-iquote", ".", "-iquote", "bazel-out/k8-opt/bin", "-isystem",
-        "external/com_google_absl/include", "-c", "attention/problem.cc", "-o", "problem.o",
+        "external/com_google_absl/include", "-c", "attention/core/problem.cc", "-o", "problem.o",
     ],
 }  # yapf: disable
 NVCC = {
@@ -29,14 +29,14 @@ def convert(*actions, clangd_major=14):
 class CompileCommandsTest(unittest.TestCase):
     def test_gcc(self):
         (entry,) = convert(GCC)
-        self.assertEqual(entry["file"], "attention/problem.cc")
+        self.assertEqual(entry["file"], "attention/core/problem.cc")
         self.assertEqual(entry["directory"], "/src/attnlab")
         self.assertEqual(
             entry["arguments"],
             [
                 "/usr/bin/gcc", "-Wall", "-iquote", "/src/attnlab", "-iquote",
                 "/base/execroot/attnlab/bazel-out/k8-opt/bin", "-isystem",
-                "/base/external/com_google_absl/include", "-c", "attention/problem.cc", "-o",
+                "/base/external/com_google_absl/include", "-c", "attention/core/problem.cc", "-o",
                 "problem.o",
             ],
         )  # yapf: disable
@@ -59,7 +59,7 @@ class CompileCommandsTest(unittest.TestCase):
     def test_a_source_of_two_targets_is_there_once_and_external_sources_are_not(self):
         external = dict(GCC, arguments=["gcc", "-c", "external/x/x.cc"])
         self.assertEqual([e["file"] for e in convert(NVCC, GCC, GCC, external)],
-                         ["attention/fa2/kernel.cu", "attention/problem.cc"])
+                         ["attention/core/problem.cc", "attention/fa2/kernel.cu"])
 
 
 if __name__ == "__main__":

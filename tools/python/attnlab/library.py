@@ -1,4 +1,4 @@
-"""libattnlab.so: where it is, and its C interface (attention/attention_c.h) as ctypes.
+"""libattnlab.so: where it is, and its C interface (attention/c/attention_c.h) as ctypes.
 
 The first that exists is loaded, once, when it is first needed:
 
@@ -41,6 +41,7 @@ class CProblem(_Sized):
         + [("window_left", c_int64), ("window_right", c_int64)]
         + [("has_scale", c_int32), ("scale", c_float), ("softcap", c_float)]
         + [("lens", c_int32), ("page", c_int64)]
+        + [(n, c_int32) for n in ("has_kv_dtype", "kv_dtype", "has_o_dtype", "o_dtype")]
     )
 
 
@@ -83,8 +84,6 @@ class CPlanInfo(_Sized):
         ("expected_flops", c_double),
         ("expected_bytes_read", c_int64),
         ("expected_bytes_written", c_int64),
-        ("expected_bytes_read_least", c_int64),
-        ("expected_bytes_read_most", c_int64),
     ]
 
 

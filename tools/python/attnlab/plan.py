@@ -16,10 +16,8 @@ class Info(NamedTuple):
     flops: float  # 2 (d + dv) for each visible (query, key) pair
     compulsory_bytes: int  # inputs read once, outputs written once
     expected_flops: float  # what the kernel says it does
-    expected_bytes_read: int
+    expected_bytes_read: int  # a guess where it depends on what the L2 cache keeps
     expected_bytes_written: int
-    expected_bytes_read_least: int  # what reads lie between where the kernel does not know them;
-    expected_bytes_read_most: int  # both expected_bytes_read where it does
 
 
 def parse_device(device: str):

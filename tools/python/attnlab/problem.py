@@ -1,4 +1,4 @@
-"""The attention problem: what is computed, without where the data lies (attention/problem.h)."""
+"""The attention problem: what is computed, without where the data lies (attention/core/problem.h)."""
 
 import ctypes
 import dataclasses
@@ -94,10 +94,12 @@ class Problem:
     softcap: float = 0.0  # none
     lens: str = "fixed"
     page: int = 0
+    kv_dtype: Optional[str] = None  # of K and V; None: dtype
+    o_dtype: Optional[str] = None
 
     @staticmethod
     def parse(line: str) -> "Problem":
-        """The problem of a line whose form attention/problem.h has. InvalidArgument."""
+        """The problem of a line whose form attention/core/problem.h has. InvalidArgument."""
         c = library.CProblem()
         library.get().call("attnlab_problem_parse", text("problem", line), ctypes.byref(c))
         mask = library.MASKS[c.mask]
@@ -109,6 +111,8 @@ class Problem:
             softcap=c.softcap,
             lens=library.LENGTHS[c.lens],
             page=c.page,
+            kv_dtype=library.DTYPES[c.kv_dtype] if c.has_kv_dtype else None,
+            o_dtype=library.DTYPES[c.o_dtype] if c.has_o_dtype else None,
         )
 
     def __str__(self) -> str:
@@ -132,4 +136,8 @@ class Problem:
             scale=0.0 if self.scale is None else real("scale", self.scale),
             softcap=real("softcap", self.softcap),
             lens=choice("lens", self.lens, library.LENGTHS),
+            has_kv_dtype=self.kv_dtype is not None,
+            kv_dtype=0 if self.kv_dtype is None else choice("kv_dtype", self.kv_dtype, library.DTYPES),
+            has_o_dtype=self.o_dtype is not None,
+            o_dtype=0 if self.o_dtype is None else choice("o_dtype", self.o_dtype, library.DTYPES),
         )

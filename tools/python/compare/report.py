@@ -6,30 +6,21 @@ A row is a dict: "problem", "flops", and "results" with an entry for each conten
 
 import json
 import math
-import os
-import pathlib
 import statistics
-import tempfile
 from typing import Dict, List, Optional
+
+import whole_file
 
 BEST = "best"  # in place of a back end: the fastest of those that did the case
 
 
-def quantile(values: List[float], q: float) -> float:
-    """Linear between the two nearest."""
-    ordered = sorted(values)
-    position = q * (len(ordered) - 1)
-    low = math.floor(position)
-    high = min(low + 1, len(ordered) - 1)
-    return ordered[low] + (ordered[high] - ordered[low]) * (position - low)
-
-
 def result(flops: float, seconds: List[float]) -> Dict:
     median = statistics.median(seconds)
+    deciles = statistics.quantiles(seconds, n=10, method="inclusive") if len(seconds) > 1 else seconds
     return {
         "ms": median * 1e3,
-        "p10_ms": quantile(seconds, 0.1) * 1e3,
-        "p90_ms": quantile(seconds, 0.9) * 1e3,
+        "p10_ms": deciles[0] * 1e3,
+        "p90_ms": deciles[-1] * 1e3,
         "rounds": len(seconds),
         "tflops": flops / median * 1e-12,
     }
@@ -138,14 +129,6 @@ def reached(found: List[Dict], kernel: str, cases: int, at_least: Optional[float
 
 def write_json(path: str, value: Dict) -> None:
     """Whole or not at all, also where the process ends meanwhile."""
-    target = pathlib.Path(path)
-    handle, temporary = tempfile.mkstemp(prefix=target.name + ".", dir=target.parent)
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            json.dump(value, file, indent=1, allow_nan=False)
-            file.write("\n")
-        os.chmod(temporary, 0o644)
-        os.replace(temporary, target)
-    except BaseException:
-        os.unlink(temporary)
-        raise
+    with whole_file.replacing(path) as file:
+        json.dump(value, file, indent=1, allow_nan=False)
+        file.write("\n")

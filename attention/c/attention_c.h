@@ -1,0 +1,248 @@
+/* attnlab from C, and from whatever speaks C: libattnlab.so (//attention:attnlab).
+ *
+ * Every struct begins with its own size: set it to sizeof(the struct). A library that knows more
+ * fields than the caller takes the missing ones as zero, which always means "the default"; one
+ * that knows fewer rejects fields it does not know unless they are zero. In a struct that the
+ * library fills in, it leaves what the caller does not know and zeroes what it does not know
+ * itself. Zero a struct before filling it in:
+ *
+ *   attnlab_problem p = {.size = sizeof p};
+ *   p.b = 1; p.hq = p.hkv = 8; p.sq = p.skv = 512; p.d = p.dv = 64; p.dtype = ATTNLAB_FP32;
+ *   attnlab_tensor q = {sizeof q, ATTNLAB_FP32, ATTNLAB_CPU, 0, 0, data, {1, 512, 8, 64}, {…}};
+ *   attnlab_forward_args a = {.size = sizeof a};
+ *   a.problem = &p; a.q = &q; …
+ *   if (attnlab_forward(&a) != ATTNLAB_OK) puts(attnlab_last_error());
+ *
+ * That chooses a kernel and validates the problem on every call. A plan does so once:
+ *
+ *   attnlab_plan_args pa = {.size = sizeof pa, .problem = &p, .device_kind = ATTNLAB_CUDA};
+ *   attnlab_plan* plan;
+ *   int64_t bytes;
+ *   attnlab_plan_create(&pa, &plan);
+ *   attnlab_plan_workspace_bytes(plan, &bytes);
+ *   a.problem = NULL; a.workspace = …; a.workspace_bytes = bytes; a.stream = stream;
+ *   attnlab_plan_forward(plan, &a);    (any number of times, on any threads)
+ *   attnlab_plan_destroy(plan);
+ *
+ * Nothing aborts and nothing throws. A function returns ATTNLAB_OK or one of the codes below, and
+ * on an error attnlab_last_error() has its message, with the field, its value and the limit.
+ * Thread-safe; messages are one a thread.
+ *
+ * Threads and what CUDA keeps do not survive fork(). A child of a process that has computed
+ * attention gets ATTNLAB_FAILED_PRECONDITION on that kind of device, until it calls exec(). */
+#ifndef ATTENTION_C_ATTENTION_C_H_
+#define ATTENTION_C_ATTENTION_C_H_
+
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define ATTNLAB_API __attribute__((visibility("default")))
+
+/* The version of this interface; it changes when a caller has to. */
+#define ATTNLAB_ABI_VERSION 1
+
+/* ATTNLAB_ABI_VERSION of the library. */
+ATTNLAB_API int32_t attnlab_abi_version(void);
+
+/* Codes, with the numbers of absl::StatusCode. */
+enum {
+  ATTNLAB_OK = 0,
+  ATTNLAB_INVALID_ARGUMENT = 3,
+  ATTNLAB_NOT_FOUND = 5,          /* no such kernel or device */
+  ATTNLAB_RESOURCE_EXHAUSTED = 8, /* memory, shared memory */
+  ATTNLAB_FAILED_PRECONDITION = 9,
+  ATTNLAB_OUT_OF_RANGE = 11,  /* sizes that overflow */
+  ATTNLAB_UNIMPLEMENTED = 12, /* no kernel does this; built without CUDA */
+  ATTNLAB_INTERNAL = 13,
+  ATTNLAB_UNAVAILABLE = 14 /* no driver, no GPU */
+};
+
+/* The message of this thread's last call that failed; "" before the first. Never null; valid
+ * until the thread's next failing call. */
+ATTNLAB_API const char* attnlab_last_error(void);
+
+enum { ATTNLAB_FP32 = 0, ATTNLAB_FP16 = 1, ATTNLAB_BF16 = 2, ATTNLAB_FP8_E4M3 = 3 };
+enum { ATTNLAB_CPU = 0, ATTNLAB_CUDA = 1 };
+enum { ATTNLAB_MASK_NONE = 0, ATTNLAB_MASK_CAUSAL = 1, ATTNLAB_MASK_WINDOW = 2 };
+enum { ATTNLAB_LENS_FIXED = 0, ATTNLAB_LENS_PACKED = 1, ATTNLAB_LENS_PADDED = 2 };
+
+/* ---- The problem ------------------------------------------------------------------------- */
+
+/* AttentionProblem (attention/core/problem.h), field by field. */
+typedef struct attnlab_problem {
+  uint64_t size;
+  int64_t b, hq, hkv, sq, skv, d, dv;
+  int32_t dtype;
+  int32_t mask;
+  int64_t window_left, window_right; /* of ATTNLAB_MASK_WINDOW */
+  int32_t has_scale;                 /* 0: the scale is 1/sqrt(d), and `scale` is 0 */
+  float scale;
+  float softcap; /* 0: none */
+  int32_t lens;
+  int64_t page;                   /* 0: not paged */
+  int32_t has_kv_dtype, kv_dtype; /* of K and V; 0: dtype, and kv_dtype is 0 */
+  int32_t has_o_dtype, o_dtype;   /* the same of O */
+} attnlab_problem;
+
+/* The problem of a line such as "b=4,hq=32,hkv=8,sq=4096,d=128,dtype=bf16,mask=causal"; the form
+ * is in attention/core/problem.h. `problem` needs its size alone set. */
+ATTNLAB_API int32_t attnlab_problem_parse(const char* line, attnlab_problem* problem);
+
+/* Writes the canonical line of a valid problem and a 0 behind it. INVALID_ARGUMENT where it needs
+ * more than `bytes`; ATTNLAB_PROBLEM_LINE_BYTES are always enough. */
+#define ATTNLAB_PROBLEM_LINE_BYTES 512
+ATTNLAB_API int32_t attnlab_problem_print(const attnlab_problem* problem, char* line,
+                                          int64_t bytes);
+
+/* ---- The data ---------------------------------------------------------------------------- */
+
+/* A strided view (attention/core/tensor.h): axes batch, sequence, head, dim; strides in elements.
+ *
+ * O, LSE and the workspace share no memory with each other or with an input. A workspace that does
+ * is found. Of O and LSE, equal addresses are found; views that overlap otherwise may as well
+ * interleave, and are the caller's to keep apart.
+ */
+typedef struct attnlab_tensor {
+  uint64_t size;
+  int32_t dtype;
+  int32_t device_kind;
+  int32_t device_ordinal;
+  int32_t reserved; /* zero */
+  void* data;       /* not written where it is an input */
+  int64_t shape[4];
+  int64_t strides[4];
+} attnlab_tensor;
+
+typedef struct attnlab_forward_args {
+  uint64_t size;
+  const attnlab_problem* problem; /* null for attnlab_plan_forward() */
+  const attnlab_tensor* q;
+  const attnlab_tensor* k;
+  const attnlab_tensor* v;
+  const attnlab_tensor* o;
+  const attnlab_tensor* lse; /* null: not wanted */
+  /* Lengths, where the tensors live: b + 1 offsets (packed), or b lengths (padded; null: all). */
+  const int32_t* cu_seqlens_q;
+  const int32_t* cu_seqlens_kv;
+  const int32_t* q_len;
+  const int32_t* kv_len;
+  const char* kernel; /* null or "": the library's choice */
+  const char* config; /* "key=value,key=value"; null or "": the kernel's choice */
+  void* workspace;    /* at least attnlab_workspace_bytes(), aligned to 256; null if that is 0 */
+  int64_t workspace_bytes;
+  void* stream; /* cudaStream_t, for tensors on a GPU */
+  /* Of paged K and V: b rows of pages, where the tensors live (attention/core/tensors.h). Row stride in
+   * entries. */
+  const int32_t* page_table;
+  int64_t page_table_columns, page_table_row_stride;
+  /* Factors of fp8 elements, a head each: fp32 [b, 1, heads, 1]; null: 1. */
+  const attnlab_tensor* q_scale;
+  const attnlab_tensor* k_scale;
+  const attnlab_tensor* v_scale;
+} attnlab_forward_args;
+
+/* ---- Attention in one call --------------------------------------------------------------- */
+
+/* The bytes of scratch that attnlab_forward needs. Looks at problem, kernel, config and the
+ * device of q alone. */
+ATTNLAB_API int32_t attnlab_workspace_bytes(const attnlab_forward_args* args, int64_t* bytes);
+
+/* Attention. On a GPU it returns before the work on `stream` is done, and after the first call on
+ * a device it allocates nothing. */
+ATTNLAB_API int32_t attnlab_forward(const attnlab_forward_args* args);
+
+/* ---- Plans ------------------------------------------------------------------------------- */
+
+/* What attnlab_forward would find out on each call. A handle, not an address: one that was
+ * destroyed, or never was a plan, is INVALID_ARGUMENT. */
+typedef struct attnlab_plan attnlab_plan;
+
+typedef struct attnlab_plan_args {
+  uint64_t size;
+  const attnlab_problem* problem;
+  int32_t device_kind;
+  int32_t device_ordinal;
+  const char* kernel; /* null or "": the library's choice */
+  const char* config; /* "key=value,key=value"; null or "": the kernel's choice */
+} attnlab_plan_args;
+
+/* Validates the problem, finds the device, and chooses the kernel or asks the one that is named.
+ * On an error *plan is null, and the message says why no kernel does it, or not that one. */
+ATTNLAB_API int32_t attnlab_plan_create(const attnlab_plan_args* args, attnlab_plan** plan);
+
+/* Null is no error. Calls of the plan that run on other threads end as if it were there; work on
+ * a GPU does not need it any more. */
+ATTNLAB_API int32_t attnlab_plan_destroy(attnlab_plan* plan);
+
+ATTNLAB_API int32_t attnlab_plan_workspace_bytes(const attnlab_plan* plan, int64_t* bytes);
+
+/* Attention by the plan. `problem`, `kernel` and `config` of the arguments are the plan's and stay
+ * null here. On a GPU the call makes the plan's device current while it lasts. */
+ATTNLAB_API int32_t attnlab_plan_forward(const attnlab_plan* plan,
+                                         const attnlab_forward_args* args);
+
+typedef struct attnlab_plan_info {
+  uint64_t size;
+  const char* kernel; /* its name, valid for the life of the program */
+  int64_t workspace_bytes;
+  /* Of the problem, with all sequences at their maximal lengths: 2 (d + dv) FLOPs for every
+   * visible (query, key) pair, each input read and each output written once. */
+  double flops;
+  int64_t compulsory_bytes;
+  /* What the kernel expects to do; a multiply-add counts 2. bytes_read is a guess where it depends
+   * on what the L2 cache keeps. */
+  double expected_flops;
+  int64_t expected_bytes_read, expected_bytes_written;
+} attnlab_plan_info;
+
+/* `info` needs its size alone set. */
+ATTNLAB_API int32_t attnlab_plan_get_info(const attnlab_plan* plan, attnlab_plan_info* info);
+
+/* ---- Kernels and devices ----------------------------------------------------------------- */
+
+/* The names of the kernels, separated by commas. Valid for the life of the program. */
+ATTNLAB_API const char* attnlab_kernels(void);
+
+typedef struct attnlab_kernel_info {
+  uint64_t size;
+  /* Valid for the life of the program. */
+  const char* name;
+  const char* summary;
+  const char* config_keys;   /* a line each, "tile_q: rows of …"; "" for none */
+  const int32_t* built_for;  /* compute capabilities, times ten: 75, 80, … */
+  int64_t built_for_entries; /* 0 on the CPU */
+  int32_t device_kind;
+  int32_t preference; /* the highest one that supports a problem is chosen */
+} attnlab_kernel_info;
+
+/* Kernel `index` of those that attnlab_kernels() names, from 0; NOT_FOUND behind the last. */
+ATTNLAB_API int32_t attnlab_kernel_get_info(int64_t index, attnlab_kernel_info* info);
+
+/* How many devices of the kind there are: 1 CPU. UNAVAILABLE where there is no GPU or driver,
+ * UNIMPLEMENTED where the library was built without CUDA; *count is then 0. */
+ATTNLAB_API int32_t attnlab_device_count(int32_t kind, int64_t* count);
+
+typedef struct attnlab_device_info {
+  uint64_t size;
+  const char* name; /* valid for the life of the program */
+  int64_t memory_bytes;
+  int64_t last_level_cache_bytes;
+  int64_t shared_memory_per_block; /* of a GPU, at most */
+  int32_t threads;                 /* of a CPU, that this process may use */
+  int32_t compute_capability;      /* of a GPU, times ten: 90 */
+  int32_t multiprocessors;         /* of a GPU */
+  int32_t reserved;
+} attnlab_device_info;
+
+/* `info` needs its size alone set. Errors as attnlab_device_count(), and NOT_FOUND. */
+ATTNLAB_API int32_t attnlab_device_get_info(int32_t kind, int32_t ordinal,
+                                            attnlab_device_info* info);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif /* ATTENTION_C_ATTENTION_C_H_ */

@@ -1,0 +1,27 @@
+// Kernels that are wrong on purpose, to show that the conformance suite rejects them.
+#ifndef ATTENTION_CONFORMANCE_MUTANTS_MUTANTS_H_
+#define ATTENTION_CONFORMANCE_MUTANTS_MUTANTS_H_
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "attention/core/kernel.h"
+
+namespace attnlab::conformance {
+
+struct Mutant {
+  std::string name;
+  std::unique_ptr<const Kernel> kernel;
+  std::string check;    // the check that must reject it
+  std::string message;  // and a part of what it must say
+};
+
+// The sound kernel that the mutants are made of: tiles of 16 keys, online softmax, fp32.
+std::unique_ptr<const Kernel> SoundKernel();
+
+std::vector<Mutant> Mutants();
+
+}  // namespace attnlab::conformance
+
+#endif  // ATTENTION_CONFORMANCE_MUTANTS_MUTANTS_H_

@@ -1,0 +1,36 @@
+// Tensors of billions of elements for tests: made on the GPU, where each element's value is a
+// function of where it lies, so that the host knows the few rows that it checks without the rest.
+//
+// Plain C++ without Abseil, as what device code includes.
+#ifndef ATTENTION_CONFORMANCE_NUMBERED_MEMORY_H_
+#define ATTENTION_CONFORMANCE_NUMBERED_MEMORY_H_
+
+#include <cstdint>
+
+#include "attention/device/element.h"
+#include "attention/device/host_device.h"
+#include "cuda_runtime.h"
+
+namespace attnlab::conformance {
+
+// The value of element `index`: in [-2, 2), uniform, and exact in every dtype.
+ATTNLAB_HOST_DEVICE inline float NumberAt(uint64_t seed, int64_t index) {
+  // The finaliser of SplitMix64, as in inputs.cc.
+  uint64_t x = seed * 0xD1342543DE82EF95 + static_cast<uint64_t>(index + 1) * 0x9E3779B97F4A7C15;
+  x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9;
+  x = (x ^ (x >> 27)) * 0x94D049BB133111EB;
+  x ^= x >> 31;
+  return static_cast<float>(static_cast<int>(x >> 56) - 128) * (1.0f / 64);
+}
+
+// Sets elements 0 to count - 1 of memory on the current device. Does not wait.
+cudaError_t FillWithNumbers(void* data, device::Element element, int64_t count, uint64_t seed);
+
+// How many elements have only ones for bits, a NaN that no arithmetic gives: of memory filled with
+// them, those that nobody has written. Waits.
+cudaError_t CountAllOnes(const void* data, device::Element element, int64_t count,
+                         int64_t* all_ones);
+
+}  // namespace attnlab::conformance
+
+#endif  // ATTENTION_CONFORMANCE_NUMBERED_MEMORY_H_

@@ -1,0 +1,302 @@
+#include "attention/conformance/problems.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <optional>
+#include <random>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+
+namespace attnlab::conformance {
+namespace {
+
+// Multiply-adds of a problem without its mask: what the oracle does in about a tenth of a second.
+constexpr double kMostWork = 4e7;
+
+// The same of an EdgeCases() among ReducedCases().
+constexpr double kMostReducedWork = 4e6;
+
+// Deals values in random order, all of them before any comes again.
+template <typename T>
+class Deck {
+ public:
+  Deck(std::mt19937_64& random, std::vector<T> cards) : random_(random), cards_(std::move(cards)) {}
+
+  T Deal() {
+    if (left_ == 0) left_ = cards_.size();
+    // Not std::shuffle, whose order depends on the library.
+    const size_t drawn = random_() % left_;
+    const T card = cards_[drawn];
+    cards_[drawn] = cards_[--left_];
+    cards_[left_] = card;
+    return card;
+  }
+
+ private:
+  std::mt19937_64& random_;
+  std::vector<T> cards_;
+  size_t left_ = 0;
+};
+
+struct Heads {
+  int64_t hkv, group;
+};
+
+double Work(const AttentionProblem& p) {
+  return static_cast<double>(p.b) * static_cast<double>(p.hq) * static_cast<double>(p.sq) *
+         static_cast<double>(p.skv) * static_cast<double>(p.d + p.dv);
+}
+
+// What ReducedCases() wants each of: "dtype=fp16, mask=1" and so on.
+std::set<std::string> FeaturesOf(const Case& c) {
+  const AttentionProblem& p = c.problem;
+  const auto number = [](auto value) { return absl::StrCat(static_cast<int>(value)); };
+  const std::vector<std::string> axes = {
+      absl::StrCat("dtype=", Name(p.dtype)),
+      absl::StrCat("mask=", number(p.mask.kind)),
+      absl::StrCat("lens=", number(p.lens)),
+      absl::StrCat("layout=", Name(c.inputs.layout)),
+  };
+  // Nothing to attend from or to: one such problem with each mask will do.
+  if (p.sq == 0) return {"no queries, " + axes[1]};
+  if (p.skv == 0) return {"no keys, " + axes[1]};
+  std::set<std::string> features;
+  for (size_t i = 0; i < axes.size(); ++i) {
+    for (size_t j = i + 1; j < axes.size(); ++j) features.insert(axes[i] + ", " + axes[j]);
+    // More than one tile, and an edge, in both directions.
+    if (p.sq > 64 && p.skv > 64) features.insert("several tiles, " + axes[i]);
+  }
+  // What vector loads and tensor cores like, what they take, and what they do not.
+  const auto dim = [](int64_t d) { return d % 64 == 0 ? "64s" : d % 8 == 0 ? "8s" : "odd"; };
+  features.insert(absl::StrCat("d in ", dim(p.d), ", ", axes[0]));
+  features.insert(absl::StrCat("dv in ", dim(p.dv), ", ", axes[0]));
+  features.insert(absl::StrCat("groups: ", p.GroupSize() > 1, ", ", axes[2]));
+  features.insert(absl::StrCat("batch: ", p.b > 1, ", ", axes[2]));
+  features.insert(absl::StrCat("softcap: ", p.softcap != 0, ", ", axes[0]));
+  features.insert(absl::StrCat("one query: ", p.sq == 1));
+  features.insert(absl::StrCat("scale: ", p.scale.has_value()));
+  features.insert(absl::StrCat("values: ", Name(c.inputs.values)));
+  features.insert(absl::StrCat("lse: ", c.with_lse));
+  return features;
+}
+
+Case Special(const char* line, uint64_t seed, oracle::Values values = oracle::Values::kNormal) {
+  Case c;
+  // The lines below are valid; problems_test holds them to it.
+  c.problem = AttentionProblem::Parse(line).value_or(AttentionProblem());
+  c.inputs.seed = seed;
+  c.inputs.values = values;
+  return c;
+}
+
+std::vector<Case> Numbered(std::vector<Case> cases) {
+  for (size_t i = 0; i < cases.size(); ++i) cases[i].number = static_cast<int>(i);
+  return cases;
+}
+
+}  // namespace
+
+std::string Case::ToString() const {
+  return absl::StrCat(problem.ToString(), ",seed=", inputs.seed, ",layout=", Name(inputs.layout),
+                      ",values=", Name(inputs.values), ",lse=", with_lse ? "yes" : "no");
+}
+
+std::vector<Case> EdgeCases(uint64_t seed, int count) {
+  std::mt19937_64 random(seed);
+  const std::vector<int64_t> kSizes = {0,  1,  2,  7,  15,  16,  17,  31,  32,  33,  37,
+                                       63, 64, 65, 97, 101, 127, 128, 129, 211, 257, 401};
+  const std::vector<int64_t> kDims = {1,  3,  8,  31,  32,  40,  63,  64,
+                                      65, 80, 96, 128, 192, 256, 257, 512};
+  Deck<int64_t> sq(random, kSizes), skv(random, kSizes);
+  Deck<int64_t> d(random, kDims), dv(random, kDims);
+  Deck<bool> same_dv(random, {true, true, false});
+  Deck<bool> same_length(random, {true, false, false});
+  Deck<int64_t> b(random, {1, 1, 2, 3, 5, 8});
+  Deck<Heads> heads(random, {{1, 1},
+                             {2, 1},
+                             {3, 1},
+                             {1, 2},
+                             {2, 2},
+                             {1, 3},
+                             {2, 3},
+                             {2, 4},
+                             {1, 7},
+                             {2, 7},
+                             {1, 8},
+                             {1, 12}});
+  Deck<Mask> mask(
+      random,
+      {Mask::None(), Mask::None(), Mask::None(), Mask::Causal(), Mask::Causal(), Mask::Causal(),
+       Mask::SlidingWindow(0, 0), Mask::SlidingWindow(1, 0), Mask::SlidingWindow(3, 2),
+       Mask::SlidingWindow(0, 5), Mask::SlidingWindow(31, 0), Mask::SlidingWindow(64, 64),
+       Mask::SlidingWindow(100000, 0), Mask::SlidingWindow(2147483647, 2147483647)});
+  Deck<std::optional<float>> scale(random, {std::nullopt, std::nullopt, std::nullopt, std::nullopt,
+                                            std::nullopt, std::nullopt, 0.0f, 1.0f, 0.01f});
+  Deck<float> softcap(random, {0, 0, 0, 0, 0.5f, 30, 50});
+  Deck<Lengths> lens(random,
+                     {Lengths::kFixed, Lengths::kFixed, Lengths::kPacked, Lengths::kPadded});
+  Deck<DType> dtype(random, {DType::kFloat32, DType::kFloat16, DType::kBFloat16});
+  Deck<oracle::Layout> layout(random, {oracle::kAllLayouts.begin(), oracle::kAllLayouts.end()});
+  Deck<oracle::Values> values(
+      random, {oracle::Values::kNormal, oracle::Values::kNormal, oracle::Values::kNormal,
+               oracle::Values::kUniform, oracle::Values::kOutliers, oracle::Values::kLargeScores});
+  Deck<bool> with_lse(random, {true, true, true, false});
+
+  std::vector<Case> cases;
+  for (int i = 0; i < count; ++i) {
+    Case c;
+    AttentionProblem& p = c.problem;
+    const Heads h = heads.Deal();
+    p.hkv = h.hkv;
+    p.hq = h.hkv * h.group;
+    p.d = d.Deal();
+    p.dv = same_dv.Deal() ? p.d : dv.Deal();
+    p.dtype = dtype.Deal();
+    p.mask = mask.Deal();
+    p.scale = scale.Deal();
+    p.softcap = softcap.Deal();
+    p.lens = lens.Deal();
+    do {
+      p.b = b.Deal();
+      p.sq = sq.Deal();
+      p.skv = same_length.Deal() ? p.sq : skv.Deal();
+    } while (Work(p) > kMostWork);
+    c.inputs.seed = random() % 1000000;
+    c.inputs.values = values.Deal();
+    c.with_lse = with_lse.Deal();
+    c.inputs.layout = layout.Deal();
+    if (!oracle::CheckLayout(c.inputs.layout, p).ok()) c.inputs.layout = oracle::Layout::kBhsd;
+    cases.push_back(std::move(c));
+  }
+  return cases;
+}
+
+std::vector<Case> SpecialCases() {
+  std::vector<Case> cases = {
+      // One query and a very long cache, not a multiple of anything.
+      Special("b=1,hq=4,hkv=1,sq=1,skv=100003,d=64,dtype=bf16,mask=causal", 1),
+      Special("b=1,hq=1,sq=3,skv=65537,d=128,dtype=fp32", 2),
+      Special("b=1,hq=2,sq=2053,d=64,dtype=fp16,mask=causal", 3),
+      Special("b=1,hq=1,sq=4099,d=32,dtype=fp32,mask=window:128:0", 4),
+      Special("b=2,hq=2,hkv=1,sq=1543,d=40,dtype=bf16,mask=window:100:100", 5,
+              oracle::Values::kOutliers),
+      // Rows without a key.
+      Special("b=1,hq=2,sq=1000,skv=3,d=64,dtype=fp32,mask=causal", 6),
+      Special("b=1,hq=2,sq=300,skv=70,d=64,dtype=bf16,mask=window:5:5", 7),
+      Special("b=2,hq=2,sq=5,skv=0,d=64,dtype=fp16", 8),
+      Special("b=2,hq=2,sq=0,skv=5,d=64,dtype=fp16", 9),
+      Special("b=1,hq=1,sq=1,skv=1,d=1,dtype=fp32", 10),
+      // So many keys that each is lost in a sum that takes them one by one.
+      Special("b=1,hq=1,sq=70,skv=262144,d=8,dtype=fp32,scale=0.7071", 18,
+              oracle::Values::kConstantV),
+      // Decoding: one query each, lengths all over.
+      Special("b=33,hq=8,hkv=2,sq=1,skv=517,d=128,dtype=bf16,mask=causal,lens=padded", 11),
+      Special("b=17,hq=7,hkv=1,sq=2,skv=300,d=64,dtype=fp16,mask=causal,lens=packed", 12),
+      Special("b=257,hq=2,sq=3,skv=9,d=16,dtype=fp32,mask=causal", 13),
+      Special("b=64,hq=1,sq=40,d=8,dtype=bf16,lens=packed,mask=causal", 14),
+      // The largest head dim, and softcap with scores far above it.
+      Special("b=1,hq=2,hkv=1,sq=130,d=512,dtype=bf16,mask=causal", 15),
+      Special("b=1,hq=2,sq=90,d=64,dtype=fp32,softcap=20", 16, oracle::Values::kLargeScores),
+      Special("b=1,hq=2,sq=200,d=64,dtype=fp16,mask=causal", 17, oracle::Values::kLargeScores),
+  };
+  // One long sequence among empty ones, and nothing but empty ones.
+  for (const char* lens : {"packed", "padded"}) {
+    Case one = Special("b=4,hq=4,hkv=2,sq=700,skv=800,d=64,dtype=fp32,mask=causal", 20);
+    one.problem.lens = lens[2] == 'c' ? Lengths::kPacked : Lengths::kPadded;
+    one.inputs.q_lens = {0, 700, 0, 1};
+    one.inputs.kv_lens = {3, 800, 0, 0};
+    cases.push_back(one);
+    one.inputs.q_lens = one.inputs.kv_lens = {0, 0, 0, 0};
+    cases.push_back(one);
+  }
+  return cases;
+}
+
+std::vector<Case> TileCases() {
+  constexpr DType kDtypes[] = {DType::kFloat32, DType::kFloat16, DType::kBFloat16};
+  const Mask kMasks[] = {Mask::Causal(), Mask::SlidingWindow(60, 9), Mask::None()};
+  constexpr oracle::Layout kLayouts[] = {oracle::Layout::kBshd, oracle::Layout::kOdd,
+                                         oracle::Layout::kStrided, oracle::Layout::kBhsd};
+  constexpr Lengths kLens[] = {Lengths::kFixed, Lengths::kPacked, Lengths::kPadded};
+  std::vector<Case> cases;
+  for (const int64_t d : {32, 64, 96, 128, 192, 256}) {
+    for (const DType dtype : kDtypes) {
+      const auto turn = static_cast<int>(cases.size());
+      Case c;
+      AttentionProblem& p = c.problem;
+      p.dtype = dtype;
+      p.mask = kMasks[turn / 2 % 3];
+      p.lens = kLens[turn / 3 % 3];
+      p.b = p.lens == Lengths::kFixed ? 1 : 2;
+      p.hq = 2;
+      p.hkv = 1;
+      // Tiles of small head dims have up to 256 rows.
+      p.sq = d < 128 ? 270 : 140;
+      p.skv = 150;
+      p.d = d;
+      p.dv = turn % 4 == 1 ? d - 8 : turn % 4 == 3 ? d - 3 : d;
+      if (turn % 5 == 2) p.softcap = 30;
+      // Where checks of every third, fourth and eighth problem meet it (coverage_test).
+      if (turn == 0 || turn % 8 == 2) {
+        c.inputs.layout = oracle::Layout::kQkv;
+        p.hkv = p.hq;
+        p.skv = p.sq;
+      } else {
+        c.inputs.layout = kLayouts[turn % 4];
+      }
+      c.inputs.seed = 100 + turn;
+      // Large scores move the maximum from tile to tile.
+      if (turn / 2 % 2 == 0) c.inputs.values = oracle::Values::kLargeScores;
+      c.every_config = true;
+      cases.push_back(std::move(c));
+    }
+  }
+  return cases;
+}
+
+std::vector<Case> ConformanceCases(uint64_t seed, int count) {
+  std::vector<Case> cases = SpecialCases();
+  for (Case& c : TileCases()) cases.push_back(std::move(c));
+  for (Case& c : EdgeCases(seed, count)) cases.push_back(std::move(c));
+  return Numbered(std::move(cases));
+}
+
+std::vector<Case> ReducedCases() {
+  constexpr uint64_t kSeed = 1;
+  constexpr int kDrawn = 3000;
+  struct Candidate {
+    Case c;
+    std::set<std::string> features;
+  };
+  std::vector<Candidate> candidates;
+  std::set<std::string> wanted;
+  for (Case& c : EdgeCases(kSeed, kDrawn)) {
+    if (Work(c.problem) > kMostReducedWork) continue;
+    std::set<std::string> features = FeaturesOf(c);
+    wanted.insert(features.begin(), features.end());
+    candidates.push_back({std::move(c), std::move(features)});
+  }
+  // Again and again the one that has most of what is still wanted; of equals the one with least
+  // work.
+  std::vector<Case> cases = TileCases();
+  while (!wanted.empty()) {
+    const auto gain = [&wanted](const Candidate& candidate) {
+      return std::count_if(candidate.features.begin(), candidate.features.end(),
+                           [&](const std::string& feature) { return wanted.count(feature) > 0; });
+    };
+    const auto best = std::max_element(candidates.begin(), candidates.end(),
+                                       [&](const Candidate& a, const Candidate& b) {
+                                         return std::make_pair(gain(a), -Work(a.c.problem)) <
+                                                std::make_pair(gain(b), -Work(b.c.problem));
+                                       });
+    for (const std::string& feature : best->features) wanted.erase(feature);
+    cases.push_back(best->c);
+  }
+  return Numbered(std::move(cases));
+}
+
+}  // namespace attnlab::conformance

@@ -1,0 +1,98 @@
+#include "attention/core/dtype.h"
+
+#include <cmath>
+#include <limits>
+
+#include "gtest/gtest.h"
+
+namespace attnlab {
+namespace {
+
+constexpr float kInfinity = std::numeric_limits<float>::infinity();
+
+TEST(DTypeTest, NamesParseBack) {
+  for (DType dtype : {DType::kFloat32, DType::kFloat16, DType::kBFloat16, DType::kFloat8E4M3}) {
+    ASSERT_TRUE(ParseDType(Name(dtype)).ok()) << Name(dtype);
+    EXPECT_EQ(*ParseDType(Name(dtype)), dtype);
+  }
+  EXPECT_EQ(ParseDType("fp64").status().message(),
+            "dtype: \"fp64\" is not one of fp32, fp16, bf16, fp8_e4m3");
+}
+
+TEST(Float16Test, EveryValueSurvivesTheWayThroughFloat) {
+  for (int i = 0; i < 65536; ++i) {
+    Float16 half;
+    half.bits = static_cast<uint16_t>(i);
+    const float value = static_cast<float>(half);
+    if (std::isnan(value)) {
+      EXPECT_TRUE(std::isnan(static_cast<float>(Float16(value)))) << i;
+    } else {
+      EXPECT_EQ(Float16(value).bits, half.bits) << i;
+    }
+  }
+}
+
+TEST(Float16Test, KnownValues) {
+  EXPECT_EQ(Float16(1.0f).bits, 0x3C00);
+  EXPECT_EQ(Float16(-2.0f).bits, 0xC000);
+  EXPECT_EQ(Float16(65504.0f).bits, 0x7BFF);
+  EXPECT_EQ(Float16(0x1p-24f).bits, 0x0001);
+  EXPECT_EQ(Float16(0x1p-14f).bits, 0x0400);
+  EXPECT_EQ(Float16(-0.0f).bits, 0x8000);
+  EXPECT_EQ(Float16(kInfinity).bits, 0x7C00);
+}
+
+TEST(Float16Test, RoundsToNearestTiesToEven) {
+  const float unit = 0x1p-10f;                               // spacing of half at 1
+  EXPECT_EQ(Float16(1 + unit / 2).bits, 0x3C00);             // tie, down to even
+  EXPECT_EQ(Float16(1 + 3 * unit / 2).bits, 0x3C02);         // tie, up to even
+  EXPECT_EQ(Float16(1 + unit / 2 + 0x1p-20f).bits, 0x3C01);  // above the tie
+  EXPECT_EQ(Float16(0x1p-25f).bits, 0x0000);                 // tie of the smallest subnormal
+  EXPECT_EQ(Float16(0x1.8p-24f).bits, 0x0002);               // tie, up to even
+  EXPECT_EQ(Float16(65519.996f).bits, 0x7BFF);               // below the tie with infinity
+  EXPECT_EQ(Float16(65520.0f).bits, 0x7C00);                 // the tie goes to infinity
+  EXPECT_EQ(Float16(0x1.ffcp-15f + 0x1p-25f).bits, 0x0400);  // subnormal up to normal
+}
+
+TEST(BFloat16Test, EveryValueSurvivesTheWayThroughFloat) {
+  for (int i = 0; i < 65536; ++i) {
+    BFloat16 b;
+    b.bits = static_cast<uint16_t>(i);
+    const float value = static_cast<float>(b);
+    if (std::isnan(value)) {
+      EXPECT_TRUE(std::isnan(static_cast<float>(BFloat16(value)))) << i;
+    } else {
+      EXPECT_EQ(BFloat16(value).bits, b.bits) << i;
+    }
+  }
+}
+
+TEST(BFloat16Test, RoundsToNearestTiesToEven) {
+  EXPECT_EQ(BFloat16(1 + 0x1p-8f).bits, 0x3F80);
+  EXPECT_EQ(BFloat16(1 + 3 * 0x1p-8f).bits, 0x3F82);
+  EXPECT_EQ(BFloat16(1 + 0x1p-8f + 0x1p-20f).bits, 0x3F81);
+  EXPECT_EQ(BFloat16(std::numeric_limits<float>::max()).bits, 0x7F80);
+  // A NaN whose payload lies in the lower half alone must stay one.
+  EXPECT_TRUE(std::isnan(static_cast<float>(BFloat16(internal::FloatFromBits(0x7F800001)))));
+  EXPECT_TRUE(std::isnan(static_cast<float>(BFloat16(internal::FloatFromBits(0xFFFFFFFF)))));
+}
+
+TEST(ElementTest, LoadsWhatItStores) {
+  float storage[4];
+  for (DType dtype : {DType::kFloat32, DType::kFloat16, DType::kBFloat16}) {
+    for (int i = 0; i < 4; ++i) StoreElement(storage, dtype, i, 0.5f * i - 1);
+    for (int i = 0; i < 4; ++i) EXPECT_EQ(LoadElement(storage, dtype, i), 0.5f * i - 1);
+  }
+}
+
+TEST(EpsilonTest, IsTheSpacingAtOne) {
+  EXPECT_EQ(Epsilon(DType::kFloat32), std::numeric_limits<float>::epsilon());
+  for (DType dtype : {DType::kFloat16, DType::kBFloat16}) {
+    float next = 0;
+    StoreElement(&next, dtype, 0, static_cast<float>(1 + 0.51 * Epsilon(dtype)));
+    EXPECT_EQ(LoadElement(&next, dtype, 0), 1 + Epsilon(dtype)) << Name(dtype);
+  }
+}
+
+}  // namespace
+}  // namespace attnlab

@@ -1,0 +1,17 @@
+#include "attention/core/parallel.h"
+
+#include <omp.h>
+
+#include <algorithm>
+
+namespace attnlab {
+
+void ParallelFor(int64_t count, int threads, absl::FunctionRef<void(int64_t, int)> fn) {
+  // OpenMP ends the process when it cannot start as many threads as it is told to.
+  const int most = std::min(std::max(threads, 1), std::max(8, 4 * omp_get_num_procs()));
+  const int workers = static_cast<int>(std::clamp<int64_t>(count, 1, most));
+#pragma omp parallel for num_threads(workers) schedule(dynamic, 1)
+  for (int64_t i = 0; i < count; ++i) fn(i, omp_get_thread_num());
+}
+
+}  // namespace attnlab

@@ -1,0 +1,26 @@
+// Work on the threads of the CPU.
+#ifndef ATTENTION_CORE_PARALLEL_H_
+#define ATTENTION_CORE_PARALLEL_H_
+
+#include <cstdint>
+
+#include "absl/functional/function_ref.h"
+
+namespace attnlab {
+
+// Calls fn(index, worker) once for every index in [0, count), on up to `threads` threads (the
+// caller's among them), and returns when all are done. `worker` is in [0, threads), and no two
+// calls that run at the same time share one: it may select a thread's scratch. Indices are
+// handed out in order, one at a time, to whichever worker is free, so put the long ones first.
+// fn must not throw.
+//
+// More than a few threads a processor are not started, however many are asked for.
+//
+// On OpenMP, which keeps the threads between calls; the pool is the process's own, shared with
+// whatever else in it uses OpenMP. GCC's does not survive fork(): a child of a process that has
+// called this must not call it before exec().
+void ParallelFor(int64_t count, int threads, absl::FunctionRef<void(int64_t, int)> fn);
+
+}  // namespace attnlab
+
+#endif  // ATTENTION_CORE_PARALLEL_H_

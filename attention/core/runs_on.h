@@ -1,0 +1,18 @@
+// Whether a device is one that a kernel is built for, by its traits alone.
+#ifndef ATTENTION_CORE_RUNS_ON_H_
+#define ATTENTION_CORE_RUNS_ON_H_
+
+#include "absl/status/status.h"
+#include "attention/core/device.h"
+#include "attention/core/kernel.h"
+
+namespace attnlab {
+
+// OK, or Unimplemented, with what the kernel runs on and what the device is. A CUDA kernel runs on
+// every GPU from the least of its compute capabilities on: later ones run its PTX. A kernel with
+// code that later GPUs do not run (sm_90a) declines them in Prepare().
+absl::Status RunsOn(const KernelTraits& traits, const DeviceInfo& device);
+
+}  // namespace attnlab
+
+#endif  // ATTENTION_CORE_RUNS_ON_H_

@@ -1,0 +1,38 @@
+#include "attention/core/supports.h"
+
+#include "absl/status/status.h"
+#include "attention/core/dtype.h"
+#include "gtest/gtest.h"
+
+namespace attnlab {
+namespace {
+
+TEST(SupportsTest, DtypesThatAreElements) {
+  AttentionProblem p;
+  for (DType dtype : {DType::kFloat32, DType::kFloat16, DType::kBFloat16}) {
+    p.dtype = dtype;
+    EXPECT_EQ(CheckDtypeAndPage(p), absl::OkStatus()) << Name(dtype);
+  }
+  p.dtype = DType::kFloat8E4M3;
+  EXPECT_EQ(CheckDtypeAndPage(p),
+            absl::UnimplementedError("dtype: fp8_e4m3 is not one of fp32, fp16, bf16"));
+}
+
+TEST(SupportsTest, OneDtype) {
+  AttentionProblem p;
+  p.kv_dtype = DType::kFloat8E4M3;
+  EXPECT_EQ(CheckDtypeAndPage(p), absl::UnimplementedError("kvdtype: fp8_e4m3 is not dtype, bf16"));
+  p.kv_dtype = {};
+  p.o_dtype = DType::kFloat32;
+  EXPECT_EQ(CheckDtypeAndPage(p), absl::UnimplementedError("odtype: fp32 is not dtype, bf16"));
+}
+
+TEST(SupportsTest, NoPages) {
+  AttentionProblem p;
+  p.page = 16;
+  EXPECT_EQ(CheckDtypeAndPage(p),
+            absl::UnimplementedError("page: 16; paged K and V are not supported, only page = 0"));
+}
+
+}  // namespace
+}  // namespace attnlab

@@ -1,0 +1,72 @@
+#include "attention/cuda/launch.h"
+
+#include <atomic>
+#include <map>
+#include <mutex>
+#include <shared_mutex>
+#include <utility>
+
+namespace attnlab::device {
+namespace {
+
+std::atomic<LaunchObserver*> observer{nullptr};
+
+// Every kernel may have 48 KiB without asking, and what it declares itself is part of that: up to
+// 16 here.
+constexpr size_t kSharedBytesOfAll = 32 << 10;
+
+// What functions may have on a device, by what was asked for: once, not at every launch.
+class SharedLimits {
+ public:
+  // Lets the function have so much on the current device. `again`: what was asked for is no more.
+  cudaError_t Raise(const void* function, size_t bytes, bool again) {
+    int device = 0;
+    if (const cudaError_t error = cudaGetDevice(&device)) return error;
+    const std::pair<const void*, int> key(function, device);
+    if (!again) {
+      const std::shared_lock<std::shared_mutex> lock(mutex_);
+      const auto it = bytes_.find(key);
+      if (it != bytes_.end() && it->second >= bytes) return cudaSuccess;
+    }
+    const std::unique_lock<std::shared_mutex> lock(mutex_);
+    const auto it = bytes_.find(key);
+    if (!again && it != bytes_.end() && it->second >= bytes) return cudaSuccess;
+    const cudaError_t error = cudaFuncSetAttribute(
+        function, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(bytes));
+    if (error == cudaSuccess) bytes_[key] = bytes;
+    return error;
+  }
+
+ private:
+  std::shared_mutex mutex_;
+  std::map<std::pair<const void*, int>, size_t> bytes_;
+};
+
+SharedLimits& Limits() {
+  static SharedLimits* const kLimits = new SharedLimits;  // launches may outlive static objects
+  return *kLimits;
+}
+
+}  // namespace
+
+LaunchObserver* SetLaunchObserver(LaunchObserver* next) { return observer.exchange(next); }
+
+cudaError_t LaunchFunction(const LaunchRecord& record, void** arguments) {
+  if (LaunchObserver* const seen_by = observer.load(std::memory_order_acquire)) {
+    seen_by->OnLaunch(record);
+  }
+  const bool asks = record.shared_bytes > kSharedBytesOfAll;
+  for (bool again = false;; again = true) {
+    if (asks) {
+      const cudaError_t error = Limits().Raise(record.function, record.shared_bytes, again);
+      if (error != cudaSuccess) return error;
+    }
+    const cudaError_t error = cudaLaunchKernel(record.function, record.grid, record.block,
+                                               arguments, record.shared_bytes, record.stream);
+    // cudaDeviceReset() takes back what functions may have.
+    if (error != cudaErrorInvalidValue || !asks || again) return error;
+    cudaGetLastError();
+  }
+}
+
+}  // namespace attnlab::device

@@ -1,0 +1,30 @@
+// Whether there is a GPU to run on, for programs and libraries that tell their users.
+#ifndef ATTENTION_CUDA_LOOK_FOR_GPUS_H_
+#define ATTENTION_CUDA_LOOK_FOR_GPUS_H_
+
+#include "cuda_runtime_api.h"
+
+namespace attnlab::device {
+
+// False where no driver is installed: without one the runtime speaks of one that is too old.
+inline bool HasDriver() {
+  int driver = 0;
+  return cudaDriverGetVersion(&driver) != cudaSuccess || driver != 0;
+}
+
+// Success where there is a GPU. Else the error, and in `reason` what a user is told of it.
+inline cudaError_t LookForGpus(const char** reason) {
+  if (!HasDriver()) {
+    *reason = "no NVIDIA driver is installed";
+    return cudaErrorInsufficientDriver;
+  }
+  int count = 0;
+  cudaError_t error = cudaGetDeviceCount(&count);
+  if (error == cudaSuccess && count == 0) error = cudaErrorNoDevice;
+  *reason = error == cudaErrorNoDevice ? "there is none" : cudaGetErrorString(error);
+  return error;
+}
+
+}  // namespace attnlab::device
+
+#endif  // ATTENTION_CUDA_LOOK_FOR_GPUS_H_

@@ -1,0 +1,156 @@
+// The rows of a query tile that a warp of tensor cores has, 16 or 32, whatever multiplies: which
+// lane has which row, which keys rows see, and the online softmax of their scores.
+#ifndef ATTENTION_DEVICE_WARP_ROWS_CUH_
+#define ATTENTION_DEVICE_WARP_ROWS_CUH_
+
+#include <cstdint>
+
+#include "attention/device/arguments.h"
+#include "attention/device/fragments.cuh"
+#include "attention/device/online_softmax.h"
+#include "attention/device/query_tile.h"
+#include "attention/device/special_functions.cuh"
+#include "attention/device/thread_index.cuh"
+
+namespace attnlab::device {
+
+// For kKeys keys of a tile and kDim columns of V. kWarps: how many share these rows.
+template <int kRows, int kKeys, int kDim, int kWarps = 1>
+class WarpRows {
+ public:
+  static constexpr int kLaneRows = kRows / 8;  // rows of which a lane has elements
+  using Scores = Accumulators<kRows, kKeys / 8>;
+  using Output = Accumulators<kRows, kDim / 8>;
+  using LaneRows = float[kLaneRows];
+
+  // Computed where they are needed, to save registers. Pair: of four lanes that share rows.
+  static __device__ int Lane() { return ThreadIndex() % 32; }
+  static __device__ int Quad() { return Lane() / 4; }
+  static __device__ int Pair() { return Lane() % 4; }
+  // Of the tile, the warp's first row, and the r-th row of which this lane has elements.
+  static __device__ int First() { return ThreadIndex() / (32 * kWarps) * kRows; }
+  static __device__ int Row(int r) { return First() + r / 2 * 16 + r % 2 * 8 + Quad(); }
+
+  static __device__ void Cap(Scores& s, const Arguments& a) {
+#pragma unroll
+    for (int r = 0; r < kLaneRows; ++r) {
+#pragma unroll
+      for (int i = 0; i < kKeys / 4; ++i) {
+        s.At(r, i) = a.softcap * Tanh(s.At(r, i) * a.scale_by_softcap);
+      }
+    }
+  }
+
+  // Minus infinity for keys that a row does not see; `visible` has the keys [x, y) of each row of
+  // the tile. Most tiles are cut at one side alone.
+  static __device__ void MaskOut(Scores& s, const int2* visible, int first_key) {
+    const int first = first_key + 2 * Pair();
+#pragma unroll
+    for (int r = 0; r < kLaneRows; ++r) {
+      const int2 seen = visible[Row(r)];
+      const int begin = seen.x - first, end = seen.y - first;
+      if (__any_sync(0xFFFFFFFF, end < kKeys)) {
+#pragma unroll
+        for (int i = 0; i < kKeys / 4; ++i) {
+          s.At(r, i) = i / 2 * 8 + i % 2 < end ? s.At(r, i) : -INFINITY;
+        }
+      }
+      if (__any_sync(0xFFFFFFFF, begin > 0)) {
+#pragma unroll
+        for (int i = 0; i < kKeys / 4; ++i) {
+          s.At(r, i) = i / 2 * 8 + i % 2 >= begin ? s.At(r, i) : -INFINITY;
+        }
+      }
+    }
+  }
+
+  // Whether a row of the warp sees one of the kKeys keys from this one on.
+  static __device__ bool SeesSome(const int2* visible, int first_key) {
+    bool some = false;
+#pragma unroll
+    for (int r = 0; r < kLaneRows; ++r) {
+      const int2 seen = visible[Row(r)];
+      some |= seen.x - first_key < kKeys && seen.y > first_key;  // near 2^31, too
+    }
+    return __any_sync(0xFFFFFFFF, some);
+  }
+
+  // Of each row, the largest score that this lane has.
+  static __device__ void FindMaxima(const Scores& s, LaneRows& max) {
+#pragma unroll
+    for (int r = 0; r < kLaneRows; ++r) {
+      max[r] = s.At(r, 0);
+#pragma unroll
+      for (int i = 1; i < kKeys / 4; ++i) max[r] = fmaxf(max[r], s.At(r, i));
+    }
+  }
+
+  // Takes in what FindMaxima() found. In most tiles no score exceeds its row's running maximum by
+  // far: then O is not rescaled, and the lanes of a row need not tell each other their maxima.
+  // Whether a row is rescaled depends on that row alone, and so do its bits. Returns whether one
+  // of the warp's was.
+  __device__ bool Rescale(LaneRows& max, float scale_log2, Output& o) {
+    bool exceeds = false;
+#pragma unroll
+    for (int r = 0; r < kLaneRows; ++r) exceeds |= rows_[r].Exceeds(max[r], scale_log2);
+    if (!__any_sync(0xFFFFFFFF, exceeds)) return false;
+#pragma unroll
+    for (int r = 0; r < kLaneRows; ++r) {
+      max[r] = fmaxf(max[r], __shfl_xor_sync(0xFFFFFFFF, max[r], 1));
+      max[r] = fmaxf(max[r], __shfl_xor_sync(0xFFFFFFFF, max[r], 2));
+      Multiply(o, r, rows_[r].GrowLazily(max[r], scale_log2));
+    }
+    return true;
+  }
+
+  // Where warps share rows: of the lane's r-th row takes the other warp's maximum, if that is
+  // larger. Returns the factor for what is relative to the other's.
+  __device__ float Join(int r, float others_neg_max, Output& o) {
+    const float least = fminf(rows_[r].neg_max, others_neg_max);
+    Multiply(o, r, rows_[r].MoveTo(least));
+    return OnlineSoftmax::Power(least - others_neg_max);
+  }
+
+  // The state of the lane's r-th row; its sum is the lane's share, of weights that are not rounded.
+  __device__ OnlineSoftmax& State(int r) { return rows_[r]; }
+  __device__ const OnlineSoftmax& State(int r) const { return rows_[r]; }
+
+  // After the last key: adds up what the lanes of a row have.
+  __device__ void Finish() {
+#pragma unroll
+    for (int r = 0; r < kLaneRows; ++r) {
+      rows_[r].sum += __shfl_xor_sync(0xFFFFFFFF, rows_[r].sum, 1);
+      rows_[r].sum += __shfl_xor_sync(0xFFFFFFFF, rows_[r].sum, 2);
+    }
+  }
+
+  // And then LSE of the warp's rows, where it is wanted.
+  __device__ void StoreLse(const Arguments& a, const QueryTile& tile) const {
+    if (a.lse.data == nullptr || Pair() != 0) return;
+#pragma unroll
+    for (int r = 0; r < kLaneRows; ++r) {
+      const int64_t row = tile.begin + Row(r);
+      if (row >= tile.end) continue;
+      static_cast<float*>(a.lse.data)[tile.Offset(a.lse, row)] = rows_[r].Lse();
+    }
+  }
+
+ private:
+  static __device__ void Multiply(Output& o, int r, float factor) {
+#pragma unroll
+    for (int i = 0; i < kDim / 4; ++i) o.At(r, i) *= factor;
+  }
+
+  OnlineSoftmax rows_[kLaneRows];
+};
+
+// By what scores become those of base 2. With a softcap the problem's scale comes before the cap;
+// otherwise it is part of the exponential. A scale of 0 would make NaN of minus infinity.
+__device__ inline float ScaleLog2(const Arguments& a, bool capped) {
+  constexpr float kLog2E = 1.44269504088896341f;
+  return (capped ? 1.0f : fmaxf(a.scale, 1e-30f)) * kLog2E;
+}
+
+}  // namespace attnlab::device
+
+#endif  // ATTENTION_DEVICE_WARP_ROWS_CUH_

@@ -1,0 +1,343 @@
+#include "attention/oracle/inputs.h"
+
+#include <algorithm>
+#include <limits>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "attention/core/parallel.h"
+#include "attention/core/supports.h"
+#include "attention/cuda/machine.h"
+#include "attention/oracle/bare_memory.h"
+
+namespace attnlab::oracle {
+namespace {
+
+constexpr int kQ = 0, kK = 1, kV = 2;
+constexpr uint64_t kGolden = 0x9E3779B97F4A7C15;
+constexpr int64_t kRowsPerTask = 64;
+
+// The finaliser of SplitMix64 (Steele, Lea, Flood: Fast Splittable Pseudorandom Number
+// Generators): a bijection of 64 bits that leaves no pattern.
+uint64_t Mix(uint64_t x) {
+  x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9;
+  x = (x ^ (x >> 27)) * 0x94D049BB133111EB;
+  return x ^ (x >> 31);
+}
+
+uint64_t Combine(uint64_t a, uint64_t b) { return Mix(a + kGolden * (b + 1)); }
+
+float Uniform(uint64_t bits) {  // in [-1, 1)
+  return static_cast<float>(bits >> 40) * 0x1p-23f - 1;
+}
+
+float Normal(uint64_t bits) {
+  // Each 16-bit uniform has variance 65536² / 12.
+  const int64_t sum =
+      (bits & 0xFFFF) + ((bits >> 16) & 0xFFFF) + ((bits >> 32) & 0xFFFF) + (bits >> 48);
+  return static_cast<float>(sum - 2 * 65535) * (1.7320508f / 65536);
+}
+
+float ValueOf(Values values, int tensor, uint64_t bits) {
+  switch (values) {
+    case Values::kNormal:
+      break;
+    case Values::kUniform:
+      return Uniform(bits);
+    case Values::kOutliers:
+      return Normal(bits) * (Mix(bits) % 64 == 0 ? 10.0f : 1.0f);
+    case Values::kLargeScores:
+      return Normal(bits) * (tensor == kQ ? 40.0f : 1.0f);
+    case Values::kZeroQ:
+      return tensor == kQ ? 0.0f : Normal(bits);
+    case Values::kConstantV:
+      return tensor == kV ? 1.0f : Normal(bits);
+  }
+  return Normal(bits);
+}
+
+template <typename Element>
+void FillRow(Element* out, int64_t dim, Values values, int tensor, uint64_t key) {
+  for (int64_t i = 0; i < dim; ++i) {
+    const uint64_t bits = Mix(key + kGolden * static_cast<uint64_t>(i + 1));
+    out[i] = static_cast<Element>(ValueOf(values, tensor, bits));
+  }
+}
+
+absl::Status CheckGiven(absl::string_view name, const std::vector<int32_t>& lens,
+                        const AttentionProblem& p, int64_t longest) {
+  if (lens.empty()) return absl::OkStatus();
+  if (p.lens == Lengths::kFixed) {
+    return absl::InvalidArgumentError(absl::StrCat(name, ": is given, but lens=fixed"));
+  }
+  return CheckLengths(name, lens, p.b, longest);
+}
+
+int32_t DrawLength(uint64_t bits, int64_t longest) {
+  switch (bits % 8) {
+    case 0:
+      return 0;
+    case 1:
+      return static_cast<int32_t>(std::min<int64_t>(1, longest));
+    case 2:
+      return static_cast<int32_t>(longest);
+    default:
+      return static_cast<int32_t>((bits >> 8) % static_cast<uint64_t>(longest + 1));
+  }
+}
+
+std::vector<int32_t> Offsets(const std::vector<int32_t>& lens) {
+  std::vector<int32_t> offsets = {0};
+  for (int32_t length : lens) offsets.push_back(offsets.back() + length);
+  return offsets;
+}
+
+int64_t Sum(const std::vector<int32_t>& lens) {
+  int64_t sum = 0;
+  for (int32_t length : lens) sum += length;
+  return sum;
+}
+
+}  // namespace
+
+absl::string_view Name(Values values) {
+  switch (values) {
+    case Values::kNormal:
+      return "normal";
+    case Values::kUniform:
+      return "uniform";
+    case Values::kOutliers:
+      return "outliers";
+    case Values::kLargeScores:
+      return "large";
+    case Values::kZeroQ:
+      return "zero_q";
+    case Values::kConstantV:
+      return "constant_v";
+  }
+  return "unknown";
+}
+
+absl::StatusOr<Values> ParseValues(absl::string_view name) {
+  for (Values values : kAllValues) {
+    if (name == Name(values)) return values;
+  }
+  return absl::InvalidArgumentError(absl::StrCat(
+      "values: \"", name, "\" is not one of normal, uniform, outliers, large, zero_q, constant_v"));
+}
+
+absl::Status Inputs::Check(const AttentionProblem& problem, const InputOptions& options) {
+  return Begin(problem, Device::Cpu(), options).status();
+}
+
+absl::StatusOr<Inputs> Inputs::Begin(const AttentionProblem& problem, Device device,
+                                     const InputOptions& options) {
+  if (absl::Status s = problem.Validate(); !s.ok()) return s;
+  if (absl::Status s = CheckDtypeAndPage(problem); !s.ok()) return s;
+  if (absl::Status s = CheckLayout(options.layout, problem); !s.ok()) return s;
+
+  Inputs inputs;
+  inputs.problem_ = problem;
+  inputs.options_ = options;
+  inputs.device_ = device;
+  if (absl::Status s = inputs.MakeLengths(); !s.ok()) return s;
+  return inputs;
+}
+
+absl::StatusOr<Inputs> Inputs::Make(const AttentionProblem& problem, Device device,
+                                    const InputOptions& options) {
+  absl::StatusOr<Inputs> begun = Begin(problem, device, options);
+  if (!begun.ok()) return begun.status();
+  Inputs inputs = *std::move(begun);
+  if (absl::Status s = inputs.Allocate(); !s.ok()) return s;
+
+  struct Task {
+    int tensor;
+    int64_t sequence, begin, end;
+  };
+  std::vector<Task> tasks;
+  for (int tensor : {kQ, kK, kV}) {
+    for (int64_t i = 0; i < problem.b; ++i) {
+      const int64_t rows = tensor == kQ ? inputs.q_lens_[i] : inputs.kv_lens_[i];
+      for (int64_t row = 0; row < rows; row += kRowsPerTask) {
+        tasks.push_back({tensor, i, row, std::min(rows, row + kRowsPerTask)});
+      }
+    }
+  }
+  const int threads = tasks.size() < 8 ? 1 : CpuInfo().threads;
+  ParallelFor(static_cast<int64_t>(tasks.size()), threads, [&](int64_t i, int) {
+    const Task& task = tasks[i];
+    inputs.FillRows(task.tensor, task.sequence, task.begin, task.end, false, options.seed);
+  });
+  if (absl::Status s = inputs.Upload(); !s.ok()) return s;
+  return inputs;
+}
+
+absl::Status Inputs::MakeLengths() {
+  const AttentionProblem& p = problem_;
+  if (absl::Status s = CheckGiven("q_lens", options_.q_lens, p, p.sq); !s.ok()) return s;
+  if (absl::Status s = CheckGiven("kv_lens", options_.kv_lens, p, p.skv); !s.ok()) return s;
+  q_lens_ = options_.q_lens;
+  kv_lens_ = options_.kv_lens;
+  const auto fill = [&p, this](std::vector<int32_t>& lens, int64_t longest, uint64_t stream) {
+    if (!lens.empty()) return;
+    lens.assign(p.b, static_cast<int32_t>(longest));
+    if (p.lens == Lengths::kFixed) return;
+    const uint64_t key = Combine(options_.seed, stream);
+    for (int64_t i = 0; i < p.b; ++i) lens[i] = DrawLength(Combine(key, i), longest);
+    if (p.b > 1) {
+      lens[options_.seed % static_cast<uint64_t>(p.b)] = static_cast<int32_t>(longest);
+    }
+  };
+  fill(q_lens_, p.sq, 101);
+  fill(kv_lens_, p.skv, 102);
+  if (p.lens != Lengths::kPacked) return absl::OkStatus();
+  for (int64_t tokens : {Sum(q_lens_), Sum(kv_lens_)}) {
+    // With a few to spare for the tokens that no sequence has.
+    if (tokens > AttentionProblem::kMaxExtent - 16) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "lens: ", tokens, " packed tokens are more than ", AttentionProblem::kMaxExtent - 16));
+    }
+  }
+  cu_q_ = Offsets(q_lens_);
+  cu_kv_ = Offsets(kv_lens_);
+  return absl::OkStatus();
+}
+
+absl::Status Inputs::Allocate() {
+  const AttentionProblem& p = problem_;
+  const Layout layout = options_.layout;
+  const bool packed = p.lens == Lengths::kPacked;
+  const bool on_host = device_.kind == DeviceKind::kCpu;
+  const int64_t element = SizeOf(p.dtype);
+  const int64_t batch = packed ? 1 : p.b;
+  const int64_t spare = layout == Layout::kStrided || layout == Layout::kOdd ? 3 : 0;
+  const int64_t q_rows = packed ? cu_q_.back() + spare : p.sq;
+  const int64_t kv_rows = packed ? cu_kv_.back() + spare : p.skv;
+  const int64_t fence = BareMemory() ? 0 : kInputFence;
+
+  // Adds a buffer for so many elements here and on the device, and says where they begin.
+  const auto add = [&](int64_t elements, void** host, void** device) -> absl::Status {
+    const int64_t bytes = elements * element + 2 * fence;
+    absl::StatusOr<Buffer> buffer = Buffer::Allocate(Device::Cpu(), bytes);
+    if (!buffer.ok()) return buffer.status();
+    if (absl::Status s = buffer->Fill(0xFF); !s.ok()) return s;  // NaN in every dtype
+    *host = *device = static_cast<char*>(buffer->data()) + fence;
+    host_.push_back(*std::move(buffer));
+    if (on_host) return absl::OkStatus();
+    buffer = Buffer::Allocate(device_, bytes);
+    if (!buffer.ok()) return buffer.status();
+    *device = static_cast<char*>(buffer->data()) + fence;
+    on_device_.push_back(*std::move(buffer));
+    return absl::OkStatus();
+  };
+
+  void *host = nullptr, *device = nullptr;
+  if (layout == Layout::kQkv) {
+    if (absl::Status s = add(3 * p.b * p.sq * p.hq * p.d, &host, &device); !s.ok()) return s;
+    const QkvViews here = PackedQkvViews(host, p.dtype, Device::Cpu(), p.b, p.sq, p.hq, p.d);
+    const QkvViews there = PackedQkvViews(device, p.dtype, device_, p.b, p.sq, p.hq, p.d);
+    host_tensors_.q = here.q, host_tensors_.k = here.k, host_tensors_.v = here.v;
+    tensors_.q = there.q, tensors_.k = there.k, tensors_.v = there.v;
+  } else {
+    const struct {
+      ConstTensorView *here, *there;
+      int64_t rows, heads, dim;
+    } kTensors[] = {{&host_tensors_.q, &tensors_.q, q_rows, p.hq, p.d},
+                    {&host_tensors_.k, &tensors_.k, kv_rows, p.hkv, p.d},
+                    {&host_tensors_.v, &tensors_.v, kv_rows, p.hkv, p.dv}};
+    for (const auto& t : kTensors) {
+      const Placement place = Place(layout, p.dtype, batch, t.rows, t.heads, t.dim);
+      const int64_t elements = BareMemory() ? ElementsToLast(place) : place.elements;
+      if (absl::Status s = add(elements, &host, &device); !s.ok()) return s;
+      const int64_t begin = place.begin * element;
+      *t.here = {static_cast<char*>(host) + begin, p.dtype, Device::Cpu(), place.shape,
+                 place.strides};
+      *t.there = {static_cast<char*>(device) + begin, p.dtype, device_, place.shape, place.strides};
+    }
+  }
+
+  const int64_t count = packed ? p.b + 1 : p.b;
+  const std::vector<int32_t>& q = packed ? cu_q_ : q_lens_;
+  const std::vector<int32_t>& kv = packed ? cu_kv_ : kv_lens_;
+  const auto set = [&](AttentionTensors& t, const int32_t* q_data, const int32_t* kv_data) {
+    if (p.lens == Lengths::kFixed) return;
+    (packed ? t.cu_seqlens_q : t.q_len) = {q_data, count};
+    (packed ? t.cu_seqlens_kv : t.kv_len) = {kv_data, count};
+  };
+  set(host_tensors_, q.data(), kv.data());
+  set(tensors_, q.data(), kv.data());
+  if (on_host || p.lens == Lengths::kFixed) return absl::OkStatus();
+  const int64_t bytes = count * static_cast<int64_t>(sizeof(int32_t));
+  absl::StatusOr<Buffer> lengths = Buffer::Allocate(device_, 2 * bytes);
+  if (!lengths.ok()) return lengths.status();
+  device_lengths_ = *std::move(lengths);
+  if (absl::Status s = device_lengths_.CopyFromHost(q.data(), bytes, 0); !s.ok()) return s;
+  if (absl::Status s = device_lengths_.CopyFromHost(kv.data(), bytes, bytes); !s.ok()) return s;
+  const int32_t* data = static_cast<const int32_t*>(device_lengths_.data());
+  set(tensors_, data, data + count);
+  return absl::OkStatus();
+}
+
+void Inputs::FillRows(int tensor, int64_t sequence, int64_t begin, int64_t end, bool nan,
+                      uint64_t seed) {
+  const Sequence s = SequenceOf(problem_, host_tensors_, sequence);
+  const ConstTensorView& view = tensor == kQ   ? host_tensors_.q
+                                : tensor == kK ? host_tensors_.k
+                                               : host_tensors_.v;
+  const int64_t batch = tensor == kQ ? s.q_batch : s.kv_batch;
+  const int64_t first = tensor == kQ ? s.q_begin : s.kv_begin;
+  const int64_t heads = view.shape[2], dim = view.shape[3];
+  void* const data = const_cast<void*>(view.data);  // of host_, which this object owns
+  const uint64_t sequence_key = Combine(Combine(seed, tensor), sequence);
+  for (int64_t row = begin; row < end; ++row) {
+    const uint64_t row_key = Combine(sequence_key, row);
+    for (int64_t head = 0; head < heads; ++head) {
+      const int64_t at = view.Offset(batch, first + row, head, 0);
+      if (nan) {
+        for (int64_t i = 0; i < dim; ++i) {
+          StoreElement(data, view.dtype, at + i, std::numeric_limits<float>::quiet_NaN());
+        }
+        continue;
+      }
+      const uint64_t key = Combine(row_key, head);
+      switch (view.dtype) {
+        case DType::kFloat32:
+          FillRow(static_cast<float*>(data) + at, dim, options_.values, tensor, key);
+          break;
+        case DType::kFloat16:
+          FillRow(static_cast<Float16*>(data) + at, dim, options_.values, tensor, key);
+          break;
+        case DType::kBFloat16:
+          FillRow(static_cast<BFloat16*>(data) + at, dim, options_.values, tensor, key);
+          break;
+        case DType::kFloat8E4M3:
+          break;  // Make() declines it
+      }
+    }
+  }
+}
+
+absl::Status Inputs::Upload() {
+  for (size_t i = 0; i < on_device_.size(); ++i) {
+    absl::Status s = on_device_[i].CopyFromHost(host_[i].data(), host_[i].bytes());
+    if (!s.ok()) return s;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Inputs::ChangeQ(int64_t sequence, int64_t begin, int64_t end, Fill fill) {
+  end = std::min<int64_t>(end, q_lens_[sequence]);
+  FillRows(kQ, sequence, begin, end, fill == Fill::kNan, Mix(~options_.seed));
+  return Upload();
+}
+
+absl::Status Inputs::ChangeKv(int64_t sequence, int64_t begin, int64_t end, Fill fill) {
+  end = std::min<int64_t>(end, kv_lens_[sequence]);
+  for (int tensor : {kK, kV}) {
+    FillRows(tensor, sequence, begin, end, fill == Fill::kNan, Mix(~options_.seed));
+  }
+  return Upload();
+}
+
+}  // namespace attnlab::oracle

@@ -1,0 +1,169 @@
+#include "attention/oracle/row.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+namespace attnlab::oracle {
+namespace {
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
+// Eight partial sums, because a compiler may not reorder the additions of one.
+double Dot(const double* a, const double* b, int64_t padded) {
+  double partial[kLanes] = {};
+  for (int64_t i = 0; i < padded; i += kLanes) {
+    for (int64_t lane = 0; lane < kLanes; ++lane) partial[lane] += a[i + lane] * b[i + lane];
+  }
+  double sum = 0;
+  for (double p : partial) sum += p;
+  return sum;
+}
+
+double SumOfTerms(const double* a, const double* b, int64_t padded) {
+  double sum = 0;
+  for (int64_t i = 0; i < padded; ++i) sum += std::abs(a[i] * b[i]);
+  return sum;
+}
+
+// How large their sum would be if the signs of the terms were random.
+double SpreadOfTerms(const double* a, const double* b, int64_t padded) {
+  double sum = 0;
+  for (int64_t i = 0; i < padded; ++i) sum += (a[i] * b[i]) * (a[i] * b[i]);
+  return std::sqrt(sum);
+}
+
+// Of more, one score is as large as it may well be.
+constexpr int64_t kFewKeys = 8;
+
+float Round(float value, DType dtype) {
+  float stored = 0;
+  StoreElement(&stored, dtype, 0, value);
+  return LoadElement(&stored, dtype, 0);
+}
+
+// A factor of a product.
+template <bool kTf32>
+float Factor(float value) {
+  if constexpr (!kTf32) return value;
+  return internal::FloatFromBits(internal::FloatBits(value) & ~uint32_t{0x1FFF});
+}
+
+template <bool kTf32>
+void StraightforwardRowOf(const RowInput<float>& in, DType dtype, float* scores, float* o,
+                          float* lse) {
+  std::fill(o, o + in.dv, 0.0f);
+  *lse = -std::numeric_limits<float>::infinity();
+  if (in.keys == 0) return;
+
+  const int64_t padded = Padded(in.d);
+  float max = -std::numeric_limits<float>::infinity();
+  for (int64_t j = 0; j < in.keys; ++j) {
+    const float* k = in.k + j * padded;
+    float s = 0;
+    for (int64_t i = 0; i < in.d; ++i) s += Factor<kTf32>(in.q[i]) * Factor<kTf32>(k[i]);
+    s *= in.scale;
+    if (in.softcap != 0) s = in.softcap * std::tanh(s / in.softcap);
+    scores[j] = s;
+    max = std::max(max, s);
+  }
+  float sum = 0;
+  for (int64_t j = 0; j < in.keys; ++j) {
+    scores[j] = std::exp(scores[j] - max);
+    sum += scores[j];
+  }
+  for (int64_t j = 0; j < in.keys; ++j) {
+    const float p = Factor<kTf32>(Round(scores[j] / sum, dtype));
+    const float* v = in.v + j * in.dv;
+    for (int64_t c = 0; c < in.dv; ++c) o[c] += p * Factor<kTf32>(v[c]);
+  }
+  for (int64_t c = 0; c < in.dv; ++c) o[c] = Round(o[c], dtype);
+  *lse = max + std::log(sum);
+}
+
+template <typename Real, typename Element>
+void LoadRowsOf(const Element* data, const ConstTensorView& view, int64_t batch, int64_t head,
+                int64_t begin, int64_t end, int64_t width, Real* out) {
+  const int64_t dim = view.shape[3];
+  for (int64_t row = begin; row < end; ++row, out += width) {
+    const Element* in = data + view.Offset(batch, row, head, 0);
+    for (int64_t i = 0; i < dim; ++i) out[i] = static_cast<Real>(static_cast<float>(in[i]));
+    std::fill(out + dim, out + width, Real{0});
+  }
+}
+
+}  // namespace
+
+void ExactRow(const RowInput<double>& in, double* scores, double* o, double* lse, RowSizes* sizes) {
+  std::fill(o, o + in.dv, 0.0);
+  if (sizes != nullptr) std::fill(sizes->spread, sizes->spread + in.dv, 0.0);
+  *lse = -kInfinity;
+  if (in.keys == 0) return;
+
+  const int64_t padded = Padded(in.d);
+  double max = -kInfinity;
+  for (int64_t j = 0; j < in.keys; ++j) {
+    double s = double{in.scale} * Dot(in.q, in.k + j * padded, padded);
+    double size = std::abs(s);
+    // Of a few keys all scores may be small because their terms cancel, as O may be.
+    if (sizes != nullptr && in.softcap == 0 && j < kFewKeys) {
+      size = std::max(size, double{in.scale} * SpreadOfTerms(in.q, in.k + j * padded, padded));
+    }
+    if (in.softcap != 0) {
+      const double tanh = std::tanh(s / double{in.softcap});
+      // What the cap leaves of an error of s, which is in proportion to its terms.
+      size = sizes == nullptr ? 0
+                              : (1 - tanh * tanh) * double{in.scale} *
+                                    SumOfTerms(in.q, in.k + j * padded, padded);
+      s = double{in.softcap} * tanh;
+      size += std::abs(s);
+    }
+    if (sizes != nullptr) sizes->score = std::max(sizes->score, size);
+    scores[j] = s;
+    max = std::max(max, s);
+  }
+  double sum = 0;
+  for (int64_t j = 0; j < in.keys; ++j) {
+    scores[j] = std::exp(scores[j] - max);
+    sum += scores[j];
+  }
+  for (int64_t j = 0; j < in.keys; ++j) {
+    const double p = scores[j] / sum;
+    const double* v = in.v + j * in.dv;
+    for (int64_t c = 0; c < in.dv; ++c) o[c] += p * v[c];
+    if (sizes == nullptr) continue;
+    for (int64_t c = 0; c < in.dv; ++c) sizes->spread[c] += (p * v[c]) * (p * v[c]);
+  }
+  *lse = max + std::log(sum);
+}
+
+void StraightforwardRow(const RowInput<float>& in, DType dtype, bool tf32, float* scores, float* o,
+                        float* lse) {
+  const auto row = tf32 ? StraightforwardRowOf<true> : StraightforwardRowOf<false>;
+  row(in, dtype, scores, o, lse);
+}
+
+template <typename Real>
+void LoadRows(const ConstTensorView& view, int64_t batch, int64_t head, int64_t begin, int64_t end,
+              int64_t width, Real* out) {
+  const auto load = [&](const auto* data) {
+    LoadRowsOf(data, view, batch, head, begin, end, width, out);
+  };
+  switch (view.dtype) {
+    case DType::kFloat32:
+      return load(static_cast<const float*>(view.data));
+    case DType::kFloat16:
+      return load(static_cast<const Float16*>(view.data));
+    case DType::kBFloat16:
+      return load(static_cast<const BFloat16*>(view.data));
+    case DType::kFloat8E4M3:
+      break;  // callers decline it
+  }
+}
+
+template void LoadRows<double>(const ConstTensorView&, int64_t, int64_t, int64_t, int64_t, int64_t,
+                               double*);
+template void LoadRows<float>(const ConstTensorView&, int64_t, int64_t, int64_t, int64_t, int64_t,
+                              float*);
+
+}  // namespace attnlab::oracle

@@ -1,0 +1,111 @@
+#include "attention/oracle/tolerance.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "absl/strings/str_format.h"
+
+namespace attnlab::oracle {
+namespace {
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
+// Below it, numbers of the dtype have a fixed spacing: Epsilon(dtype) of it.
+double SmallestNormal(DType dtype) { return dtype == DType::kFloat16 ? 0x1p-14 : 0x1p-126; }
+
+double ErrorOf(double value, double expected, DType dtype) {
+  if (std::isnan(value) || std::isnan(expected)) {
+    return std::isnan(value) && std::isnan(expected) ? 0 : kInfinity;
+  }
+  if (value == expected) return 0;  // infinities among them
+  if (std::isinf(value)) {
+    float rounded = 0;
+    StoreElement(&rounded, dtype, 0, static_cast<float>(expected));
+    return LoadElement(&rounded, dtype, 0) == value ? 0 : kInfinity;
+  }
+  return std::abs(value - expected);  // infinity if `expected` is
+}
+
+// TF32 has 10 bits behind the point.
+constexpr double kEpsilonTf32 = 0x1p-10;
+
+// What an error of each row is held against, and the error of the straightforward implementation in
+// that unit.
+struct Scale {
+  std::vector<double> unit;   // one a row
+  std::vector<double> floor;  // one a row, absolute
+  double fair = 0;            // the straightforward implementation's largest error, in units
+};
+
+double FairError(const Scale& scale, int64_t width, DType dtype, const std::vector<double>& exact,
+                 const std::vector<double>& straightforward) {
+  double fair = 0;
+  for (size_t i = 0; i < exact.size(); ++i) {
+    const double unit = scale.unit[i / width];
+    const double error = ErrorOf(straightforward[i], exact[i], dtype);
+    // Where even the straightforward implementation overflows, its error says nothing.
+    if (unit > 0 && std::isfinite(unit) && std::isfinite(error))
+      fair = std::max(fair, error / unit);
+  }
+  return fair;
+}
+
+// The error of `got` that is the largest part of its row's bound; [rows][width] values.
+TensorError Worst(absl::Span<const Row> rows, int64_t width, DType dtype, const Scale& scale,
+                  const std::vector<double>& exact, const std::vector<double>& got) {
+  TensorError worst;
+  double worst_part = -1;
+  for (size_t i = 0; i < exact.size(); ++i) {
+    const int64_t row = static_cast<int64_t>(i) / width;
+    const double error = ErrorOf(got[i], exact[i], dtype);
+    const double bound = 2 * scale.fair * scale.unit[row] + scale.floor[row];
+    const double part = std::isinf(error) ? kInfinity : error == 0 ? 0 : error / bound;
+    if (part <= worst_part) continue;
+    worst_part = part;
+    worst = {error, bound, rows[row], static_cast<int64_t>(i) % width, got[i], exact[i]};
+  }
+  return worst;
+}
+
+}  // namespace
+
+std::string TensorError::ToString() const {
+  return absl::StrFormat(
+      "error %.3g %s bound %.3g at sequence %d, head %d, row %d, dim %d: %.9g where the "
+      "oracle has %.9g",
+      max_error, Passed() ? "<=" : ">", bound, row.sequence, row.head, row.row, dim, value,
+      expected);
+}
+
+Errors Compare(DType dtype, absl::Span<const Row> rows, const Result& exact,
+               const Result& straightforward, const Result& values, Factors factors) {
+  const double e = Epsilon(dtype), e32 = Epsilon(DType::kFloat32);
+  // What a score may be off by, in proportion to its size.
+  const double e_score = factors == Factors::kTf32 ? kEpsilonTf32 : 8 * e32;
+  Scale o, lse;
+  for (size_t row = 0; row < rows.size(); ++row) {
+    // NaN and infinity have no size; ErrorOf() asks for them in their place.
+    const auto at_least = [](double size, double x) {
+      return std::isfinite(x) ? std::max(size, std::abs(x)) : size;
+    };
+    double size = at_least(0, exact.spread[row]);
+    for (int64_t c = 0; c < exact.dv; ++c) {
+      size = at_least(size, exact.O(static_cast<int64_t>(row), c));
+    }
+    const double score = 1 + at_least(at_least(0, exact.lse[row]), exact.score[row]);
+    o.unit.push_back(size);
+    o.floor.push_back((e / 2 + e_score * score) * size + SmallestNormal(dtype) * e);
+    lse.unit.push_back(score);
+    lse.floor.push_back(e_score * score);
+  }
+  Errors errors;
+  o.fair = FairError(o, exact.dv, dtype, exact.o, straightforward.o);
+  errors.o = Worst(rows, exact.dv, dtype, o, exact.o, values.o);
+  if (values.lse.empty()) return errors;
+  lse.fair = FairError(lse, 1, DType::kFloat32, exact.lse, straightforward.lse);
+  errors.lse = Worst(rows, 1, DType::kFloat32, lse, exact.lse, values.lse);
+  return errors;
+}
+
+}  // namespace attnlab::oracle

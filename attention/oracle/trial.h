@@ -1,0 +1,56 @@
+// A kernel and the data of one problem, ready to run as often as a test wants.
+#ifndef ATTENTION_ORACLE_TRIAL_H_
+#define ATTENTION_ORACLE_TRIAL_H_
+
+#include <cstdint>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "attention/attention.h"
+#include "attention/oracle/buffers.h"
+#include "attention/oracle/inputs.h"
+
+namespace attnlab::oracle {
+
+class Trial {
+ public:
+  // Generates the inputs on the plan's device, and allocates outputs and workspace.
+  static absl::StatusOr<Trial> Make(const Plan& plan, const InputOptions& options, bool with_lse);
+
+  struct Run {
+    HostOutputs outputs;
+    std::string faults;  // of writing, one line each; see WriteFaults()
+  };
+
+  // Poisons outputs and workspace, runs, waits. An error is the kernel's. With bare memory
+  // (bare_memory.h) outputs and workspace are allocated again and left unwritten.
+  absl::StatusOr<Run> RunOnce(uint16_t workspace_content = kPoison);
+
+  // The steps of RunOnce(), for checks of when and where a kernel works.
+  absl::Status Prepare(uint16_t workspace_content = kPoison);
+  // On the stream (a cudaStream_t; nullptr: the default one); does not wait.
+  absl::Status Start(void* stream, const Intermediates& intermediates = {});
+  // Once the work is done.
+  absl::StatusOr<Run> Finish() const;
+
+  // "", or which of outputs and workspace differs from what Prepare() left there. Of no use with
+  // bare memory, where that is not known.
+  absl::StatusOr<std::string> WrittenTo() const;
+
+  const Plan& plan() const { return plan_; }
+  Inputs& inputs() { return inputs_; }
+
+ private:
+  Trial(Plan plan, Inputs inputs, Outputs outputs, FencedBuffer workspace);
+  absl::Status OfKernel(const absl::Status& s) const;  // with kernel and problem in the message
+
+  Plan plan_;
+  Inputs inputs_;
+  Outputs outputs_;
+  FencedBuffer workspace_;
+};
+
+}  // namespace attnlab::oracle
+
+#endif  // ATTENTION_ORACLE_TRIAL_H_

@@ -1,9 +1,0 @@
-// A build without a CUDA toolkit: nothing is ever launched.
-#include "attention/testing/launched_code.h"
-
-namespace attnlab::testing {
-
-absl::Status WatchLaunches(int compute_capability) { return LimitsOf(compute_capability).status(); }
-LaunchReport TakeLaunchReport() { return {}; }
-
-}  // namespace attnlab::testing

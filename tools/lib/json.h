@@ -1,0 +1,42 @@
+// Results as JSON: text, files, and what every result says of how it came about.
+#ifndef TOOLS_LIB_JSON_H_
+#define TOOLS_LIB_JSON_H_
+
+#include <optional>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "nlohmann/json.hpp"
+#include "tools/lib/files.h"
+
+namespace attnlab {
+
+using Json = nlohmann::ordered_json;
+
+// Indented, and safe for text that is not UTF-8, such as a file name.
+std::string Dump(const Json& json);
+
+// "2025-01-31T12:00:00Z", now.
+std::string UtcNow();
+
+// $ATTNLAB_COMMIT, or "".
+std::string CommitOfEnvironment();
+
+// Where --json=FILE goes. It is created first, so that what cannot be written is said before all
+// the measuring; what was there stays until Write().
+class JsonFile {
+ public:
+  // Of no file, if the path is empty; of one of the caller's directory (ResolvePath()), if it is
+  // relative. Errors begin with "--json: ".
+  static absl::StatusOr<JsonFile> Create(const std::string& path);
+
+  absl::Status Write(const Json& json);
+
+ private:
+  std::optional<AtomicFile> file_;
+};
+
+}  // namespace attnlab
+
+#endif  // TOOLS_LIB_JSON_H_

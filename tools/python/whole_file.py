@@ -1,0 +1,26 @@
+"""Files that are there whole or not at all."""
+
+import contextlib
+import os
+import pathlib
+import tempfile
+
+
+@contextlib.contextmanager
+def replacing(path):
+    """A text file that takes the place of `path` when the block ends; after an exception `path` is as it was.
+
+    Made first, so that what cannot be written is said first. A link's target is replaced, and keeps its mode.
+    """
+    target = pathlib.Path(path).resolve()
+    if target.is_dir():
+        raise IsADirectoryError(0, "is a directory")
+    handle, temporary = tempfile.mkstemp(prefix=target.name + ".", dir=target.parent)
+    try:
+        with open(handle, "w", encoding="utf-8") as file:
+            yield file
+        os.chmod(temporary, target.stat().st_mode & 0o777 if target.exists() else 0o644)
+        os.replace(temporary, target)
+    except BaseException:
+        os.unlink(temporary)
+        raise
