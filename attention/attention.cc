@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "attention/core/runs_on.h"
+#include "attention/core/stop.h"
 #include "attention/cuda/backend.h"
 #include "attention/cuda/machine.h"
 #include "attention/cuda/memory.h"
@@ -116,7 +117,11 @@ absl::Status Forward(const Plan& plan, const AttentionTensors& tensors, Workspac
     }
     if (!s.ok()) return s;
   }
-  return plan.prepared->Run(tensors, {workspace, stream, intermediates});
+  const absl::Status s = plan.prepared->Run(tensors, {workspace, stream, intermediates});
+  if (s.ok() && plan.device.device.kind == DeviceKind::kCpu && Stopping()) {
+    return absl::CancelledError(absl::StrCat(plan.kernel->traits().name, ": stopped"));
+  }
+  return s;
 }
 
 absl::Status ForwardOnce(const AttentionProblem& problem, const AttentionTensors& tensors,

@@ -55,7 +55,8 @@ absl::StatusOr<Plan> MakePlan(const Kernel& kernel, const AttentionProblem& prob
 // Runs the plan. `stream` is a cudaStream_t, unused on the CPU; on a GPU the call returns before
 // the work is done. InvalidArgument for tensors that do not fit the problem, a workspace that is
 // null or too small or not aligned to kMemoryAlignment (memory.h), a plan without a kernel, or
-// intermediates of the wrong shape; Unimplemented for intermediates that the kernel does not form.
+// intermediates of the wrong shape; Unimplemented for intermediates that the kernel does not form;
+// Cancelled for a call on the CPU that stop.h ended early.
 absl::Status Forward(const Plan& plan, const AttentionTensors& tensors, Workspace workspace = {},
                      void* stream = nullptr, const Intermediates& intermediates = {});
 

@@ -1,15 +1,17 @@
 #include "attention/bench/compare.h"
 
 #include <algorithm>
+#include <ctime>
 #include <list>
 #include <utility>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "attention/bench/noise.h"
 #include "attention/bench/rotated_inputs.h"
 #include "attention/bench/timed_kernel.h"
 #include "attention/core/device.h"
-#include "attention/core/statistics.h"
+#include "attention/core/parallel.h"
 #include "attention/cuda/memory.h"
 #include "benchmark/benchmark.h"
 
@@ -94,8 +96,19 @@ int64_t InputBytes(const Options& options, const DeviceInfo& device) {
   return bytes;
 }
 
-// How often, from calls that have warmed up and one that is timed.
-absl::Status PlanRepetitions(TimedKernel* kernel, const Options& options, Row* row) {
+// A row that is being timed.
+struct Timed {
+  TimedKernel kernel;
+  Row* row;
+  std::vector<Repetition> repetitions;
+  int64_t next = 0;    // repetitions of the next round
+  double seconds = 0;  // that they have taken
+};
+
+// How many repetitions come first, from calls that have warmed up and one that is timed.
+absl::Status PlanRepetitions(const Options& options, Timed* timed) {
+  TimedKernel* const kernel = &timed->kernel;
+  Row* const row = timed->row;
   const Device device = row->plan.device.device;
   const double warm_up = device.kind == DeviceKind::kCuda ? kWarmUpOnGpu : 0;
   double seconds = 0, sum = 0;
@@ -108,49 +121,77 @@ absl::Status PlanRepetitions(TimedKernel* kernel, const Options& options, Row* r
   }
   row->calls_per_repetition = CallsPerRepetition(device, seconds);
   const double repetition = seconds * static_cast<double>(row->calls_per_repetition);
-  row->repetitions = std::clamp(static_cast<int64_t>(std::min(options.seconds / repetition, 1e9)),
-                                options.min_repetitions,
-                                std::max(options.min_repetitions, options.max_repetitions));
+  timed->next = std::clamp(static_cast<int64_t>(std::min(options.seconds / repetition, 1e9)),
+                           options.min_repetitions,
+                           std::max(options.min_repetitions, options.max_repetitions));
   return absl::OkStatus();
 }
 
-// A row that is being timed.
-struct Timing {
-  TimedKernel kernel;
-  Row* row;
-  std::vector<double> seconds;  // of a call, one a repetition
-};
+double ProcessorSeconds() { return static_cast<double>(std::clock()) / CLOCKS_PER_SEC; }
 
 // One repetition: some calls, or none when it is time to stop or the kernel has failed. Google
 // Benchmark wants as many iterations of every repetition, so the loop is entered all the same.
-void Repeat(benchmark::State& state, const Options& options, Timing* timing) {
-  Row* const row = timing->row;
+void Repeat(benchmark::State& state, const Options& options, Timed* timed) {
+  Row* const row = timed->row;
   const int64_t calls = row->calls_per_repetition;
   while (state.KeepRunningBatch(calls)) {
     if (!row->status.ok() || Stopped(options)) {
       state.SkipWithError("the kernel has failed, or it is time to stop");
       break;
     }
-    const absl::StatusOr<double> seconds = timing->kernel.Calls(calls);
+    TakeMostThreads();
+    const double before = ProcessorSeconds();
+    const absl::StatusOr<double> seconds = timed->kernel.Calls(calls);
+    const double used = ProcessorSeconds() - before;
     if (!seconds.ok()) {
-      row->status = Named(row->plan, seconds.status());
-      state.SkipWithError("the kernel failed");
+      // A call that was stopped is one that was not timed.
+      if (!absl::IsCancelled(seconds.status())) row->status = Named(row->plan, seconds.status());
+      state.SkipWithError("the kernel failed, or was stopped");
       break;
     }
     state.SetIterationTime(*seconds);
-    timing->seconds.push_back(*seconds / static_cast<double>(calls));
+    timed->seconds += *seconds;
+    timed->repetitions.push_back(
+        {*seconds / static_cast<double>(calls), used / *seconds, std::max(1, TakeMostThreads())});
   }
 }
 
-absl::Status FillIn(const Timing& timing, const Options& options) {
-  Row* const row = timing.row;
-  row->repetitions = static_cast<int64_t>(timing.seconds.size());
-  if (row->repetitions < options.min_repetitions && Stopped(options)) return NotTimed(row->plan);
-  if (row->repetitions == 0) return Named(row->plan, absl::InternalError("was not timed"));
-  row->median = Quantile(timing.seconds, 0.5);
-  row->p10 = Quantile(timing.seconds, 0.1);
-  row->p90 = Quantile(timing.seconds, 0.9);
-  return absl::OkStatus();
+// One round of repetitions of all kernels, in random order.
+void TimeRound(const Options& options, std::list<Timed>* timed) {
+  benchmark::ClearRegisteredBenchmarks();
+  for (Timed& one : *timed) {
+    if (one.next == 0 || !one.row->status.ok()) continue;
+    benchmark::RegisterBenchmark(
+        one.row->plan.kernel->traits().name.c_str(),
+        [&options, &one](benchmark::State& state) { Repeat(state, options, &one); })
+        ->UseManualTime()
+        ->Iterations(one.row->calls_per_repetition)
+        ->Repetitions(static_cast<int>(one.next));
+  }
+  SilentReporter reporter;
+  benchmark::RunSpecifiedBenchmarks(&reporter, "all");
+  benchmark::ClearRegisteredBenchmarks();
+}
+
+// Sets the row's timing, and how many repetitions come next: as many as there are, within the time
+// that is left, until the noise is low enough.
+void Evaluate(const Options& options, const ProcessorUse& use, Timed* timed) {
+  Row* const row = timed->row;
+  timed->next = 0;
+  if (!row->status.ok()) return;
+  const auto count = static_cast<int64_t>(timed->repetitions.size());
+  if (count == 0) {
+    row->status = Stopped(options) ? NotTimed(row->plan)
+                                   : Named(row->plan, absl::InternalError("was not timed"));
+    return;
+  }
+  row->processors = use;
+  row->timing = Evaluate(timed->repetitions, use, options.min_repetitions);
+  row->noisy = row->timing.noise > options.max_noise;
+  if (!row->noisy || Stopped(options)) return;
+  const double left =
+      (options.timeout - timed->seconds) / (timed->seconds / static_cast<double>(count));
+  timed->next = std::clamp<int64_t>(static_cast<int64_t>(left), 0, count);
 }
 
 // Times rows of one device. An error is one that keeps all of them from being timed.
@@ -166,8 +207,7 @@ absl::Status TimeOnDevice(const DeviceInfo& device, const std::vector<Row*>& row
   if (!inputs.ok()) return inputs.status();
 
   InterleaveRepetitions();
-  benchmark::ClearRegisteredBenchmarks();
-  std::list<Timing> timings;  // keeps addresses
+  std::list<Timed> timed;  // keeps addresses
   for (Row* row : rows) {
     row->input_sets = inputs->sets();
     row->set_bytes = inputs->set_bytes();
@@ -183,28 +223,29 @@ absl::Status TimeOnDevice(const DeviceInfo& device, const std::vector<Row*>& row
       continue;
     }
     Tell(options, absl::StrCat("timing ", row->plan.kernel->traits().name));
-    row->status = PlanRepetitions(&*kernel, options, row);
-    if (!row->status.ok()) continue;
-    timings.push_back({*std::move(kernel), row, {}});
-    Timing* const timing = &timings.back();
-    benchmark::RegisterBenchmark(
-        absl::StrCat(timings.size()).c_str(),
-        [&options, timing](benchmark::State& state) { Repeat(state, options, timing); })
-        ->UseManualTime()
-        ->Iterations(row->calls_per_repetition)
-        ->Repetitions(static_cast<int>(row->repetitions));
+    timed.push_back({*std::move(kernel), row, {}});
+    row->status = PlanRepetitions(options, &timed.back());
   }
   Tell(options, "timing");
-  SilentReporter reporter;
-  if (!timings.empty()) benchmark::RunSpecifiedBenchmarks(&reporter, "all");
-  benchmark::ClearRegisteredBenchmarks();
-  for (Timing& timing : timings) {
-    if (timing.row->status.ok()) timing.row->status = FillIn(timing, options);
+  const ProcessorMeter meter;
+  const auto more = [](const Timed& one) { return one.next > 0 && one.row->status.ok(); };
+  while (std::any_of(timed.begin(), timed.end(), more)) {
+    TimeRound(options, &timed);
+    // On a GPU, the time between two events does not depend on who else uses the CPU.
+    const ProcessorUse use = device.device.kind == DeviceKind::kCpu ? meter.Use() : ProcessorUse();
+    for (Timed& one : timed) Evaluate(options, use, &one);
+    Tell(options, "timing until the noise is low");
   }
   return absl::OkStatus();
 }
 
 }  // namespace
+
+bool Differ(const Timing& a, const Timing& b) {
+  const Timing& fast = a.median < b.median ? a : b;
+  const Timing& slow = a.median < b.median ? b : a;
+  return fast.p90 < slow.p10 && fast.median * (1 + fast.noise) < slow.median * (1 - slow.noise);
+}
 
 absl::StatusOr<std::vector<Row>> Compare(absl::Span<const Plan> plans, const Options& options) {
   std::vector<Row> rows;

@@ -98,6 +98,7 @@ Options Quick() {
   options.min_repetitions = 3;
   options.max_repetitions = 10;
   options.memory_bytes = 1 << 20;
+  options.max_noise = 1;
   return options;
 }
 
@@ -112,12 +113,12 @@ TEST(CompareTest, RowsSayWhatWasMeasured) {
   for (const Row& row : *rows) {
     EXPECT_TRUE(row.verified) << row.verification.message;
     EXPECT_GT(row.verification.rows_checked, 0);
-    EXPECT_GE(row.repetitions, 3);
-    EXPECT_LE(row.repetitions, 10);
+    EXPECT_GE(row.timing.repetitions, 3);
+    EXPECT_LE(row.timing.repetitions, 10);
     EXPECT_GE(row.calls_per_repetition, 1);
-    EXPECT_GT(row.p10, 0);
-    EXPECT_LE(row.p10, row.median);
-    EXPECT_LE(row.median, row.p90);
+    EXPECT_GT(row.timing.p10, 0);
+    EXPECT_LE(row.timing.p10, row.timing.median);
+    EXPECT_LE(row.timing.median, row.timing.p90);
     EXPECT_GE(row.input_sets, 1);
     EXPECT_EQ(row.compulsory.flops, CompulsoryTraffic(row.plan.problem).flops);
     EXPECT_GT(row.TflopPerSecond(), 0);
@@ -126,9 +127,9 @@ TEST(CompareTest, RowsSayWhatWasMeasured) {
   }
   EXPECT_EQ((*rows)[0].plan.kernel->traits().name, "reference");
   EXPECT_EQ((*rows)[1].plan.kernel->traits().name, "slow");
-  EXPECT_GE((*rows)[1].median, 0.02);
-  EXPECT_LT((*rows)[1].median, 2);
-  EXPECT_LT((*rows)[0].median, (*rows)[1].median);
+  EXPECT_GE((*rows)[1].timing.median, 0.02);
+  EXPECT_LT((*rows)[1].timing.median, 2);
+  EXPECT_LT((*rows)[0].timing.median, (*rows)[1].timing.median);
   EXPECT_THAT(told, Contains("verifying slow"));
   EXPECT_THAT(told, Contains("timing"));
 }
@@ -140,7 +141,7 @@ TEST(CompareTest, AWrongKernelIsTimedAndSaidToBeWrong) {
   EXPECT_FALSE((*rows)[0].verified);
   EXPECT_FALSE((*rows)[0].verification.message.empty());
   EXPECT_GT((*rows)[0].verification.o.max_error, (*rows)[0].verification.o.bound);
-  EXPECT_GT((*rows)[0].median, 0);
+  EXPECT_GT((*rows)[0].timing.median, 0);
 }
 
 TEST(CompareTest, WithoutVerificationNothingIsCalledVerified) {
@@ -178,7 +179,7 @@ TEST(CompareTest, AKernelThatFailsDoesNotStopTheOthers) {
     EXPECT_THAT(std::string((*rows)[0].status.message()), HasSubstr("failing"));
     EXPECT_THAT(std::string((*rows)[0].status.message()), HasSubstr("out of luck"));
     EXPECT_TRUE((*rows)[1].status.ok());
-    EXPECT_GT((*rows)[1].median, 0);
+    EXPECT_GT((*rows)[1].timing.median, 0);
     EXPECT_EQ(std::string((*rows)[2].status.message()), "failing_later: worn out");
   }
   const auto alone = Compare({PlanOf(&failing)}, Quick());
@@ -205,7 +206,7 @@ TEST(CompareTest, RowsOfADeviceWithoutInputsSayWhy) {
     EXPECT_THAT(std::string((*rows)[i].status.message()), StartsWith("reference: "));
   }
   EXPECT_TRUE((*rows)[1].status.ok()) << (*rows)[1].status;
-  EXPECT_GT((*rows)[1].median, 0);
+  EXPECT_GT((*rows)[1].timing.median, 0);
 }
 
 TEST(CompareTest, WhatDoesNotFitIsResourceExhausted) {
@@ -241,27 +242,65 @@ TEST(CompareTest, StoppedBeforeItBeginsNothingRuns) {
   EXPECT_EQ(kernel.calls, 0);
 }
 
-TEST(CompareTest, StoppedWhileTimingKeepsWhatHasEnoughRepetitions) {
+TEST(CompareTest, StoppedWhileTimingKeepsWhatWasTimed) {
+  Counting first("first");
   Options options = Quick();
   options.verify = false;
-  options.seconds = 1000;
-  options.max_repetitions = 100000;
-  for (const int64_t wanted : {3, 100000}) {
-    Counting kernel("counting");
-    options.min_repetitions = wanted;
-    options.stopped = [&kernel] { return kernel.calls > 2000; };
-    const auto rows = Compare({PlanOf(&kernel)}, options);
-    ASSERT_TRUE(rows.ok()) << rows.status();
-    const Row& row = (*rows)[0];
-    if (wanted == 3) {
-      ASSERT_TRUE(row.status.ok()) << row.status;
-      EXPECT_GE(row.repetitions, 3);
-      EXPECT_LT(row.repetitions, 100000);
-      EXPECT_GT(row.median, 0);
-    } else {
-      EXPECT_EQ(row.status.code(), absl::StatusCode::kCancelled) << row.status;
-    }
+  options.seconds = options.timeout = 1000;
+  options.min_repetitions = options.max_repetitions = 100000;
+  options.stopped = [&first] { return first.calls > 2000; };
+  const auto rows = Compare({PlanOf(&first)}, options);
+  ASSERT_TRUE(rows.ok()) << rows.status();
+  const Row& row = (*rows)[0];
+  ASSERT_TRUE(row.status.ok()) << row.status;
+  EXPECT_GE(row.timing.repetitions, 1);
+  EXPECT_LT(row.timing.repetitions, 100000);
+  EXPECT_GT(row.timing.median, 0);
+}
+
+// Every second call takes 4 ms longer, so that the median is not known soon.
+class Unsteady : public Changed {
+ public:
+  Unsteady() : Changed("unsteady") {}
+  absl::Status Run(const Prepared& inner, const AttentionTensors& t,
+                   const Launch& l) const override {
+    std::this_thread::sleep_for(std::chrono::milliseconds(++calls_ % 2 == 0 ? 5 : 1));
+    return Changed::Run(inner, t, l);
   }
+
+ private:
+  mutable int calls_ = 0;
+};
+
+TEST(CompareTest, TimingGoesOnUntilTheNoiseIsLowOrTimeIsUp) {
+  Unsteady unsteady;
+  Options options = Quick();
+  options.verify = false;
+  options.seconds = 0.001;
+  options.max_noise = 0.02;
+  options.timeout = 0.3;
+  auto rows = Compare({PlanOf(&unsteady)}, options);
+  ASSERT_TRUE(rows.ok()) << rows.status();
+  EXPECT_TRUE((*rows)[0].noisy);
+  EXPECT_GT((*rows)[0].timing.noise, 0.02);
+  EXPECT_GT((*rows)[0].timing.repetitions + (*rows)[0].timing.disturbed, 30);
+  options.max_noise = 1;
+  rows = Compare({PlanOf(&unsteady)}, options);
+  ASSERT_TRUE(rows.ok()) << rows.status();
+  EXPECT_FALSE((*rows)[0].noisy);
+  EXPECT_EQ((*rows)[0].timing.repetitions, 3);
+}
+
+TEST(CompareTest, RowsDifferBeyondSpreadAndNoise) {
+  const auto timing = [](double p10, double median, double p90, double noise) {
+    return Timing{median, p10, p90, noise, /*repetitions=*/20, /*disturbed=*/0};
+  };
+  const Timing one = timing(0.9, 1, 1.1, 0.01);
+  EXPECT_TRUE(Differ(one, timing(1.2, 1.3, 1.4, 0.01)));
+  EXPECT_TRUE(Differ(timing(1.2, 1.3, 1.4, 0.01), one));
+  EXPECT_FALSE(Differ(one, one));
+  EXPECT_FALSE(Differ(one, timing(1.05, 1.3, 1.4, 0.01)));  // by the spread
+  EXPECT_FALSE(Differ(one, timing(1.2, 1.3, 1.4, 0.3)));    // by the noise
 }
 
 }  // namespace

@@ -14,8 +14,8 @@ namespace {
 
 // Tokens of the first part: a small problem for any kernel, seconds for none.
 constexpr int64_t kFirstLength = 256;
-// A call as long as this is no longer a matter of launches and idle threads.
-constexpr double kLongEnough = 1e-3;
+// Seconds. A call as long as this is no longer a matter of launches, idle threads and low clocks.
+constexpr double kLongEnough = 20e-3;
 constexpr int kCalls = 3;  // the first warms up; the shortest counts
 
 absl::StatusOr<double> TimePart(const AttentionProblem& part, const Plan& whole) {

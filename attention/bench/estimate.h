@@ -8,10 +8,9 @@
 
 namespace attnlab::bench {
 
-// Roughly the seconds of one call on the plan's problem, in milliseconds of its own wherever the
-// call takes longer than that: a part of the problem is timed, made larger until a call is long
-// beside a launch, and the rest is taken to go as fast. Errors: those of making inputs, and of
-// the kernel.
+// Roughly the seconds of one call on the plan's problem, in about 0.2 s of its own wherever the call
+// takes longer than that: a part of the problem is timed, made larger until a call is long beside a
+// launch, and the rest is taken to go as fast. Errors: those of making inputs, and of the kernel.
 absl::StatusOr<double> EstimateSeconds(const Plan& plan);
 
 // The same for a problem whose parts `time` times.

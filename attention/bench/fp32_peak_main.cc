@@ -102,15 +102,15 @@ absl::StatusOr<bool> Run(const Flags& flags) {
       const std::string line = row.plan.problem.ToString();
       const std::string& kernel = row.plan.kernel->traits().name;
       std::printf("| %s | %s | %.3f | %.2f | %.2f | %.3f |%s\n", line.c_str(), kernel.c_str(),
-                  row.median * 1e3, row.TflopPerSecond(), peak, fraction,
+                  row.timing.median * 1e3, row.TflopPerSecond(), peak, fraction,
                   row.verified ? "" : " WRONG");
       if (!row.verified) std::fprintf(stderr, "%s\n", row.verification.message.c_str());
       rows.push_back({{"problem", line},
                       {"kernel", kernel},
-                      {"median_ms", row.median * 1e3},
-                      {"p10_ms", row.p10 * 1e3},
-                      {"p90_ms", row.p90 * 1e3},
-                      {"repetitions", row.repetitions},
+                      {"median_ms", row.timing.median * 1e3},
+                      {"p10_ms", row.timing.p10 * 1e3},
+                      {"p90_ms", row.timing.p90 * 1e3},
+                      {"repetitions", row.timing.repetitions},
                       {"tflops", row.TflopPerSecond()},
                       {"peak_before_tflops", *before},
                       {"peak_after_tflops", *after},

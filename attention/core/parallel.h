@@ -14,12 +14,17 @@ namespace attnlab {
 // handed out in order, one at a time, to whichever worker is free, so put the long ones first.
 // fn must not throw.
 //
-// More than a few threads a processor are not started, however many are asked for.
+// More than a few threads a processor are not started, however many are asked for. Once Stopping()
+// (stop.h) is true, it returns without calling fn for the rest.
 //
 // On OpenMP, which keeps the threads between calls; the pool is the process's own, shared with
 // whatever else in it uses OpenMP. GCC's does not survive fork(): a child of a process that has
 // called this must not call it before exec().
 void ParallelFor(int64_t count, int threads, absl::FunctionRef<void(int64_t, int)> fn);
+
+// The most threads that one ParallelFor() has used since the last call of this function, 0 for
+// none: a benchmark asks so that it knows how many processors a kernel wanted.
+int TakeMostThreads();
 
 }  // namespace attnlab
 

@@ -3,6 +3,7 @@
 #include <atomic>
 #include <vector>
 
+#include "attention/core/stop.h"
 #include "gtest/gtest.h"
 
 namespace attnlab {
@@ -29,6 +30,29 @@ TEST(ParallelForTest, NoTwoCallsShareAWorker) {
     --busy[worker];
   });
   EXPECT_FALSE(shared);
+}
+
+TEST(ParallelForTest, StopsHandingOutIndices) {
+  std::atomic<bool> stop = false;
+  std::atomic<int> calls = 0;
+  StopWhen(&stop);
+  ParallelFor(1000, 2, [&](int64_t, int) {
+    ++calls;
+    stop = true;
+  });
+  EXPECT_LE(calls, 2);  // one a thread
+  StopWhen(nullptr);
+  ParallelFor(10, 2, [&](int64_t, int) { ++calls; });
+  EXPECT_GE(calls, 10);
+}
+
+TEST(ParallelForTest, CountsThreads) {
+  TakeMostThreads();
+  EXPECT_EQ(TakeMostThreads(), 0);
+  ParallelFor(100, 2, [](int64_t, int) {});
+  ParallelFor(100, 1, [](int64_t, int) {});
+  EXPECT_EQ(TakeMostThreads(), 2);
+  EXPECT_EQ(TakeMostThreads(), 0);
 }
 
 }  // namespace

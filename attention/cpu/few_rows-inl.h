@@ -13,6 +13,7 @@
 #include <cstdint>
 #include <limits>
 
+#include "attention/core/stop.h"
 #include "attention/cpu/convert-inl.h"
 #include "attention/cpu/rows.h"
 #include "attention/cpu/softmax-inl.h"
@@ -159,7 +160,7 @@ class FewRowsTile {
     std::fill(scratch_.o, scratch_.o + rows_ * o_stride_, 0.0f);
     const int64_t begin = VisibleOfRow(t_, t_.row_begin).begin;
     const int64_t end = VisibleOfRow(t_, t_.row_end - 1).end;
-    for (int64_t key = begin; key < end;) {
+    for (int64_t key = begin; key < end && !Stopping();) {
       const int64_t next = std::min((key / t_.tile_kv + 1) * t_.tile_kv, end);
       for (int64_t r = 0; r < rows_;) {
         // Heads at one position.

@@ -24,6 +24,7 @@
 #include <limits>
 #include <type_traits>
 
+#include "attention/core/stop.h"
 #include "attention/cpu/convert-inl.h"
 #include "attention/cpu/matmul-inl.h"
 #include "attention/cpu/rows.h"
@@ -74,7 +75,7 @@ class PanelTile {
 
     const int64_t begin = VisibleOfRow(t_, t_.row_begin).begin;
     const int64_t end = VisibleOfRow(t_, t_.row_end - 1).end;
-    for (int64_t key = begin; key < end;) {
+    for (int64_t key = begin; key < end && !Stopping();) {
       const int64_t origin = key / t_.tile_kv * t_.tile_kv;
       const int64_t next = std::min(origin + t_.tile_kv, end);
       RunKeys(origin, key - origin, next - origin);

@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "attention/core/parallel.h"
+#include "attention/core/stop.h"
 #include "attention/core/supports.h"
 #include "attention/cuda/machine.h"
 #include "attention/oracle/bare_memory.h"
@@ -169,6 +170,7 @@ absl::StatusOr<Inputs> Inputs::Make(const AttentionProblem& problem, Device devi
     const Task& task = tasks[i];
     inputs.FillRows(task.tensor, task.sequence, task.begin, task.end, false, options.seed);
   });
+  if (Stopping()) return absl::CancelledError("inputs: stopped");
   if (absl::Status s = inputs.Upload(); !s.ok()) return s;
   return inputs;
 }

@@ -10,6 +10,7 @@
 #include "absl/status/statusor.h"
 #include "attention/core/parallel.h"
 #include "attention/core/registry.h"
+#include "attention/core/stop.h"
 #include "attention/core/supports.h"
 #include "attention/oracle/row.h"
 
@@ -64,6 +65,7 @@ class ReferenceKernel : public Kernel {
       const double work = 1.0 * s.q_len * p.GroupSize() * s.kv_len * (p.d + p.dv);
       const int workers = work < 2e5 ? 1 : threads;
       for (int64_t head = 0; head < p.hkv; ++head) {
+        if (Stopping()) return absl::OkStatus();  // Forward() makes it Cancelled
         LoadRows(t.k, s.kv_batch, head, s.kv_begin, s.kv_begin + s.kv_len, Padded(p.d), k);
         LoadRows(t.v, s.kv_batch, head, s.kv_begin, s.kv_begin + s.kv_len, p.dv, v);
         ParallelFor(s.q_len * p.GroupSize(), workers, [&](int64_t index, int worker) {

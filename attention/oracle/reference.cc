@@ -9,6 +9,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "attention/core/parallel.h"
+#include "attention/core/stop.h"
 #include "attention/core/supports.h"
 #include "attention/cuda/machine.h"
 #include "attention/oracle/row.h"
@@ -87,6 +88,7 @@ absl::Status ForEachRow(const AttentionProblem& p, const AttentionTensors& t,
   std::vector<Real> k, v, scratch;
   Group g;
   for (int64_t first = 0; first < static_cast<int64_t>(order->size()); first = g.last) {
+    if (Stopping()) return absl::CancelledError("oracle: stopped");
     g = GroupAt(p, t, rows, *order, first);
     const int64_t count = g.last - g.first, keys = g.seen.end - g.seen.begin;
     const int workers = static_cast<int>(
@@ -125,6 +127,7 @@ absl::Status ForEachRow(const AttentionProblem& p, const AttentionTensors& t,
       compute(index, in, query + padded);
     });
   }
+  if (Stopping()) return absl::CancelledError("oracle: stopped");
   return absl::OkStatus();
 }
 

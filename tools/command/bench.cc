@@ -10,10 +10,12 @@
 #include "attention/attention.h"
 #include "attention/bench/compare.h"
 #include "attention/core/dtype.h"
+#include "attention/oracle/verify.h"
 #include "tools/command/bench_plans.h"
 #include "tools/command/bench_report.h"
 #include "tools/command/command.h"
 #include "tools/command/selection.h"
+#include "tools/command/time_left.h"
 #include "tools/lib/arguments.h"
 #include "tools/lib/interrupt.h"
 #include "tools/lib/json.h"
@@ -27,7 +29,7 @@ struct Flags {
   ProblemFlags problem;
   std::string kernel = "all", device = "auto";
   std::vector<std::string> configs;
-  double seconds = 0.5;
+  double seconds = 0.5, timeout = 10, max_noise = 2;
   int64_t repetitions = 5;
   int64_t input_mib = 0;
   BenchReport report;
@@ -58,6 +60,10 @@ ArgumentParser MakeParser(Flags* f) {
   parser.AddGroup("How");
   parser.AddNumber("seconds", "X", &f->seconds, 0.001, 3600,
                    "Timed calls of a kernel on a problem take about this long. 0.5.");
+  parser.AddNumber("max_noise", "X", &f->max_noise, 0.01, 100,
+                   "timing goes on until the median is known to X percent [2]");
+  parser.AddNumber("timeout", "X", &f->timeout, 0.001, 1e6,
+                   "or until the timed calls of a row have taken X seconds [10]");
   parser.AddInteger("repetitions", "N", &f->repetitions, 1, 1000000,
                     "At least so many repetitions, whatever they take. 5.");
   parser.AddInteger("input_mib", "N", &f->input_mib, 1, int64_t{1} << 30,
@@ -78,6 +84,9 @@ ArgumentParser MakeParser(Flags* f) {
       "device     where several are compared; inputs are the same numbers on each\n"
       "median     of a call, over the repetitions; a repetition is the mean of a few calls.\n"
       "           On a GPU between two events in the stream, on the CPU wall-clock time\n"
+      "noise      how far off the median may be, by its 95 % confidence interval; on a busy "
+      "machine\n"
+      "           also by the time that threads waited for a processor\n"
       "p10-p90    within which 80 % of the repetitions lie\n"
       "TFLOP/s    the two matrix products over what the mask lets through, over the median\n"
       "GB/s       the bytes that any kernel must move (Q, K, V once, O once), over the median\n"
@@ -145,6 +154,21 @@ void Keep(std::vector<bench::Row> rows, Results* results) {
   }
 }
 
+// How long Compare() takes for plans of one problem, unless noise makes it take longer.
+double ExpectedSeconds(const std::vector<Plan>& plans, const bench::Options& options,
+                       CallTimes* times) {
+  double seconds = 0;
+  for (const Plan& plan : plans) {
+    const double call = times->Seconds(plan);
+    const double repetitions = static_cast<double>(options.min_repetitions);
+    seconds += std::max(options.seconds, repetitions * call) + 2 * call;  // two to warm up
+    if (options.verify) seconds += call;
+  }
+  if (options.verify && !plans.empty())
+    seconds += OracleSeconds(plans[0].problem, oracle::VerifyOptions().oracle_flops);
+  return seconds;
+}
+
 absl::Status BenchAll(const Flags& f, Results* results) {
   const absl::StatusOr<BenchSelection> selection = SelectionOf(f);
   if (!selection.ok()) return selection.status();
@@ -155,22 +179,36 @@ absl::Status BenchAll(const Flags& f, Results* results) {
   options.with_lse = f.report.lse;
   options.verify = f.report.verify;
   options.seconds = f.seconds;
+  options.timeout = f.timeout;
+  options.max_noise = f.report.max_noise;
   options.min_repetitions = f.repetitions;
   options.max_repetitions = std::max<int64_t>(f.repetitions, 200);
   options.memory_bytes = f.input_mib << 20;
   options.stopped = Interrupt::Pressed;
 
   Progress progress(stderr, static_cast<int64_t>(problems->size()));
-  for (size_t i = 0; i < problems->size() && !Interrupt::Pressed(); ++i) {
-    const AttentionProblem& problem = (*problems)[i];
+  progress.Show(0, "planning");
+  std::vector<std::vector<Plan>> plans;  // problem by problem
+  for (const AttentionProblem& problem : *problems) {
+    absl::StatusOr<std::vector<Plan>> some = PlansOf(problem, *selection, &results->left_out);
+    if (!some.ok()) return some.status();
+    plans.push_back(*std::move(some));
+  }
+  std::vector<Plan> all;
+  for (const std::vector<Plan>& some : plans) all.insert(all.end(), some.begin(), some.end());
+  CallTimes times(all);
+  std::vector<double> expected;  // seconds of each problem
+  for (std::vector<Plan>& some : plans) {
+    LeaveOutSlow(*selection, &times, &some, &results->left_out);
+    expected.push_back(ExpectedSeconds(some, options, &times));
+  }
+  TimeLeft left(std::move(expected));
+  for (size_t i = 0; i < plans.size() && !Interrupt::Pressed(); ++i) {
     options.progress = [&](absl::string_view what) {
-      progress.Show(static_cast<int64_t>(i), absl::StrCat(what, ": ", problem.ToString()));
+      progress.Show(static_cast<int64_t>(i), absl::StrCat(what, ": ", (*problems)[i].ToString()),
+                    left.Seconds(i));
     };
-    options.progress("planning");
-    absl::StatusOr<std::vector<Plan>> plans = PlansOf(problem, *selection, &results->left_out);
-    if (!plans.ok()) return plans.status();
-    LeaveOutSlow(*selection, &*plans, &results->left_out);
-    absl::StatusOr<std::vector<bench::Row>> rows = bench::Compare(*plans, options);
+    absl::StatusOr<std::vector<bench::Row>> rows = bench::Compare(plans[i], options);
     if (!rows.ok()) return rows.status();
     Keep(*std::move(rows), results);
   }
@@ -185,11 +223,12 @@ int Bench(const Arguments& arguments, const Streams& streams) {
   ArgumentParser parser = MakeParser(&flags);
   int code = kOk;
   if (ParsedToEnd(&parser, "bench", arguments, streams, &code)) return code;
+  flags.report.max_noise = flags.max_noise / 100;
   Results results;
   absl::Status s = OneFormat(flags.json, flags.csv);
   if (!s.ok()) return Fail(streams, "bench", s);
   {
-    const Interrupt interrupt;
+    const StopOnCtrlC stop("bench");
     s = BenchAll(flags, &results);
   }
   results.left_out.Print(streams.err);

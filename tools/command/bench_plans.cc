@@ -9,7 +9,7 @@
 #include "attention/core/device.h"
 #include "attention/oracle/inputs.h"
 #include "tools/lib/interrupt.h"
-#include "tools/lib/table.h"
+#include "tools/lib/terminal.h"
 
 namespace attnlab::command {
 namespace {
@@ -93,7 +93,8 @@ absl::StatusOr<std::vector<Plan>> PlansOf(const AttentionProblem& problem,
   return plans;
 }
 
-void LeaveOutSlow(const BenchSelection& selection, std::vector<Plan>* plans, LeftOut* left_out) {
+void LeaveOutSlow(const BenchSelection& selection, CallTimes* times, std::vector<Plan>* plans,
+                  LeftOut* left_out) {
   const bool others = std::any_of(plans->begin(), plans->end(), [](const Plan& plan) {
     return plan.kernel->traits().preference > 0;
   });
@@ -107,11 +108,11 @@ void LeaveOutSlow(const BenchSelection& selection, std::vector<Plan>* plans, Lef
     const bool wanted = IsNamed(*plan.kernel, selection.names) || traits.name == selection.baseline;
     if (patience > 0 && !wanted && !Interrupt::Pressed()) {
       // One that fails is kept: its row will say why.
-      const absl::StatusOr<double> seconds = bench::EstimateSeconds(plan);
-      if (seconds.ok() && *seconds > patience) {
+      const double seconds = times->Seconds(plan);
+      if (seconds > patience) {
         left_out->Add(absl::UnimplementedError(
                           absl::StrCat(traits.name, ": left out of ", plan.problem.ToString(),
-                                       ": about ", Seconds(*seconds), " a call; --kernel=all,",
+                                       ": about ", Duration(seconds), " a call; --kernel=all,",
                                        traits.name, " times it all the same")),
                       "");
         continue;

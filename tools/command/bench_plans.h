@@ -15,6 +15,7 @@
 #include "attention/core/launch_config.h"
 #include "attention/core/problem.h"
 #include "tools/command/selection.h"
+#include "tools/command/time_left.h"
 
 namespace attnlab::command {
 
@@ -64,7 +65,8 @@ absl::StatusOr<std::vector<Plan>> PlansOf(const AttentionProblem& problem,
 
 // Takes out what would take minutes, unless it was asked for by name: kernels that are there for
 // checking alone, and those of the CPU beside one of a GPU.
-void LeaveOutSlow(const BenchSelection& selection, std::vector<Plan>* plans, LeftOut* left_out);
+void LeaveOutSlow(const BenchSelection& selection, CallTimes* times, std::vector<Plan>* plans,
+                  LeftOut* left_out);
 
 // What is timed when nobody says: the longest problem for which the slowest of the kernels takes
 // part of a second a call.

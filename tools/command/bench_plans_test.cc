@@ -135,13 +135,14 @@ TEST(BenchPlansTest, TheOracleIsLeftOutWhereItIsSlow) {
       if (name != "reference" && name != "cpu" && name != "failing") continue;
       plans.push_back(*MakePlan(slow, Device::Cpu(), name));
     }
-    LeaveOutSlow(selection, &plans, left_out);
+    CallTimes times(plans);
+    LeaveOutSlow(selection, &times, &plans, left_out);
     return Names(plans);
   };
   LeftOut left_out("attnlab bench");
   EXPECT_THAT(kept("all", "", &left_out), ElementsAre("failing", "cpu"));
   EXPECT_THAT(Text(left_out), HasSubstr("attnlab bench: reference: left out of b=64,"));
-  EXPECT_THAT(Text(left_out), HasSubstr("s a call; --kernel=all,reference times it all the same"));
+  EXPECT_THAT(Text(left_out), HasSubstr(" min a call; --kernel=all,reference times it all the same"));
   EXPECT_FALSE(left_out.blame().Flags());
   LeftOut nothing("attnlab bench");
   EXPECT_THAT(kept("reference", "", &nothing), ElementsAre("reference"));
@@ -159,7 +160,8 @@ TEST(BenchPlansTest, TheCpuIsLeftOutWhereItIsSlowBesideAGpu) {
       plans[1].kernel = KernelsOf("via_host")->front();
       plans[1].device.device = Device::Cuda(0);
     }
-    LeaveOutSlow(Select(names), &plans, left_out);
+    CallTimes times(plans);
+    LeaveOutSlow(Select(names), &times, &plans, left_out);
     return Names(plans);
   };
   LeftOut left_out("attnlab bench"), nothing("attnlab bench");

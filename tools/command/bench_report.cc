@@ -53,23 +53,48 @@ std::vector<DeviceInfo> DevicesOf(const std::vector<bench::Row>& rows) {
 
 // Rows of one problem and one kernel, which differ by their configuration.
 struct Sweep {
-  std::vector<const bench::Row*> rows;  // those that were timed and are not known to be wrong
-  const bench::Row* fastest = nullptr;
+  // The fastest row, and those that the noise does not tell from it.
+  std::vector<const bench::Row*> fastest;
   const bench::Row* slowest = nullptr;
+  const bench::Row* first = nullptr;  // in the table
+
+  bool Has(const bench::Row& row) const {
+    return std::find(fastest.begin(), fastest.end(), &row) != fastest.end();
+  }
 };
 
-// The sweep that the row belongs to; no rows where it has one configuration alone.
+// The sweep that the row belongs to; empty where the kernel has one configuration alone. Rows that
+// failed or are known to be wrong do not take part.
 Sweep SweepOf(const bench::Row& row, const std::vector<bench::Row>& rows, bool verify) {
-  Sweep sweep;
+  std::vector<const bench::Row*> all;
   for (const bench::Row& other : rows) {
     if (other.plan.kernel != row.plan.kernel || other.plan.problem != row.plan.problem) continue;
-    if (!other.status.ok() || (verify && !other.verified)) continue;
-    sweep.rows.push_back(&other);
-    if (sweep.fastest == nullptr || other.median < sweep.fastest->median) sweep.fastest = &other;
-    if (sweep.slowest == nullptr || other.median > sweep.slowest->median) sweep.slowest = &other;
+    if (other.status.ok() && (!verify || other.verified)) all.push_back(&other);
   }
-  if (sweep.rows.size() < 2) sweep = {};
+  if (all.size() < 2) return {};
+  Sweep sweep;
+  const auto faster = [](const bench::Row* a, const bench::Row* b) {
+    return a->timing.median < b->timing.median;
+  };
+  const auto [fastest, slowest] = std::minmax_element(all.begin(), all.end(), faster);
+  sweep.first = all[0];
+  sweep.slowest = *slowest;
+  sweep.fastest = {*fastest};
+  for (const bench::Row* other : all) {
+    if (other != *fastest && !Differ(other->timing, (*fastest)->timing)) {
+      sweep.fastest.push_back(other);
+    }
+  }
   return sweep;
+}
+
+// Why a row is noisy; "" where it is not known.
+std::string CauseOfNoise(const bench::Row& row) {
+  if (row.processors.Busy()) {
+    return absl::StrCat("other programs used ", Digits(row.processors.others), " of ",
+                        row.processors.available, " processors");
+  }
+  return "";
 }
 
 Json RowJson(const bench::Row& row, const std::vector<bench::Row>& rows, const BenchReport& f,
@@ -80,10 +105,14 @@ Json RowJson(const bench::Row& row, const std::vector<bench::Row>& rows, const B
                {"kernel", row.plan.kernel->traits().name},
                {"config", row.plan.config.ToString()},
                {"machine", MachineJson(row.plan.device)},
-               {"median_seconds", row.median},
-               {"p10_seconds", row.p10},
-               {"p90_seconds", row.p90},
-               {"repetitions", row.repetitions},
+               {"median_seconds", row.timing.median},
+               {"p10_seconds", row.timing.p10},
+               {"p90_seconds", row.timing.p90},
+               {"noise", row.timing.noise},
+               {"noisy", row.noisy},
+               {"noise_cause", nullptr},
+               {"repetitions", row.timing.repetitions},
+               {"disturbed_repetitions", row.timing.disturbed},
                {"calls_per_repetition", row.calls_per_repetition},
                {"tflop_per_second", row.TflopPerSecond()},
                {"gb_per_second", row.GbPerSecond()},
@@ -93,6 +122,7 @@ Json RowJson(const bench::Row& row, const std::vector<bench::Row>& rows, const B
                {"expected_bytes", row.expected.Bytes()},
                {"baseline", nullptr},
                {"speed_up", nullptr},
+               {"speed_up_within_noise", nullptr},
                {"fastest_config", nullptr},
                {"verdict", !f.verify      ? "not checked"
                            : row.verified ? "ok"
@@ -109,17 +139,22 @@ Json RowJson(const bench::Row& row, const std::vector<bench::Row>& rows, const B
   if (!row.status.ok()) {
     json["verdict"] = "failed";
     json["message"] = std::string(row.status.message());
-    for (const char* key : {"median_seconds", "p10_seconds", "p90_seconds", "tflop_per_second",
-                            "gb_per_second", "moved_gb_per_second"}) {
+    for (const char* key : {"median_seconds", "p10_seconds", "p90_seconds", "noise", "noisy",
+                            "tflop_per_second", "gb_per_second", "moved_gb_per_second"}) {
       json[key] = nullptr;
     }
     baseline = nullptr;
   }
   if (baseline != nullptr) {
     json["baseline"] = baseline->plan.kernel->traits().name;
-    json["speed_up"] = baseline->median / row.median;
+    json["speed_up"] = baseline->timing.median / row.timing.median;
+    json["speed_up_within_noise"] = baseline != &row && !Differ(baseline->timing, row.timing);
   }
-  if (sweep.fastest != nullptr) json["fastest_config"] = sweep.fastest == &row;
+  // Null for those of which one is the fastest, where the noise does not tell which.
+  if (sweep.first != nullptr && (!sweep.Has(row) || sweep.fastest.size() == 1)) {
+    json["fastest_config"] = sweep.Has(row);
+  }
+  if (row.noisy && !CauseOfNoise(row).empty()) json["noise_cause"] = CauseOfNoise(row);
   if (f.verify && row.status.ok()) {
     json["error"] = row.verification.o.max_error;
     json["bound"] = row.verification.o.bound;
@@ -138,22 +173,32 @@ std::string InputsText(const bench::Row& row) {
                                      : "which the last-level cache may hold");
 }
 
+std::string Percent(double share) { return absl::StrCat(Digits(100 * share), " %"); }
+
+// "1.25x", and "~1.02x" for two rows that the noise does not tell apart.
+std::string SpeedUp(const bench::Row* baseline, const bench::Row& row) {
+  if (baseline == nullptr) return "-";
+  const bool differ = baseline == &row || Differ(baseline->timing, row.timing);
+  return absl::StrCat(differ ? "" : "~", Digits(baseline->timing.median / row.timing.median), "x");
+}
+
 // The cells from the median on.
 void AddFigures(const bench::Row& row, const std::vector<bench::Row>& rows, const BenchReport& f,
                 std::vector<Table::Cell>* cells) {
   if (!row.status.ok()) {
-    for (int k = 0; k < 8; ++k) cells->push_back({"-"});
+    for (int k = 0; k < 9; ++k) cells->push_back({"-"});
     cells->push_back({"FAILED", Colour::kRed});
     return;
   }
-  cells->push_back({Seconds(row.median)});
-  cells->push_back({SecondsRange(row.p10, row.p90)});
+  cells->push_back({Seconds(row.timing.median)});
+  cells->push_back(
+      {absl::StrCat("±", Percent(row.timing.noise)), row.noisy ? Colour::kYellow : Colour::kNone});
+  cells->push_back({SecondsRange(row.timing.p10, row.timing.p90)});
   cells->push_back({Digits(row.TflopPerSecond())});
   cells->push_back({Digits(row.GbPerSecond())});
   cells->push_back({Digits(row.MovedGbPerSecond())});
   const bench::Row* baseline = BaselineOf(row, rows, f.baseline);
-  cells->push_back(
-      {baseline == nullptr ? "-" : absl::StrCat(Digits(baseline->median / row.median), "x")});
+  cells->push_back({SpeedUp(baseline, row)});
   cells->push_back({f.verify ? ErrorNumber(row.verification.o.max_error) : "-"});
   cells->push_back({f.verify ? ErrorNumber(row.verification.o.bound) : "-"});
   cells->push_back(!f.verify      ? Table::Cell("not checked", Colour::kYellow)
@@ -187,10 +232,10 @@ std::string HowText(const std::vector<bench::Row>& rows) {
     if (row.status.ok()) timed.push_back(row);
   }
   if (timed.empty()) return "";
-  int64_t fewest = timed[0].repetitions, most = 0;
+  int64_t fewest = timed[0].timing.repetitions, most = 0;
   for (const bench::Row& row : timed) {
-    fewest = std::min(fewest, row.repetitions);
-    most = std::max(most, row.repetitions);
+    fewest = std::min(fewest, row.timing.repetitions);
+    most = std::max(most, row.timing.repetitions);
   }
   const bool several = DevicesOf(timed).size() > 1;
   return absl::StrCat(
@@ -200,20 +245,49 @@ std::string HowText(const std::vector<bench::Row>& rows) {
       InputsOfDevices(timed), ".");
 }
 
+// The rows whose noise is above the limit, and what made them noisy.
+std::string NoisyText(const std::vector<bench::Row>& rows, double max_noise) {
+  std::vector<std::string> names, causes;
+  for (const bench::Row& row : rows) {
+    if (!row.status.ok() || !row.noisy) continue;
+    const std::string& name = row.plan.kernel->traits().name;
+    if (std::find(names.begin(), names.end(), name) == names.end()) names.push_back(name);
+    if (causes.empty() && !CauseOfNoise(row).empty()) causes.push_back(CauseOfNoise(row));
+  }
+  if (names.empty()) return "";
+  std::string text = absl::StrCat("Noisy, the median is not known to ", Percent(max_noise), ": ",
+                                  absl::StrJoin(names, ", "), ".");
+  if (!causes.empty()) {
+    absl::StrAppend(&text, " While they were timed, ", causes[0],
+                    ". Threads that wait for each other then spin for nothing: "
+                    "OMP_WAIT_POLICY=passive makes them sleep.");
+  }
+  return absl::StrCat(text, " --timeout=SECONDS measures longer.\n");
+}
+
 // One line a kernel and problem that was timed with several configurations.
 std::string SweepText(const std::vector<bench::Row>& rows, const std::vector<std::string>& rests,
                       bool verify) {
   std::string text;
   for (size_t i = 0; i < rows.size(); ++i) {
     const Sweep sweep = SweepOf(rows[i], rows, verify);
-    if (sweep.fastest == nullptr || sweep.rows[0] != &rows[i]) continue;
+    if (sweep.first != &rows[i]) continue;
     const auto config = [](const bench::Row& row) {
       return row.plan.config.empty() ? std::string("its own choice") : row.plan.config.ToString();
     };
     absl::StrAppend(&text, rows[i].plan.kernel->traits().name,
-                    rests[i].empty() ? "" : absl::StrCat(" (", rests[i], ")"), ": fastest with ",
-                    config(*sweep.fastest), ", ",
-                    Digits(sweep.slowest->median / sweep.fastest->median),
+                    rests[i].empty() ? "" : absl::StrCat(" (", rests[i], ")"), ": ");
+    if (sweep.Has(*sweep.slowest)) {
+      absl::StrAppend(&text, "no configuration is faster than the others beyond the noise\n");
+      continue;
+    }
+    absl::StrAppend(&text, "fastest with ",
+                    absl::StrJoin(sweep.fastest, " or ",
+                                  [&](std::string* out, const bench::Row* row) {
+                                    absl::StrAppend(out, config(*row));
+                                  }),
+                    sweep.fastest.size() == 1 ? "" : " (equal within the noise)", ", ",
+                    Digits(sweep.slowest->timing.median / sweep.fastest[0]->timing.median),
                     " times as fast as with ", config(*sweep.slowest), "\n");
   }
   return text;
@@ -239,7 +313,7 @@ void PrintBench(const std::vector<bench::Row>& rows, const BenchReport& f, const
   columns.push_back({"kernel", Table::kLeft});
   if (devices.size() > 1) columns.push_back({"device", Table::kLeft});
   if (configs) columns.push_back({"config", Table::kLeft});
-  for (const char* title : {"median", "p10-p90", "TFLOP/s", "GB/s", "moved GB/s"}) {
+  for (const char* title : {"median", "noise", "p10-p90", "TFLOP/s", "GB/s", "moved GB/s"}) {
     columns.push_back({title, Table::kRight});
   }
   columns.push_back({versus.empty() ? "speed-up" : absl::StrCat("vs ", versus), Table::kRight});
@@ -264,7 +338,7 @@ void PrintBench(const std::vector<bench::Row>& rows, const BenchReport& f, const
   }
   streams.out << "\n" << table.Markdown(streams.colours);
   if (const std::string how = HowText(rows); !how.empty()) streams.out << "\n" << how << "\n";
-  streams.out << SweepText(rows, problems.rests, f.verify);
+  streams.out << NoisyText(rows, f.max_noise) << SweepText(rows, problems.rests, f.verify);
   for (const bench::Row& row : rows) {
     if (!row.status.ok()) {
       streams.out << "\n" << row.status.message() << "\n";

@@ -18,6 +18,7 @@ struct BenchReport {
   std::string baseline;  // the kernel that speed-ups are against; empty: that of the first row
   std::string commit;    // empty: not known
   int64_t seed = 0;
+  double max_noise = 0.02;  // a share of the median
   bool verify = true;
   bool lse = false;
 };

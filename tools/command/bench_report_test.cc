@@ -35,8 +35,8 @@ bench::Row Row(absl::string_view kernel, Device device, double median,
   row.plan.device.multiprocessors = 132;
   row.verified = true;
   row.verification.o.max_error = 1e-7;
-  row.median = row.p10 = row.p90 = median;
-  row.repetitions = 20;
+  row.timing.median = row.timing.p10 = row.timing.p90 = median;
+  row.timing.repetitions = 20;
   row.calls_per_repetition = 1;
   row.input_sets = 3;
   row.set_bytes = device.kind == DeviceKind::kCpu ? 1 << 20 : 2 << 20;
@@ -63,7 +63,7 @@ TEST(BenchReportTest, OneDeviceIsAboveTheTable) {
 
 TEST(BenchReportTest, OneRepetitionIsOne) {
   bench::Row row = Row("reference", Device::Cpu(), 0.1);
-  row.repetitions = 1;
+  row.timing.repetitions = 1;
   EXPECT_THAT(Printed({row}), HasSubstr("\n1 repetition, kernels in random order; "));
 }
 

@@ -2,6 +2,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "attention/core/stop.h"
 
 namespace attnlab::command {
 
@@ -53,6 +54,14 @@ bool ParsedToEnd(ArgumentParser* parser, absl::string_view subcommand, const Arg
   *code = kOk;
   return true;
 }
+
+StopOnCtrlC::StopOnCtrlC(absl::string_view subcommand)
+    : interrupt_(absl::StrCat("attnlab ", subcommand,
+                              ": interrupted, ending; Ctrl-C again ends it at once")) {
+  StopWhen(&Interrupt::Flag());
+}
+
+StopOnCtrlC::~StopOnCtrlC() { StopWhen(nullptr); }
 
 int Interrupted(const Streams& streams, absl::string_view subcommand, bool nothing,
                 absl::string_view done) {

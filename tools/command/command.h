@@ -16,6 +16,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "tools/lib/arguments.h"
+#include "tools/lib/interrupt.h"
 
 namespace attnlab::command {
 
@@ -55,6 +56,19 @@ ExitCode ExitCodeOf(const absl::Status& status);
 // Prints "attnlab run: message" and returns the exit code; `hint`, if any, goes below.
 int Fail(const Streams& streams, absl::string_view subcommand, const absl::Status& status,
          absl::string_view hint = "");
+
+// While it lives, the first Ctrl-C is acknowledged at once, ends a kernel that runs on the CPU, and is
+// what Interrupt::Pressed() tells; the second ends the process.
+class StopOnCtrlC {
+ public:
+  explicit StopOnCtrlC(absl::string_view subcommand);
+  ~StopOnCtrlC();
+  StopOnCtrlC(const StopOnCtrlC&) = delete;
+  StopOnCtrlC& operator=(const StopOnCtrlC&) = delete;
+
+ private:
+  Interrupt interrupt_;
+};
 
 // Says so, and returns kInterrupted. `nothing`: no row was done, or else the rows were `done`.
 int Interrupted(const Streams& streams, absl::string_view subcommand, bool nothing,

@@ -297,7 +297,7 @@ int Profile(const Arguments& arguments, const Streams& streams) {
   if (s.ok()) s = CheckFlags(flags);
   if (!s.ok()) return Fail(streams, "profile", s);
   if (flags.list_metrics) {
-    const Interrupt interrupt;
+    const StopOnCtrlC stop("profile");
     s = List(flags, parser, streams);
     if (absl::IsCancelled(s)) return Interrupted(streams, "profile", false, "listed");
     return s.ok() ? kOk : Fail(streams, "profile", OfCounting(s));
@@ -305,7 +305,7 @@ int Profile(const Arguments& arguments, const Streams& streams) {
   ProfileReport report = EmptyReport(flags);
   LeftOut left_out("attnlab profile");
   {
-    const Interrupt interrupt;
+    const StopOnCtrlC stop("profile");
     s = ProfileAll(flags, &report, &left_out, streams);
   }
   left_out.Print(streams.err);

@@ -14,13 +14,13 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "attention/attention.h"
-#include "attention/bench/estimate.h"
 #include "attention/oracle/inputs.h"
 #include "attention/oracle/layout.h"
 #include "tools/command/command.h"
 #include "tools/command/machine.h"
 #include "tools/command/selection.h"
 #include "tools/command/sweep.h"
+#include "tools/command/time_left.h"
 #include "tools/lib/arguments.h"
 #include "tools/lib/interrupt.h"
 #include "tools/lib/json.h"
@@ -181,22 +181,66 @@ absl::Status ParseLengths(absl::string_view flag, const std::string& text,
   return absl::OkStatus();
 }
 
-// Says so before a kernel takes long: its calls are not sampled as the oracle's rows are.
-void Announce(const Plan& plan, const Streams& streams) {
-  constexpr double kWorthEstimating = 2e10;  // FLOPs
-  constexpr double kLong = 10;               // seconds
-  if (plan.device.device.kind != DeviceKind::kCpu) return;
-  if (CompulsoryTraffic(plan.problem).flops < kWorthEstimating) return;
-  const absl::StatusOr<double> seconds = bench::EstimateSeconds(plan);
-  if (!seconds.ok() || 2 * *seconds < kLong) return;
-  streams.err << "attnlab verify: " << plan.kernel->traits().name << " on "
-              << plan.problem.ToString() << ": about " << Seconds(2 * *seconds)
-              << " for two calls; after Ctrl-C the rows that are done are printed\n"
-              << std::flush;
+// One row: a kernel and a configuration on a problem.
+struct Step {
+  AttentionProblem problem;
+  const Kernel* kernel = nullptr;
+  LaunchConfig config;
+  absl::Status why_not;  // it is skipped
+  Plan plan;
+};
+
+// Errors are those of the device that was asked for.
+absl::StatusOr<Step> StepOf(const Flags& f, const AttentionProblem& problem, const Kernel& kernel,
+                            const LaunchConfig& config, const oracle::InputOptions& inputs,
+                            Rows::Taken* taken, Blame* blame) {
+  Step step = {problem, &kernel, config, absl::OkStatus(), {}};
+  const absl::StatusOr<DeviceInfo> device = DeviceFor(f.device, kernel);
+  if (!device.ok()) {
+    if (f.device != "auto" || absl::IsInvalidArgument(device.status())) return device.status();
+    // Elsewhere it might take the configuration.
+    if (HasKeysOf(kernel, config)) taken->possible = true;
+    blame->Add(device.status());
+    step.why_not = device.status();
+    return step;
+  }
+  absl::StatusOr<Plan> plan = PlanFor(kernel, problem, *device, config);
+  step.why_not = plan.status();
+  blame->Add(plan.status());
+  if (!absl::IsInvalidArgument(plan.status())) {
+    if (plan.ok() || HasKeysOf(kernel, config)) taken->possible = true;
+  } else if (taken->reason.empty() || HasKeysOf(kernel, config)) {
+    taken->reason = std::string(plan.status().message());
+  }
+  if (!plan.ok()) return step;
+  step.plan = *std::move(plan);
+  step.why_not = oracle::Inputs::Check(problem, inputs);
+  blame->AddInputs(step.why_not);
+  return step;
 }
 
-absl::Status VerifyAll(const Flags& f, const std::vector<AttentionProblem>& problems,
-                       const Streams& streams, Rows* rows) {
+// Each kernel is called twice, and the oracle once a problem.
+std::vector<double> ExpectedSeconds(const std::vector<Step>& steps,
+                                    const oracle::VerifyOptions& options) {
+  std::vector<Plan> plans;
+  for (const Step& step : steps) {
+    if (step.why_not.ok()) plans.push_back(step.plan);
+  }
+  CallTimes times(plans);
+  std::vector<double> seconds;
+  const AttentionProblem* last = nullptr;
+  for (const Step& step : steps) {
+    seconds.push_back(0);
+    if (!step.why_not.ok()) continue;
+    seconds.back() = 2 * times.Seconds(step.plan);
+    if (last != nullptr && *last == step.problem) continue;
+    seconds.back() += OracleSeconds(step.problem, options.oracle_flops);
+    last = &step.problem;
+  }
+  return seconds;
+}
+
+absl::Status VerifyAll(const Flags& f, const std::vector<AttentionProblem>& problems, Rows* rows) {
   oracle::VerifyOptions options;
   options.inputs.seed = static_cast<uint64_t>(f.seed);
   options.with_lse = f.lse;
@@ -216,53 +260,36 @@ absl::Status VerifyAll(const Flags& f, const std::vector<AttentionProblem>& prob
   if (!configs.ok()) return configs.status();
   rows->configs.resize(configs->size());
 
-  const int64_t total = static_cast<int64_t>(problems.size() * kernels->size() * configs->size());
-  Progress progress(stderr, total);
-  int64_t done = 0;
+  std::vector<Step> steps;
   for (const AttentionProblem& problem : problems) {
     for (const Kernel* kernel : *kernels) {
       for (size_t i = 0; i < configs->size(); ++i) {
-        if (Interrupt::Pressed()) return absl::OkStatus();
-        const LaunchConfig& config = (*configs)[i];
-        Rows::Taken& taken = rows->configs[i];
-        progress.Show(done++, absl::StrCat(kernel->traits().name, " ", problem.ToString()));
-        const absl::StatusOr<DeviceInfo> device = DeviceFor(f.device, *kernel);
-        if (!device.ok()) {
-          if (f.device != "auto" || absl::IsInvalidArgument(device.status())) {
-            return device.status();
-          }
-          // Elsewhere it might take the configuration.
-          if (HasKeysOf(*kernel, config)) taken.possible = true;
-          rows->blame.Add(device.status());
-          AddSkipped(problem, *kernel, config, device.status(), rows);
-          continue;
-        }
-        absl::StatusOr<Plan> plan = PlanFor(*kernel, problem, *device, config);
-        absl::Status s = plan.status();
-        rows->blame.Add(s);
-        if (!absl::IsInvalidArgument(s)) {
-          if (s.ok() || HasKeysOf(*kernel, config)) taken.possible = true;
-        } else if (taken.reason.empty() || HasKeysOf(*kernel, config)) {
-          taken.reason = std::string(s.message());
-        }
-        if (s.ok()) {
-          s = oracle::Inputs::Check(problem, options.inputs);
-          rows->blame.AddInputs(s);
-        }
-        if (!s.ok()) {
-          AddSkipped(problem, *kernel, config, s, rows);
-          continue;
-        }
-        Announce(*plan, streams);
-        if (Interrupt::Pressed()) return absl::OkStatus();
-        const absl::StatusOr<oracle::VerifyResult> result = oracle::Verify(*plan, options);
-        if (absl::IsResourceExhausted(result.status())) {
-          rows->blame.Add(result.status());
-          AddSkipped(problem, *kernel, config, result.status(), rows);
-        } else {
-          AddResult(*plan, f.seed, f.lse, result, rows);
-        }
+        absl::StatusOr<Step> step = StepOf(f, problem, *kernel, (*configs)[i], options.inputs,
+                                           &rows->configs[i], &rows->blame);
+        if (!step.ok()) return step.status();
+        steps.push_back(*std::move(step));
       }
+    }
+  }
+  Progress progress(stderr, static_cast<int64_t>(steps.size()));
+  progress.Show(0, "planning");
+  TimeLeft left(ExpectedSeconds(steps, options));
+  for (size_t i = 0; i < steps.size() && !Interrupt::Pressed(); ++i) {
+    const Step& step = steps[i];
+    if (!step.why_not.ok()) {
+      AddSkipped(step.problem, *step.kernel, step.config, step.why_not, rows);
+      continue;
+    }
+    progress.Show(static_cast<int64_t>(i),
+                  absl::StrCat(step.kernel->traits().name, " ", step.problem.ToString()),
+                  left.Seconds(i));
+    const absl::StatusOr<oracle::VerifyResult> result = oracle::Verify(step.plan, options);
+    if (absl::IsCancelled(result.status())) break;
+    if (absl::IsResourceExhausted(result.status())) {
+      rows->blame.Add(result.status());
+      AddSkipped(step.problem, *step.kernel, step.config, result.status(), rows);
+    } else {
+      AddResult(step.plan, f.seed, f.lse, result, rows);
     }
   }
   return absl::OkStatus();
@@ -311,8 +338,8 @@ int Verify(const Arguments& arguments, const Streams& streams) {
   Rows rows;
   bool interrupted = false;
   {
-    const Interrupt interrupt;
-    s = VerifyAll(flags, *problems, streams, &rows);
+    const StopOnCtrlC stop("verify");
+    s = VerifyAll(flags, *problems, &rows);
     if (!s.ok()) return Fail(streams, "verify", s);
     interrupted = Interrupt::Pressed();
   }

@@ -1,16 +1,32 @@
 #include "tools/lib/interrupt.h"
 
+#include <errno.h>
+#include <unistd.h>
+
+#include "absl/strings/str_cat.h"
+
 namespace attnlab {
 namespace {
 
-volatile sig_atomic_t g_pressed = 0;
+std::atomic<bool> g_pressed = false;
+static_assert(std::atomic<bool>::is_always_lock_free, "a signal handler writes it");
 
-void Note(int) { g_pressed = 1; }
+std::string* const g_acknowledgement = new std::string;  // not written while a handler may read it
+
+void Note(int) {
+  g_pressed = true;
+  const int error = errno;
+  // Nothing to be done where it fails.
+  if (write(STDERR_FILENO, g_acknowledgement->data(), g_acknowledgement->size()) < 0) errno = error;
+}
 
 }  // namespace
 
-Interrupt::Interrupt() {
-  g_pressed = 0;
+Interrupt::Interrupt(absl::string_view acknowledgement) {
+  g_pressed = false;
+  // On a terminal, behind "^C" and over a progress line.
+  const char* const begin = isatty(STDERR_FILENO) != 0 ? "\r\033[K" : "";
+  *g_acknowledgement = acknowledgement.empty() ? "" : absl::StrCat(begin, acknowledgement, "\n");
   sigaction(SIGINT, nullptr, &before_);
   if (before_.sa_handler == SIG_IGN) return;
   struct sigaction noting = {};
@@ -22,6 +38,6 @@ Interrupt::Interrupt() {
 
 Interrupt::~Interrupt() { sigaction(SIGINT, &before_, nullptr); }
 
-bool Interrupt::Pressed() { return g_pressed != 0; }
+const std::atomic<bool>& Interrupt::Flag() { return g_pressed; }
 
 }  // namespace attnlab

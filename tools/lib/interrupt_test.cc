@@ -31,6 +31,14 @@ TEST(InterruptTest, NotesTheFirstAndLeavesTheSecondToTheSystem) {
   EXPECT_EQ(Handler(), SIG_DFL);
 }
 
+TEST(InterruptTest, IsAcknowledgedAtOnce) {
+  signal(SIGINT, SIG_DFL);
+  const Interrupt interrupt("interrupted");
+  ::testing::internal::CaptureStderr();
+  raise(SIGINT);
+  EXPECT_EQ(::testing::internal::GetCapturedStderr(), "interrupted\n");
+}
+
 TEST(InterruptTest, WhatIsIgnoredStaysIgnored) {
   signal(SIGINT, SIG_IGN);
   const Interrupt interrupt;

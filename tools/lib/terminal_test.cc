@@ -15,6 +15,7 @@
 namespace attnlab {
 namespace {
 
+using ::testing::EndsWith;
 using ::testing::HasSubstr;
 
 // A pseudo terminal: what is written to `file` can be read from `master`.
@@ -64,51 +65,65 @@ TEST(TerminalTest, ProgressIsShownAndErasedOnATerminal) {
   setenv("TERM", "xterm", 1);
   {
     Progress progress(terminal.file, 4);
-    progress.Show(1, "cpu");
-    EXPECT_THAT(terminal.Read(), HasSubstr("1/4 cpu"));
+    progress.Show(2, "cpu", 100);
+    EXPECT_EQ(terminal.Read(),
+              "\r\033[K[==========>         ] 2/4, 0 s, about 1 min 40 s left: cpu");
+    EXPECT_THAT(terminal.Read(), HasSubstr(" left: cpu"));  // again, by itself
   }
-  EXPECT_EQ(terminal.Read(), "\r\033[K");
+  EXPECT_THAT(terminal.Read(), EndsWith("\r\033[K"));
 }
 
-TEST(TerminalTest, ProgressIsSilentElsewhere) {
+std::string Text(std::FILE* file) {
+  std::rewind(file);
+  std::string text(1000, ' ');
+  text.resize(std::fread(text.data(), 1, text.size(), file));
+  std::fclose(file);
+  return text;
+}
+
+TEST(TerminalTest, ProgressOfShortWorkIsSilentElsewhere) {
   std::FILE* file = std::tmpfile();
   {
     Progress progress(file, 4);
     progress.Show(1, "cpu");
   }
-  EXPECT_EQ(std::ftell(file), 0);
-  std::fclose(file);
+  EXPECT_EQ(Text(file), "");
 }
 
-TEST(TerminalTest, ElsewhereOneLineForEachStepThatTakesLong) {
+TEST(TerminalTest, ElsewhereALineNowAndThen) {
   std::FILE* file = std::tmpfile();
-  const auto wait_for_more = [file](int64_t than) {
-    for (int i = 0; i < 1000 && std::ftell(file) <= than; ++i) usleep(10000);
-    return std::ftell(file);
-  };
   {
-    Progress progress(file, 4, std::chrono::milliseconds(50));
+    Progress progress(file, 4, {std::chrono::milliseconds(200), std::chrono::milliseconds(400)});
     progress.Show(0, "verifying cpu");
-    const int64_t first = wait_for_more(0);
-    usleep(200000);  // no second line for the same step
-    EXPECT_EQ(std::ftell(file), first);
-    progress.Show(1, "timing");
-    wait_for_more(first);
+    usleep(400000);
+    progress.Show(1, "timing", 7200);
+    usleep(400000);
   }
-  std::rewind(file);
-  std::string text(200, ' ');
-  text.resize(std::fread(text.data(), 1, text.size(), file));
-  EXPECT_EQ(text,
-            "attnlab: 0.05 s so far, 0/4 verifying cpu\nattnlab: 0.05 s so far, 1/4 timing\n");
-  std::fclose(file);
+  EXPECT_EQ(Text(file),
+            "attnlab: 0/4, 0 s: verifying cpu\n"
+            "attnlab: 1/4, 1 s, about 2 h left: timing\n");
 }
 
-TEST(TerminalTest, ProgressLine) {
-  EXPECT_EQ(Progress::Line(0, 4, "cpu", 80), "[>                   ] 0/4 cpu");
-  EXPECT_EQ(Progress::Line(2, 4, "cpu", 80), "[==========>         ] 2/4 cpu");
-  EXPECT_EQ(Progress::Line(4, 4, "done", 80), "[====================] 4/4 done");
-  EXPECT_EQ(Progress::Line(0, 0, "", 80), "[====================] 0/0 ");
-  EXPECT_EQ(Progress::Line(2, 4, "µµµµ", 30), "[==========>         ] 2/4 µµµ");
+// What is left goes as what is done, where nobody knows better.
+TEST(TerminalTest, TimeLeftWithoutAnEstimate) {
+  std::FILE* file = std::tmpfile();
+  {
+    Progress progress(file, 4, {std::chrono::milliseconds(1200), std::chrono::hours(1)});
+    usleep(1000000);
+    progress.Show(1, "timing");
+    usleep(400000);
+  }
+  EXPECT_EQ(Text(file), "attnlab: 1/4, 1 s, about 3 s left: timing\n");
+}
+
+TEST(TerminalTest, Durations) {
+  EXPECT_EQ(Duration(0.4), "0 s");
+  EXPECT_EQ(Duration(59.4), "59 s");
+  EXPECT_EQ(Duration(59.6), "1 min");
+  EXPECT_EQ(Duration(200), "3 min 20 s");
+  EXPECT_EQ(Duration(1234), "20 min");
+  EXPECT_EQ(Duration(7500), "2 h 5 min");
+  EXPECT_EQ(Duration(360000), "100 h");
 }
 
 TEST(TerminalTest, WidthCountsCodePoints) {

@@ -1,0 +1,76 @@
+#include "attention/bench/noise.h"
+
+#include <chrono>
+#include <ctime>
+#include <thread>
+#include <vector>
+
+#include "gtest/gtest.h"
+
+namespace attnlab::bench {
+namespace {
+
+TEST(NoiseTest, OfTheMedian) {
+  EXPECT_EQ(MedianNoise({}), 1);
+  EXPECT_EQ(MedianNoise({3}), 1);
+  EXPECT_EQ(MedianNoise({2, 2, 2, 2, 2}), 0);
+  EXPECT_DOUBLE_EQ(MedianNoise({9, 10, 11, 10, 10}), 0.1);  // of few values the whole range
+  std::vector<double> many;
+  for (int i = 0; i < 10000; ++i) many.push_back(90 + (i * 7919) % 2003 * 0.01);  // to 110
+  EXPECT_LT(MedianNoise(many), 0.01);
+  EXPECT_GT(MedianNoise(many), 0);
+}
+
+TEST(NoiseTest, AMachineThatChangesItsSpeed) {
+  std::vector<double> values(1000, 10);
+  EXPECT_EQ(MedianNoise(values), 0);
+  for (int i = 500; i < 1000; ++i) values[i] = 12;
+  EXPECT_NEAR(MedianNoise(values), 0.1, 0.01);
+}
+
+// `count` repetitions of as many seconds a call, on two threads that used so many processors.
+void Add(int count, double seconds, double processors, std::vector<Repetition>* all) {
+  for (int i = 0; i < count; ++i) all->push_back({seconds, processors, 2});
+}
+
+TEST(NoiseTest, DisturbedRepetitionsAreLeftOut) {
+  std::vector<Repetition> all;
+  Add(10, 1, 2, &all);
+  Add(90, 7, 1, &all);
+  const Timing idle = Evaluate(all, {2, 0.01}, 5);  // slow for another reason
+  EXPECT_EQ(idle.median, 7);
+  EXPECT_EQ(idle.disturbed, 0);
+  const Timing busy = Evaluate(all, {2, 1.2}, 5);
+  EXPECT_EQ(busy.median, 1);
+  EXPECT_EQ(busy.repetitions, 10);
+  EXPECT_EQ(busy.disturbed, 90);
+  EXPECT_EQ(busy.noise, 0);
+}
+
+TEST(NoiseTest, WhereAllAreDisturbedTheNoiseSaysHowMuch) {
+  std::vector<Repetition> all;
+  Add(50, 40, 1.1, &all);
+  const Timing busy = Evaluate(all, {2, 1}, 5);
+  EXPECT_EQ(busy.median, 40);
+  EXPECT_EQ(busy.disturbed, 0);
+  // An idle machine may take 40 × half of the processors × 0.75.
+  EXPECT_NEAR(busy.noise, 1 - 0.75 / 2, 1e-12);
+}
+
+TEST(NoiseTest, TheMeterSeesOwnAndOtherUse) {
+  const ProcessorMeter meter;
+  const std::clock_t before = std::clock();
+  const auto start = std::chrono::steady_clock::now();
+  while (std::chrono::steady_clock::now() - start < std::chrono::milliseconds(300)) {
+  }
+  const ProcessorUse use = meter.Use();
+  if (use.available == 0) GTEST_SKIP() << "no /proc/stat here";
+  EXPECT_GE(use.others, 0);
+  EXPECT_LE(use.others, use.available);
+  // This thread's own use is not another's. /proc/stat counts in ticks of 10 ms.
+  const double own = static_cast<double>(std::clock() - before) / CLOCKS_PER_SEC / 0.3;
+  EXPECT_LE(use.others, use.available - own + 0.15);
+}
+
+}  // namespace
+}  // namespace attnlab::bench

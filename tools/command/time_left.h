@@ -1,0 +1,61 @@
+// How long calls and whole commands take, so that people know how long to wait.
+#ifndef TOOLS_COMMAND_TIME_LEFT_H_
+#define TOOLS_COMMAND_TIME_LEFT_H_
+
+#include <chrono>
+#include <cstddef>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "attention/attention.h"
+#include "attention/core/kernel.h"
+#include "attention/core/problem.h"
+
+namespace attnlab::command {
+
+// How long calls take. For each kernel and device the rate is measured once, on the plan with the
+// most work (bench/estimate.h), when it is first asked for.
+class CallTimes {
+ public:
+  // All plans that Seconds() may be asked about.
+  explicit CallTimes(const std::vector<Plan>& plans);
+
+  // Seconds of a call; 0 where the kernel fails.
+  double Seconds(const Plan& plan);
+
+ private:
+  struct Rate {
+    Plan largest;
+    double flops = -1;
+    double seconds_per_flop = -1;  // negative: not measured yet
+  };
+  std::map<std::pair<const Kernel*, std::string>, Rate> rates_;  // by kernel and device
+};
+
+// Seconds that the oracle takes to check a problem with so much arithmetic at most.
+double OracleSeconds(const AttentionProblem& problem, double oracle_flops);
+
+// The time left of several steps, whose expected seconds are corrected by how long the first ones
+// took.
+class TimeLeft {
+ public:
+  explicit TimeLeft(std::vector<double> expected);
+
+  // Step `next` begins or goes on, and those before it are done.
+  double Seconds(size_t next);
+
+ private:
+  using Clock = std::chrono::steady_clock;
+
+  std::vector<double> expected_;
+  size_t current_ = 0;
+  double factor_ = 1;  // seconds taken over seconds expected, of the steps that are done
+  const Clock::time_point start_ = Clock::now();
+  Clock::time_point step_start_ = start_;
+};
+
+}  // namespace attnlab::command
+
+#endif  // TOOLS_COMMAND_TIME_LEFT_H_
