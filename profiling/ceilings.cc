@@ -16,7 +16,7 @@ namespace {
 
 using cuda_backend::ToStatus;
 
-constexpr int64_t kBytes = int64_t{1} << 29;  // far past any L2
+constexpr int64_t kBytes = int64_t{1} << 29;  // far larger than any L2
 constexpr int kRepetitions = 20;
 
 absl::Status MeasureMemory(int ordinal, Ceilings* ceilings) {
@@ -80,7 +80,7 @@ absl::StatusOr<Ceilings> MeasureCeilings(int ordinal) {
   const cuda_backend::ScopedDevice current(ordinal);
   if (!current.status().ok()) return current.status();
   Ceilings ceilings;
-  // First, since it warms the GPU up.
+  // First, because it warms the GPU up.
   std::vector<double> tflops;
   absl::Status s = ToStatus(bench::MeasureFp32Peak(kRepetitions, &tflops), "MeasureFp32Peak");
   if (!s.ok()) return s;

@@ -1,5 +1,5 @@
-// What a GPU can do at most, measured on it, because clocks are not what a data sheet says: the
-// lines of a roofline.
+// The limits of a GPU: the lines of a roofline. They are measured on the GPU, because its clocks
+// differ from those on the data sheet.
 #ifndef PROFILING_CEILINGS_H_
 #define PROFILING_CEILINGS_H_
 
@@ -10,25 +10,25 @@
 namespace attnlab::profiling {
 
 struct Ceilings {
-  // Bytes a second of HBM, or whatever memory the GPU has: a kernel that reads, one that writes,
-  // and a copy, whose bytes count twice.
+  // Bytes per second of HBM, or of whatever memory the GPU has, for a kernel that reads, one that
+  // writes, and a copy. A copy counts its bytes twice.
   double hbm_read = 0, hbm_write = 0, hbm_copy = 0;
-  // FLOP/s of cuBLAS's product of two matrices of 8192 x 8192 random numbers, summed in fp32; 0
-  // where the GPU has no such tensor cores (bf16 and TF32 from 8.0 on, fp8 from 8.9 on).
+  // FLOP/s of a cuBLAS product of two 8192 x 8192 matrices of random numbers, summed in fp32. 0
+  // where the GPU has no such tensor cores (bf16 and TF32 need 8.0, fp8 needs 8.9).
   double bf16 = 0, fp16 = 0, tf32 = 0, fp8 = 0;
   // FLOP/s of fp32 multiply-adds on CUDA cores.
   double fp32 = 0;
 
-  // The fastest of the three.
+  // The largest of the three.
   double Hbm() const;
 
-  // FLOP/s that kernels of the dtype are held to: tensor cores of 16 or 8 bits. fp32 is multiplied
-  // by CUDA cores, or, where `as_tf32`, by tensor cores.
+  // The FLOP/s ceiling for kernels of this dtype: tensor cores for 16 and 8 bits. For fp32 it is
+  // the CUDA cores, or the tensor cores if `as_tf32`.
   double Flops(DType dtype, bool as_tf32 = false) const;
 };
 
-// Medians of some 20 runs each, in about a second. ResourceExhausted without 1.2 GiB of memory;
-// Unavailable without a GPU.
+// Takes about a second; each figure is the median of about 20 runs. ResourceExhausted if 1.2 GiB of
+// memory cannot be allocated; Unavailable without a GPU.
 absl::StatusOr<Ceilings> MeasureCeilings(int ordinal);
 
 }  // namespace attnlab::profiling

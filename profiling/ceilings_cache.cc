@@ -19,7 +19,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr int64_t kMostBytes = 1 << 16;
-constexpr int kVersion = 1;  // one more whenever ceilings are measured in another way
+constexpr int kVersion = 1;  // increment when the way ceilings are measured changes
 
 Json JsonOf(const CeilingsKey& key) {
   return {{"measured_by", kVersion},
@@ -29,7 +29,7 @@ Json JsonOf(const CeilingsKey& key) {
           {"cuda_runtime", key.cuda_runtime}};
 }
 
-// NotFound where there is none for the key; another error where the file is not what it should be.
+// NotFound if the file is missing or has another key; another error if the file is damaged.
 absl::StatusOr<Ceilings> Read(const std::string& path, const CeilingsKey& key) {
   const absl::StatusOr<std::string> text = ReadFile(path, kMostBytes);
   if (!text.ok()) return text.status();
@@ -97,7 +97,7 @@ absl::StatusOr<KeptCeilings> KeepCeilings(const std::string& directory, const Ce
   if (path.empty()) {
     kept.remark = "neither XDG_CACHE_HOME nor HOME is set: the ceilings are not kept";
   } else if (const absl::Status s = CeilingsOfJson(JsonOf(*measured)).status(); !s.ok()) {
-    // Another program may have used the GPU meanwhile. What would not be believed is not kept.
+    // Another program may have used the GPU meanwhile. Never write what Read() would reject.
     kept.remark =
         absl::StrCat("measured now: ", s.message(), "; the ceilings are of this run alone");
   } else if (const absl::Status s = Write(path, key, *measured); !s.ok()) {

@@ -1,4 +1,5 @@
-// Ceilings of a GPU, kept between runs: measured once a GPU and driver, in a file of the user's.
+// Caches the ceilings of a GPU in a file of the user's, so that they are measured once per GPU and
+// driver.
 #ifndef PROFILING_CEILINGS_CACHE_H_
 #define PROFILING_CEILINGS_CACHE_H_
 
@@ -11,27 +12,27 @@
 
 namespace attnlab::profiling {
 
-// What ceilings are of: others are not to be had from the cache.
+// What the cached ceilings depend on: ceilings with another key are not used.
 struct CeilingsKey {
   std::string gpu;   // "NVIDIA H200"
   std::string uuid;  // "GPU-…", as nvidia-smi shows it
   std::string driver, cuda_runtime;
 };
 
-// Of a GPU by its CUDA ordinal.
+// The key of a GPU, by its CUDA ordinal.
 absl::StatusOr<CeilingsKey> CeilingsKeyOf(int ordinal);
 
 struct KeptCeilings {
   Ceilings ceilings;
-  bool measured = false;  // now, not in a run before
-  std::string remark;     // what was wrong with the cache, if something was: for the user
+  bool measured = false;  // in this run, not read from the cache
+  std::string remark;     // for the user: what was wrong with the cache, or ""
 };
 
-// Those that the directory has for the key. Otherwise, or if wanted anew, `measure` measures, and
-// the file in the directory is replaced, all of it at once: processes that do so together leave
-// what one of them measured. A file that is damaged or has figures that no GPU has is not believed,
-// figures like that which were measured are not kept, and a file that cannot be written is no
-// error: the remark says so. Errors are those of `measure`.
+// Returns the ceilings that the directory has for the key. If it has none, or if `anew`, calls
+// `measure` and replaces the file atomically. Processes that do so at the same time leave the
+// result of one of them. A damaged file, or one with implausible figures, is ignored. Implausible
+// measurements are not written. A file that cannot be written is not an error: `remark` says so.
+// Errors are those of `measure`.
 absl::StatusOr<KeptCeilings> KeepCeilings(const std::string& directory, const CeilingsKey& key,
                                           bool anew,
                                           absl::FunctionRef<absl::StatusOr<Ceilings>()> measure);

@@ -28,7 +28,7 @@ class CeilingsCacheTest : public ::testing::Test {
     std::filesystem::remove_all(directory_);
   }
 
-  // The `hbm_read` of what is kept, and whether it was measured for it.
+  // Returns the cached `hbm_read`, and whether it was measured by this call.
   KeptCeilings Keep(double hbm_read, bool anew = false) {
     const absl::StatusOr<KeptCeilings> kept =
         KeepCeilings(directory_, key_, anew, [&]() -> absl::StatusOr<Ceilings> {
@@ -61,7 +61,7 @@ TEST_F(CeilingsCacheTest, MeasuresOnce) {
   EXPECT_EQ(again.remark, "");
   EXPECT_EQ(again.ceilings.hbm_read, 4e12);
   EXPECT_EQ(again.ceilings.bf16, 8e14);
-  EXPECT_EQ(again.ceilings.fp8, 0);  // what was not measured
+  EXPECT_EQ(again.ceilings.fp8, 0);  // not measured
 }
 
 TEST_F(CeilingsCacheTest, MeasuresAnewWhenAskedTo) {
@@ -135,13 +135,13 @@ TEST_F(CeilingsCacheTest, FiguresThatNoGpuHasAreNotKept) {
     EXPECT_THAT(kept.remark, HasSubstr("the ceilings are of this run alone")) << measured;
     EXPECT_FALSE(std::filesystem::exists(Path())) << measured;
   }
-  // Nor in place of what was.
+  // They do not replace a good file either.
   Keep(4e12);
   Keep(1e30, /*anew=*/true);
   EXPECT_EQ(Keep(5e12).ceilings.hbm_read, 4e12);
 }
 
-// Each finds the figures of one of them, whole, or measures; none reports damage.
+// Each process reads one complete set of figures or measures; none reports damage.
 TEST_F(CeilingsCacheTest, ProcessesThatWriteAtOnce) {
   constexpr int kProcesses = 4, kTimes = 50;
   std::vector<pid_t> children;
@@ -166,7 +166,7 @@ TEST_F(CeilingsCacheTest, ProcessesThatWriteAtOnce) {
     ASSERT_EQ(waitpid(child, &status, 0), child);
     EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << status;
   }
-  // And leave nothing else behind.
+  // No temporary file is left behind.
   EXPECT_EQ(std::distance(std::filesystem::directory_iterator(directory_),
                           std::filesystem::directory_iterator()),
             1);

@@ -11,11 +11,11 @@ using Json = nlohmann::ordered_json;
 struct Field {
   const char* name;
   double Ceilings::*value;
-  double most;            // that is believed, far above what there is: HBM has some TB/s
-  bool optional = false;  // not every GPU has it
+  double most;            // upper limit of plausible values: HBM reaches some TB/s
+  bool optional = false;  // some GPUs do not have it
 };
 
-// The least that is believed: per second, of bytes or FLOPs.
+// Lower limit of plausible values, in bytes or FLOPs per second.
 constexpr double kLeast = 1e9;
 constexpr double kMostBytes = 1e14, kMostFlops = 1e17;
 
@@ -53,7 +53,7 @@ absl::StatusOr<Ceilings> CeilingsOfJson(const Json& json) {
       return absl::InvalidArgumentError(absl::StrCat(field.name, ": is no number"));
     }
     const double number = value.get<double>();
-    // Not so of NaN, either.
+    // Written so that NaN fails, too.
     if (!(number >= kLeast && number <= field.most)) {
       return absl::InvalidArgumentError(absl::StrCat(
           field.name, ": ", number, " is not plausible, from ", kLeast, " to ", field.most));

@@ -1,4 +1,4 @@
-// Ceilings as JSON: in results, and in the cache.
+// Ceilings as JSON, for result files and for the cache.
 #ifndef PROFILING_CEILINGS_JSON_H_
 #define PROFILING_CEILINGS_JSON_H_
 
@@ -8,12 +8,12 @@
 
 namespace attnlab::profiling {
 
-// {"hbm_read_bytes_per_second": …, …, "bf16_flops_per_second": …, …}; null for what there is not.
+// {"hbm_read_bytes_per_second": …, …, "bf16_flops_per_second": …, …}; null for what the GPU lacks.
 nlohmann::ordered_json JsonOf(const Ceilings& ceilings);
 
-// The inverse. InvalidArgument that names a field that is missing, is no number, or is one that no
-// GPU has: of bytes not from 1 GB/s to 100 TB/s, of FLOPs not from 1 GFLOP/s to 100 PFLOP/s. null
-// is for what not every GPU has.
+// The inverse. InvalidArgument, naming the field, if one is missing, is no number, or is
+// implausible: outside 1 GB/s to 100 TB/s for bytes, or 1 GFLOP/s to 100 PFLOP/s for FLOPs. null is
+// allowed only for what some GPUs do not have.
 absl::StatusOr<Ceilings> CeilingsOfJson(const nlohmann::ordered_json& json);
 
 }  // namespace attnlab::profiling

@@ -16,10 +16,10 @@
 namespace attnlab::profiling {
 namespace {
 
-// Names that are offered in place of one that there is not.
+// Number of similar names that an error suggests.
 constexpr size_t kMostOffered = 3;
 
-// "x.avg.per_second" for "x.max.per_second": which of the roll-ups does not matter for passes.
+// Maps "x.max.per_second" to "x.avg.per_second": all roll-ups take the same passes.
 std::string Representative(absl::string_view base, absl::string_view metric) {
   for (const absl::string_view rollup : {".max", ".min", ".sum"}) {
     absl::string_view rest = metric.substr(base.size());
@@ -48,8 +48,8 @@ struct Chip::Host {
     cupti->cuptiProfilerHostDeinitialize(&params);
   }
 
-  // Of a base name or a metric; the type with a description. NotFound, with no message, where there
-  // is none of that name.
+  // Properties of a base name or a metric: the type, and with it a description. NotFound, with no
+  // message, if there is none of that name.
   absl::StatusOr<CUpti_Profiler_Host_GetMetricProperties_Params> Properties(
       const std::string& metric) const {
     auto params = ATTNLAB_CUPTI_PARAMS(CUpti_Profiler_Host_GetMetricProperties_Params);
@@ -81,7 +81,7 @@ struct Chip::Host {
     return absl::OkStatus();
   }
 
-  // A base name has properties as metrics do, and may have a dot, as they do.
+  // Base names have properties as metrics do, and may contain a dot, so only the list tells.
   bool IsBase(const std::string& name) const {
     return std::binary_search(base_names.begin(), base_names.end(), name);
   }
@@ -158,7 +158,7 @@ absl::StatusOr<std::string> Chip::Description(const std::string& metric) const {
       absl::StrCat("metric: ", name_, " has no ", metric, NamesLike(metric)));
 }
 
-// "; did you mean a, b or c?", or nothing.
+// "; did you mean a, b or c?", or "".
 std::string Chip::NamesLike(const std::string& metric) const {
   // "TPC.TriageCompute.tpc__warps_active" is a base name.
   const size_t unit = metric.find("__");
@@ -178,7 +178,7 @@ std::string Chip::NamesLike(const std::string& metric) const {
   for (const std::string& like : SimilarNames(base, host_->base_names, kMostOffered)) {
     const auto metrics = MetricsOf(like);
     if (!metrics.ok() || metrics->empty()) continue;
-    // With the same ending, or one like it, or the first that there is.
+    // The metric with the same ending, else the most similar one, else the first.
     const std::vector<std::string> of_like = SimilarNames(like + rest, *metrics, 1);
     near.push_back(of_like.empty() ? metrics->front() : of_like.front());
   }
@@ -190,7 +190,7 @@ absl::StatusOr<std::vector<std::string>> Chip::BaseNames() const { return host_-
 absl::StatusOr<std::vector<std::string>> Chip::MetricsOf(const std::string& base_name,
                                                          absl::string_view text) const {
   const auto properties = host_->Properties(base_name);
-  // With the message of the other.
+  // Description() returns the same error with a message.
   if (!properties.ok()) return Description(base_name).status();
   auto params = ATTNLAB_CUPTI_PARAMS(CUpti_Profiler_Host_GetSubMetrics_Params);
   params.pHostObject = host_->object;
@@ -223,11 +223,11 @@ absl::StatusOr<int64_t> Chip::Passes(const std::vector<std::string>& metrics) co
   return (*config)->passes();
 }
 
-// Of a base name there are tens of metrics, most of which are had from the same few counters: to
-// ask for them one by one takes ten times as long as this.
+// A base name has tens of metrics, and most of them need the same few counters. Asking for each
+// metric separately would take ten times as long.
 std::vector<Chip::Metric> Chip::WithPasses(const std::string& base,
                                            const std::vector<std::string>& metrics) const {
-  // Sums, averages, least and most of units are of the same counters: one is asked for.
+  // The sum, average, minimum and maximum over units use the same counters, so one query is enough.
   const auto asked = [&](const std::string& metric) {
     const std::string representative = Representative(base, metric);
     return Has(representative) ? representative : metric;
@@ -236,8 +236,8 @@ std::vector<Chip::Metric> Chip::WithPasses(const std::string& base,
   for (const std::string& metric : metrics) passes[asked(metric)];
   std::vector<std::string> names;
   for (const auto& [name, unknown] : passes) names.push_back(name);
-  // Those of one denominator beside each other: cycles of a unit that had work, and all cycles, are
-  // counters of their own, which often do not go together.
+  // Sort metrics of one denominator next to each other: active cycles and elapsed cycles of a unit
+  // are separate counters, which often do not fit in one pass.
   std::stable_sort(names.begin(), names.end(), [](const std::string& a, const std::string& b) {
     return DenominatorOf(a) < DenominatorOf(b);
   });
@@ -249,7 +249,7 @@ std::vector<Chip::Metric> Chip::WithPasses(const std::string& base,
   return with_passes;
 }
 
-// Each alone needs no more than all together: together in one pass is each in one.
+// A metric alone never needs more passes than all together: if all fit in one pass, so does each.
 void Chip::FindPasses(absl::Span<const std::string> metrics,
                       std::map<std::string, std::optional<int64_t>>* passes) const {
   const std::optional<int64_t> together = PassesOf({metrics.begin(), metrics.end()});
@@ -261,7 +261,7 @@ void Chip::FindPasses(absl::Span<const std::string> metrics,
   FindPasses(metrics.subspan(metrics.size() / 2), passes);
 }
 
-// Nothing where they cannot be collected.
+// nullopt if they cannot be collected.
 std::optional<int64_t> Chip::PassesOf(std::vector<std::string> metrics) const {
   const auto config = MetricConfig::Create(host_->cupti, name_, std::move(metrics));
   return config.ok() ? std::optional<int64_t>((*config)->passes()) : std::nullopt;

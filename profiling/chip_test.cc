@@ -77,14 +77,14 @@ TEST(ChipTest, CountsPasses) {
   const Chip chip = Open("GH100");
   EXPECT_EQ(chip.Passes({}).value(), 0);
   EXPECT_EQ(chip.Passes({"dram__bytes_read.sum"}).value(), 1);
-  // Where counters do not fit together.
+  // These counters do not fit in one pass.
   EXPECT_GT(chip.Passes({"dram__bytes_read.sum", "lts__t_sector_hit_rate.pct"}).value(), 1);
   const absl::Status s = chip.Passes({"dram__bytes_read.sum", "dram__bytes.fetched"}).status();
   EXPECT_EQ(s.code(), absl::StatusCode::kNotFound);
   EXPECT_THAT(std::string(s.message()), HasSubstr("metric: GH100 has no dram__bytes.fetched"));
 }
 
-// One pass does not do for all metrics of one base name: each has what it has alone.
+// Not all metrics of one base name fit in one pass; each reports the passes that it takes alone.
 TEST(ChipTest, FamiliesHaveThePassesOfEachMetric) {
   const Chip chip = Open("GH100");
   int families = 0, several = 0, none = 0;
@@ -147,14 +147,14 @@ TEST(ChipTest, NamesThatAreNearlyRight) {
   EXPECT_EQ(says(""), "metric: GH100 has no ");
 }
 
-// A base name may have a dot, too.
+// A dot alone does not make a metric: base names may have one, too.
 TEST(ChipTest, BaseNamesAreNoMetrics) {
   const Chip chip = Open("GH100");
   const std::vector<std::string> bases = chip.BaseNames().value();
   for (const std::string& base : bases) EXPECT_FALSE(chip.Has(base)) << base;
 }
 
-// CUPTI names them once more each time that it is asked.
+// CUPTI appends to its lists on every query.
 TEST(ChipTest, ListsAreTheSameEachTime) {
   const Chip chip = Open("GH100");
   const std::vector<std::string> once = chip.BaseNames().value();
@@ -165,7 +165,7 @@ TEST(ChipTest, ListsAreTheSameEachTime) {
   EXPECT_EQ(std::adjacent_find(metrics.begin(), metrics.end()), metrics.end());
 }
 
-// The oldest that attnlab has code for.
+// The oldest generation that attnlab has code for.
 TEST(ChipTest, Turing) {
   const Chip chip = Open("TU102");
   EXPECT_TRUE(chip.Has("dram__bytes_read.sum"));

@@ -34,7 +34,7 @@ absl::StatusOr<CUcontext> CurrentContext() {
   return context;
 }
 
-// Whether the GPU can be profiled at all, or why not.
+// OK if the GPU can be profiled, otherwise the reason.
 absl::Status CheckSupported(const Cupti& cupti, int ordinal) {
   auto params = ATTNLAB_CUPTI_PARAMS(CUpti_Profiler_DeviceSupported_Params);
   params.cuDevice = ordinal;
@@ -124,7 +124,7 @@ class Counters::Impl {
   std::vector<Counted> counted_;
   std::unique_ptr<MetricConfig> config_;
   CUpti_RangeProfiler_Object* profiler_ = nullptr;
-  std::vector<uint8_t> image_;  // what was counted
+  std::vector<uint8_t> image_;  // the counter data
   bool in_pass_ = false, done_ = false;
 };
 
@@ -169,7 +169,7 @@ absl::Status Counters::Impl::ClearImage() {
                        "cuptiRangeProfilerCounterDataImageInitialize");
 }
 
-// A range of the caller's, who replays it as well: it may have several kernels.
+// The caller defines the range and replays it, because it may contain several kernels.
 absl::Status Counters::Impl::Configure() {
   auto params = ATTNLAB_CUPTI_PARAMS(CUpti_RangeProfiler_SetConfig_Params);
   params.pRangeProfilerObject = profiler_;
@@ -200,7 +200,7 @@ absl::Status Counters::Impl::BeginPass() {
   if (done_) return absl::FailedPreconditionError("Begin: all passes are done; Read() comes next");
   const ScopedDevice current(ordinal_);
   if (!current.status().ok()) return current.status();
-  // An error that somebody left is not one of this pass.
+  // An error from before is not an error of this pass.
   absl::Status s = cuda_backend::ToStatus(cudaPeekAtLastError(), "before a pass");
   if (s.ok()) s = cuda_backend::ToStatus(cudaDeviceSynchronize(), "before a pass");
   if (!s.ok()) return s;
@@ -224,9 +224,9 @@ absl::Status Counters::Impl::BeginPass() {
 
 absl::Status Counters::Impl::EndPass(bool keep) {
   in_pass_ = false;
-  // Whatever goes wrong, the range ends.
+  // The range ends even if something failed.
   const ScopedDevice current(ordinal_);
-  // Of launches, which a wait does not tell; and of what they launched.
+  // Launch errors, which synchronising does not return, then errors of the kernels.
   absl::Status ran = cuda_backend::ToStatus(cudaGetLastError(), "a launch of the pass");
   const absl::Status waited = cuda_backend::ToStatus(cudaDeviceSynchronize(), "the pass");
   if (ran.ok()) ran = waited;
@@ -240,7 +240,7 @@ absl::Status Counters::Impl::EndPass(bool keep) {
       cupti_->Check(cupti_->cuptiRangeProfilerStop(&stop), "cuptiRangeProfilerStop");
   for (const absl::Status& s : {current.status(), ran, popped, stopped}) {
     if (s.ok() && keep) continue;
-    // Nothing of it is kept: the passes begin anew.
+    // Drop this pass and all before it.
     const absl::Status anew = BeginAnew();
     return s.ok() ? anew : s;
   }

@@ -1,5 +1,5 @@
-// Counts what a GPU does while launches run, with its own counters: a library of its own, for any
-// program that launches kernels.
+// Counts what a GPU does while launches run, with its hardware counters. Any program that launches
+// kernels can use this library.
 //
 //   absl::StatusOr<std::unique_ptr<Counters>> counters = Counters::Open(/*ordinal=*/0, "traffic");
 //   if (!counters.ok()) return counters.status();
@@ -12,13 +12,13 @@
 //   absl::StatusOr<std::vector<Value>> values = (*counters)->Read();
 //   // (*values)[0]: hbm_bytes_read, B, 2147483648
 //
-// The first launch of a kernel in a process may load its code: run it once before it is counted.
+// The first launch of a kernel in a process may load its code: run it once before counting.
 //
-// Counters belong to the whole GPU: whatever else runs there meanwhile is counted, too. Data that a
-// pass finds in L2 is not read from HBM, and up to an L2 of what it wrote may be there still when
-// it ends: who wants each pass to begin alike makes it so before Begin().
+// Counters belong to the whole GPU: they also count whatever else runs there meanwhile. Data that a
+// pass finds in L2 is not read from HBM. When a pass ends, up to one L2 of what it wrote may still
+// be in the cache. If each pass must start from the same state, set that state before Begin().
 //
-// One object for a GPU at a time, and one thread.
+// At most one object per GPU, used by one thread.
 #ifndef PROFILING_COUNTERS_H_
 #define PROFILING_COUNTERS_H_
 
@@ -34,22 +34,22 @@
 
 namespace attnlab::profiling {
 
-// What CUPTI calls the chip of a GPU, by its CUDA ordinal: "GH100". Errors as Counters::Open().
+// CUPTI's name for the chip of a GPU, by its CUDA ordinal: "GH100". Errors as Counters::Open().
 absl::StatusOr<std::string> ChipOf(int ordinal);
 
 class Counters {
  public:
-  // What runs between Begin() and End() is counted. After a Pass that goes away without End(), or
-  // whose End() is an error, nothing is kept: all passes are to be run again. A Pass does not
-  // outlive its Counters.
+  // Counts what runs between Begin() and End(). If a Pass is destroyed without End(), or its End()
+  // fails, all counts are dropped and every pass has to run again. A Pass must not outlive its
+  // Counters.
   class Pass {
    public:
     Pass(Pass&& other) noexcept : counters_(other.counters_) { other.counters_ = nullptr; }
     Pass& operator=(Pass&&) = delete;
     ~Pass();
-    // Waits for the GPU. An error that launches, or what they launched, left is one of End(): those
-    // that the CUDA runtime keeps, of which attnlab links its own. A program that launches through
-    // another (a shared libcudart, the driver) looks at its launches itself.
+    // Waits for the GPU. Returns the errors of launches, and of the kernels that they launched, as
+    // kept by the CUDA runtime that attnlab links statically. A program that launches through
+    // another one (a shared libcudart, or the driver) has to check its launches itself.
     absl::Status End();
 
    private:
@@ -58,14 +58,14 @@ class Counters {
     Counters* counters_;
   };
 
-  // The quantities of a set ("traffic", "all" and others of quantities.h; "" for none) and then
-  // metrics by name, at least one in all, of a GPU by its CUDA ordinal. Makes the GPU current on
-  // this thread while it works, and its primary context.
+  // Opens the counters of a GPU, by its CUDA ordinal, for the quantities of a set ("traffic", "all"
+  // and others of quantities.h; "" for none) and for metrics by name; at least one in all. While it
+  // works, it makes the GPU and its primary context current on this thread.
   //
   // Unavailable without a driver, a GPU or CUPTI, or where another profiler holds the counters;
   // PermissionDenied where the driver keeps them to administrators; NotFound for a chip that CUPTI
-  // does not know, and for sets and metrics that there are not; Unimplemented for a
-  // GPU that it cannot profile. Each message says what to do.
+  // does not know, and for unknown sets and metrics; Unimplemented for a GPU that CUPTI cannot
+  // profile. Each message says what to do.
   static absl::StatusOr<std::unique_ptr<Counters>> Open(
       int ordinal, absl::string_view set, const std::vector<std::string>& metrics = {});
   ~Counters();
@@ -75,20 +75,19 @@ class Counters {
   const std::string& chip() const;
   int64_t Passes() const;
 
-  // Whether every pass has been run.
+  // Whether every pass has run.
   bool Done() const;
 
-  // Begins a pass when the GPU has done what it had to do; an error that the runtime has kept from
-  // before is returned, and none begins. FailedPrecondition where one has begun
-  // already, or all are done.
+  // Begins a pass once the GPU is idle. If the runtime still holds an earlier error, returns that
+  // error and begins none. FailedPrecondition if a pass has begun already, or all are done.
   absl::StatusOr<Pass> Begin();
 
-  // What was counted, quantity by quantity, or metric by metric; and all can be counted again.
-  // FailedPrecondition before Done().
+  // The values, in the order of the quantities and then the metrics. After that, counting can start
+  // again. FailedPrecondition before Done().
   absl::StatusOr<std::vector<Value>> Read();
 
  private:
-  class Impl;  // what CUPTI's headers are for
+  class Impl;  // hides CUPTI's headers
   explicit Counters(std::unique_ptr<Impl> impl);
 
   std::unique_ptr<Impl> impl_;

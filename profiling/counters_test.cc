@@ -1,8 +1,8 @@
-// Counters against kernels whose traffic is known. On a GPU; skipped where the driver keeps its
+// Counters against kernels whose traffic is known. Needs a GPU; skipped where the driver keeps its
 // counters to administrators.
 #include "profiling/counters.h"
 
-// Before any other: who counts gets no headers of the driver or of CUPTI with it.
+// Included first: counters.h must not bring in headers of the driver or of CUPTI.
 #if defined(CUDA_VERSION) || defined(CUPTI_API_VERSION)
 #error "profiling/counters.h includes cuda.h or CUPTI"
 #endif
@@ -26,7 +26,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-constexpr int64_t kBytes = int64_t{1} << 30;  // far past any L2
+constexpr int64_t kBytes = int64_t{1} << 30;  // far larger than any L2
 
 class CountersTest : public ::testing::Test {
  protected:
@@ -46,7 +46,7 @@ class CountersTest : public ::testing::Test {
     cudaFree(to_);
   }
 
-  // By name, from a cold L2 in each pass.
+  // Values by name. Each pass begins with an empty L2.
   std::map<std::string, double> Count(Counters& counters,
                                       const std::function<cudaError_t()>& launch) {
     int64_t passes = 0;
@@ -76,12 +76,12 @@ class CountersTest : public ::testing::Test {
     return counters.ok() ? Count(**counters, launch) : std::map<std::string, double>();
   }
 
-  // Reads to 1 % and 1 MiB. Of what is written an L2 may not have gone to memory yet.
+  // Reads agree to 1 % and 1 MiB. Up to one L2 of the writes may not have reached memory yet.
   void ExpectTraffic(std::map<std::string, double> counted, double read, double written) {
     EXPECT_NEAR(counted["hbm_bytes_read"], read, 0.01 * read + (1 << 20));
     EXPECT_NEAR(counted["hbm_bytes_written"], written,
                 0.01 * written + static_cast<double>(flush_->l2_bytes()));
-    EXPECT_GT(counted["range_duration"], kBytes / 20e12);  // at less than 20 TB/s
+    EXPECT_GT(counted["range_duration"], kBytes / 20e12);  // a bandwidth below 20 TB/s
     EXPECT_LT(counted["range_duration"], 1);
   }
 
@@ -101,7 +101,7 @@ TEST_F(CountersTest, SeveralKernelsAreOneRange) {
     const cudaError_t error = CopyBytes(from_, to_, kBytes, nullptr);
     return error != cudaSuccess ? error : ReadBytes(to_, kBytes, nullptr);
   });
-  // The second may find the end of what the first wrote in L2.
+  // The second kernel may find the end of what the first one wrote in L2.
   EXPECT_LE(counted.at("hbm_bytes_read"), 2.01 * kBytes);
   EXPECT_GE(counted.at("hbm_bytes_read"), 1.99 * kBytes - static_cast<double>(flush_->l2_bytes()));
   EXPECT_NEAR(counted.at("hbm_bytes_written"), kBytes, 0.01 * kBytes);

@@ -26,10 +26,10 @@ bool Exists(const std::string& path) {
   return std::filesystem::exists(path, ignored);
 }
 
-// Somewhere to look.
+// A place to look for CUPTI.
 struct Place {
-  std::string what;                // that it is looked for there, for the user
-  std::vector<std::string> files;  // what the loader is asked for; paths, or a bare name
+  std::string what;                // a description for the user
+  std::vector<std::string> files;  // arguments of dlopen: paths, or a bare name
 };
 
 Place Toolkit(absl::string_view variable, const std::string& root, const std::string& name) {
@@ -47,15 +47,15 @@ std::vector<Place> InOrder(const CuptiPlaces& places) {
   if (!places.attnlab_cupti.empty()) {
     return {{absl::StrCat("ATTNLAB_CUPTI=", places.attnlab_cupti), {places.attnlab_cupti}}};
   }
-  // What the user says comes before what the loader happens to know: of several toolkits on a
-  // machine it may know another one than the programs were built with.
+  // The user's choice comes before the loader's. A machine may have several toolkits, and the
+  // loader may know another one than the programs were built with.
   return {Toolkit("CUDA_HOME", places.cuda_home, places.name),
           Toolkit("CUDA_PATH", places.cuda_path, places.name),
           Place{"the loader (LD_LIBRARY_PATH, ld.so.conf)", {places.name}},
           Toolkit("", places.usual, places.name)};
 }
 
-// CUPTI opens libnvperf_host.so by its bare name, which the loader has to know by then.
+// CUPTI opens libnvperf_host.so by its bare name, so it must be loaded by then.
 absl::Status LoadPerformanceLibrary(const std::string& cupti) {
   const std::string beside =
       (std::filesystem::path(cupti).parent_path() / "libnvperf_host.so").string();
@@ -72,16 +72,17 @@ struct Closer {
   void operator()(void* library) const { dlclose(library); }
 };
 
-// The error says why not, of a file that the caller names.
+// The error says why the file cannot be used; the caller adds its name.
 absl::StatusOr<Cupti> LoadFile(const std::string& file) {
-  // Closed if it is not the one: the loader would take it for the next of the same name.
+  // Close a library that is not used: otherwise the loader returns it for the next path with the
+  // same name.
   std::unique_ptr<void, Closer> opened(dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL));
   void* const library = opened.get();
   if (library == nullptr) {
     const std::string error = LoaderError();
     const bool is_path = absl::StrContains(file, '/');
     if (is_path && !Exists(file)) return absl::UnavailableError("there is no such file");
-    // Of a name that the loader does not know, it says so in more words.
+    // For an unknown bare name, the loader's own message is longer than it is useful.
     if (!is_path && absl::StartsWith(error, absl::StrCat(file, ": cannot open shared object"))) {
       return absl::UnavailableError("there is none of that name where the loader looks");
     }
@@ -107,7 +108,7 @@ absl::StatusOr<Cupti> LoadFile(const std::string& file) {
     cupti.path = info.dli_fname;
   }
   if (absl::Status s = LoadPerformanceLibrary(cupti.path); !s.ok()) return s;
-  opened.release();  // for good
+  opened.release();  // never unloaded
   return cupti;
 }
 
@@ -130,7 +131,7 @@ absl::StatusCode CodeOf(CUptiResult result) {
   }
 }
 
-// What a user can do about it.
+// What the user can do about it.
 absl::string_view Remedy(absl::StatusCode code) {
   switch (code) {
     case absl::StatusCode::kPermissionDenied:
@@ -151,7 +152,7 @@ absl::Status Cupti::Check(CUptiResult result, absl::string_view call) const {
   const char *name = nullptr, *text = nullptr;
   if (cuptiGetResultString(result, &name) != CUPTI_SUCCESS || name == nullptr) name = "unknown";
   if (cuptiGetErrorMessage(result, &text) != CUPTI_SUCCESS || text == nullptr) text = "";
-  // Of some results CUPTI's text is the name again.
+  // For some results CUPTI's text is only the name again.
   const bool says_more = *text != '\0' && absl::string_view(text) != name;
   const absl::StatusCode code = CodeOf(result);
   return absl::Status(code, absl::StrCat(call, ": ", name, says_more ? ", " : "",

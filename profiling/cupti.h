@@ -1,5 +1,5 @@
-// CUPTI, NVIDIA's profiling library, looked for when it is first wanted: programs that can profile
-// start on machines without it, and say what is missing when asked to.
+// CUPTI, NVIDIA's profiling library, loaded on first use. Programs that can profile thus start on
+// machines without it, and say what is missing when asked to profile.
 //
 //   absl::StatusOr<const Cupti*> cupti = LoadCupti();
 //   if (!cupti.ok()) return cupti.status();
@@ -26,7 +26,7 @@
 
 namespace attnlab::profiling {
 
-// The functions that are used, by the names that CUPTI gives them.
+// The functions that attnlab uses, by their CUPTI names.
 #define ATTNLAB_CUPTI_FUNCTIONS(F)                \
   F(cuptiActivityDisable)                         \
   F(cuptiActivityEnable)                          \
@@ -67,38 +67,38 @@ struct Cupti {
   ATTNLAB_CUPTI_FUNCTIONS(ATTNLAB_CUPTI_MEMBER)
 #undef ATTNLAB_CUPTI_MEMBER
 
-  std::string path;  // of the library
+  std::string path;  // of the loaded library
 
   // OK for CUPTI_SUCCESS. Otherwise "CALL: what CUPTI says", with what to do about it where that is
-  // known: PermissionDenied where the driver keeps counters to administrators, Unavailable where
+  // known. PermissionDenied where the driver keeps counters to administrators, Unavailable where
   // another profiler holds them, Unimplemented for what the GPU or driver cannot do,
   // ResourceExhausted for memory, else Internal.
   absl::Status Check(CUptiResult result, absl::string_view call) const;
 };
 
-// Loaded once, from CuptiPlaces of the environment.
+// Loaded once, from the CuptiPlaces of the environment.
 absl::StatusOr<const Cupti*> LoadCupti();
 
-// Where CUPTI is looked for, in this order: variables of the environment, "" where they are not
+// Where to look for CUPTI, in this order. The first fields are environment variables, "" where not
 // set.
 struct CuptiPlaces {
-  std::string attnlab_cupti;         // the library; then there is no other place
-  std::string cuda_home, cuda_path;  // toolkits
-  // Then the loader's own (LD_LIBRARY_PATH, ld.so.conf); then this toolkit.
+  std::string attnlab_cupti;         // the library; if set, the only place
+  std::string cuda_home, cuda_path;  // roots of toolkits
+  // After those: the loader's own search (LD_LIBRARY_PATH, ld.so.conf), then this toolkit.
   std::string usual = "/usr/local/cuda";
-  // The file's name in a toolkit and for the loader: CUPTI's major version is that of CUDA, and
-  // headers and library go together by it.
+  // The file name, in a toolkit and for the loader. It has the major version of CUDA, so the
+  // library matches the headers.
   std::string name = absl::StrCat("libcupti.so.", CUDA_VERSION / 1000);
 };
 
 CuptiPlaces PlacesOfEnvironment();
 
-// The first that can be used. libnvperf_host.so has to
-// lie beside it, or where the loader finds it. Otherwise Unavailable: what was set, what was tried,
-// and why it would not do. What was loaded stays so, as CUPTI may have begun to work.
+// Loads the first CUPTI that can be used. libnvperf_host.so must lie beside it, or where the loader
+// finds it. Otherwise Unavailable: which variables were set, what was tried, and why it failed. The
+// library stays loaded, because CUPTI may have started work.
 absl::StatusOr<Cupti> LoadCuptiFrom(const CuptiPlaces& places);
 
-// A parameter block of CUPTI, zeroed but for its size.
+// A CUPTI parameter block: zeroed, with its size set.
 template <typename T>
 T CuptiParams(size_t size) {
   T params;

@@ -1,4 +1,4 @@
-// What is said of a CUPTI that is not there, or will not do. Needs no GPU.
+// The messages for a CUPTI that is missing or unusable. Needs no GPU.
 #include "profiling/cupti.h"
 
 #include <filesystem>
@@ -31,10 +31,10 @@ std::string Named(const std::string& library) {
   return WhyNot(places);
 }
 
-// One that the loader does not know, whatever this machine has.
+// A name that the loader does not know, whatever is installed on this machine.
 const char* const kName = "libcupti.so.of_cupti_test";
 
-// A directory that has this library for a toolkit's CUPTI.
+// Makes a toolkit directory in which `library` is CUPTI.
 std::string ToolkitWith(const std::string& directory, const std::string& library) {
   const std::string root = absl::StrCat(::testing::TempDir(), "/", directory);
   std::filesystem::remove_all(root);
@@ -52,7 +52,7 @@ TEST(CuptiTest, OneThatIsNamedAndNotThere) {
                          HasSubstr("ATTNLAB_CUPTI=/nowhere/libcupti.so: there is no such file"),
                          EndsWith("CUDA_HOME=DIR says where a toolkit is, ATTNLAB_CUPTI=FILE where "
                                   "the library is")));
-  // Others are not looked for, then.
+  // No other place is searched.
   EXPECT_THAT(why, Not(HasSubstr("the loader")));
 }
 
@@ -86,7 +86,7 @@ TEST(CuptiTest, SaysWhatWasSetAndTried) {
 TEST(CuptiTest, WhatTheUserSaysComesFirst) {
   const absl::StatusOr<const Cupti*> usual = LoadCupti();
   ASSERT_TRUE(usual.ok()) << usual.status();
-  // One of CUDA_HOME that will not do is told of, and the next is taken.
+  // An unusable CUPTI in CUDA_HOME is reported, and the next place is tried.
   CuptiPlaces places;
   places.name = kName;
   places.cuda_home = ToolkitWith("old", kOld);
@@ -113,7 +113,7 @@ TEST(CuptiTest, ErrorsSayWhatToDo) {
   EXPECT_THAT(std::string(busy.message()), HasSubstr("Another profiler"));
 }
 
-// Of no result the same words twice.
+// No message repeats the name of the result.
 TEST(CuptiTest, NamesAreNotRepeated) {
   const absl::StatusOr<const Cupti*> cupti = LoadCupti();
   ASSERT_TRUE(cupti.ok()) << cupti.status();

@@ -1,5 +1,5 @@
-// Functions of the CUDA driver, asked of the runtime: so that nothing is linked that the driver
-// brings, and programs start where there is none.
+// Functions of the CUDA driver, looked up through the runtime. Programs therefore do not link
+// against the driver, and start on machines without one.
 //
 //   const auto get_name = DriverFunction<decltype(&cuFuncGetName)>("cuFuncGetName", 12030);
 //   if (!get_name.ok()) return get_name.status();
@@ -14,7 +14,8 @@
 
 namespace attnlab::profiling {
 
-// As of this version of CUDA, 12030 for 12.3. Unimplemented where the driver has it not.
+// `version`: the CUDA version whose function it is; 12030 for 12.3. Unimplemented if the driver
+// does not have it.
 absl::StatusOr<void*> FindDriverFunction(const char* name, unsigned version);
 
 template <typename Function>
@@ -24,7 +25,7 @@ absl::StatusOr<Function> DriverFunction(const char* name, unsigned version) {
   return reinterpret_cast<Function>(*found);
 }
 
-// OK, or "what: CUDA_ERROR_…", as Internal.
+// OK, or Internal with "what: CUDA_ERROR_…".
 absl::Status DriverStatus(CUresult result, const char* what);
 
 }  // namespace attnlab::profiling

@@ -18,7 +18,7 @@ std::string Demangled(const char* name) {
 }
 
 std::string ShortName(absl::string_view name) {
-  // Without what stands in brackets, so that "::", "(" and spaces in there are not seen.
+  // Drop template arguments, which may contain "::", "(" and spaces.
   const std::string anonymous = "(anonymous namespace)::";
   std::string plain;
   int depth = 0;
@@ -34,7 +34,7 @@ std::string ShortName(absl::string_view name) {
     if (c == '>') --depth;
   }
   const size_t space = plain.rfind(' ');
-  if (space != std::string::npos) plain = plain.substr(space + 1);  // the type of what it returns
+  if (space != std::string::npos) plain = plain.substr(space + 1);  // the return type
   const size_t colons = plain.rfind("::");
   if (colons != std::string::npos) plain = plain.substr(colons + 2);
   return plain.empty() ? std::string(name) : plain;

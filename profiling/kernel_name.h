@@ -1,4 +1,4 @@
-// Names of kernels, for people.
+// Readable names of kernels.
 #ifndef PROFILING_KERNEL_NAME_H_
 #define PROFILING_KERNEL_NAME_H_
 
@@ -8,10 +8,11 @@
 
 namespace attnlab::profiling {
 
-// "_ZN1a6KernelEv" is "a::Kernel()"; names that are not mangled stay as they are.
+// "_ZN1a6KernelEv" becomes "a::Kernel()"; names that are not mangled stay as they are.
 std::string Demangled(const char* name);
 
-// "void a::b::Kernel<64, true>(float const*)" is "Kernel". Names that are no C++ stay as they are.
+// "void a::b::Kernel<64, true>(float const*)" becomes "Kernel". Names that are not C++ stay as they
+// are.
 std::string ShortName(absl::string_view name);
 
 }  // namespace attnlab::profiling

@@ -18,7 +18,7 @@
 namespace attnlab::profiling {
 namespace {
 
-// Seconds that a GPU works before it is timed: one that was idle has a low clock at first.
+// Seconds of work before timing: the clock of an idle GPU is low at first.
 constexpr double kWarmUp = 0.05;
 
 double Now() {
@@ -44,14 +44,14 @@ absl::Status CheckPlans(absl::Span<const Plan> plans) {
   return absl::OkStatus();
 }
 
-// What all kernels of a problem share: one set of inputs and a workspace.
+// What the kernels of one problem share: a set of inputs, a workspace and the L2 flush.
 class Subject {
  public:
   static absl::StatusOr<Subject> Make(absl::Span<const Plan> plans, const ProfileOptions& options) {
     const int ordinal = plans[0].device.device.ordinal;
     absl::StatusOr<std::unique_ptr<L2Flush>> flush = L2Flush::Create(ordinal);
     if (!flush.ok()) return flush.status();
-    // One set, since what it leaves in L2 is emptied.
+    // One set is enough, because L2 is emptied before each call.
     absl::StatusOr<bench::RotatedInputs> inputs = bench::RotatedInputs::Make(
         plans[0].problem, plans[0].device, options.seed, options.with_lse, /*memory_bytes=*/1);
     if (!inputs.ok()) return inputs.status();
@@ -72,7 +72,7 @@ class Subject {
     return s.ok() ? cuda_backend::Synchronize(ordinal_) : s;
   }
 
-  // Asynchronous, two launches.
+  // Asynchronous; L2Flush::kLaunches launches.
   absl::Status EmptyL2(void* stream) { return flush_->Flush(static_cast<cudaStream_t>(stream)); }
 
  private:
@@ -89,7 +89,7 @@ class Subject {
   Buffer workspace_;
 };
 
-// Facts and times: without counters, which slow down what they count.
+// Facts and times. No counters are read here, because counting slows the kernel down.
 absl::Status Time(Subject& subject, int64_t repetitions, KernelProfile* profile) {
   const Plan& plan = profile->plan;
   const double begin = Now();
@@ -124,14 +124,14 @@ absl::Status Time(Subject& subject, int64_t repetitions, KernelProfile* profile)
 }
 
 absl::Status Count(Subject& subject, const ProfileOptions& options, KernelProfile* profile) {
-  // Of a call that has nothing to do there is no range.
+  // A call that launches nothing has no range to count.
   if (profile->timeline.empty()) return absl::OkStatus();
   const double begin = Now();
-  double own = 0;  // the kernel's runs
+  double own = 0;  // seconds in the kernel's runs
   absl::StatusOr<std::unique_ptr<Counters>> counters =
       Counters::Open(subject.ordinal(), options.set, options.metrics);
   if (!counters.ok()) return counters.status();
-  std::vector<std::vector<double>> counted;  // value by value, repetition by repetition
+  std::vector<std::vector<double>> counted;  // by value, then by repetition
   for (int64_t i = 0; i < options.repetitions; ++i) {
     while (!(*counters)->Done()) {
       if (absl::Status s = subject.EmptyL2(nullptr); !s.ok()) return s;
@@ -176,7 +176,7 @@ absl::StatusOr<std::vector<KernelProfile>> ProfileKernels(absl::Span<const Plan>
   if (absl::Status s = CheckPlans(plans); !s.ok()) return s;
   const bool counts = !options.set.empty() || !options.metrics.empty();
   if (counts) {
-    // Before anything is done for it: whether there are counters to be had.
+    // Fail before any work if the counters are not available.
     const absl::Status s =
         Counters::Open(plans[0].device.device.ordinal, options.set, options.metrics).status();
     if (!s.ok()) return s;
@@ -207,7 +207,7 @@ absl::StatusOr<std::vector<KernelProfile>> ProfileKernels(absl::Span<const Plan>
       if (!profile.status.ok()) profile.status = Named(profile.plan, profile.status);
     }
   };
-  // One after the other: activities are traced, then counters are read.
+  // Tracing and counting do not overlap: first all activities are traced, then counters are read.
   each("timing", [&](KernelProfile* p) { return Time(*subject, options.repetitions, p); });
   if (counts) each("counting", [&](KernelProfile* p) { return Count(*subject, options, p); });
   return profiles;

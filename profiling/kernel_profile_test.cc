@@ -1,4 +1,4 @@
-// Profiles of the kernels of this tree, on a GPU. Skipped where the driver keeps its counters to
+// Profiles the kernels of this tree on a GPU. Skipped where the driver keeps its counters to
 // administrators.
 #include "profiling/kernel_profile.h"
 
@@ -23,7 +23,7 @@ class KernelProfileTest : public ::testing::Test {
     ASSERT_TRUE(s.ok()) << s;
   }
 
-  // By the kernel of the highest preference.
+  // The plan of the kernel with the highest preference.
   static Plan PlanOf(const std::string& line) {
     const absl::StatusOr<Plan> plan =
         MakePlan(AttentionProblem::Parse(line).value(), Device::Cuda(0));
@@ -48,10 +48,10 @@ TEST_F(KernelProfileTest, EveryKernelHasFiguresAndFacts) {
     EXPECT_GT(p.seconds, 1e-6);
     EXPECT_LT(p.seconds, 0.1);
     EXPECT_EQ(p.counted_calls, 3);
-    // What an issue of the profiler promises of one problem.
+    // The requirement: counting adds less than 3 s per problem.
     EXPECT_LT(p.overhead_seconds, 3);
 
-    // Launches are recorded and traced by two parts of CUDA, which agree.
+    // The recorded graph and the trace come from two parts of CUDA, and must agree.
     std::vector<std::string> traced, recorded;
     double end = 0;
     for (const Activity& a : p.timeline) {
@@ -85,7 +85,7 @@ TEST_F(KernelProfileTest, AllQuantitiesAndMetricsByName) {
   const KernelProfile& p = profiles->front();
   ASSERT_TRUE(p.status.ok()) << p.status;
   EXPECT_GT(p.counted_calls, 1);
-  // Tensor cores do what the mask lets through, and what is hidden in tiles at its edge.
+  // Tensor cores compute what the mask allows, and the masked part of the tiles on its edge.
   const double flops = p.Counted("tensor_flops_bf16").value_or(0);
   EXPECT_GE(flops, p.compulsory.flops);
   EXPECT_LE(flops, 1.3 * p.compulsory.flops);
@@ -95,11 +95,11 @@ TEST_F(KernelProfileTest, AllQuantitiesAndMetricsByName) {
             static_cast<double>(launch.grid[0] * ((launch.block[0] + 31) / 32)));
 }
 
-// A warp is in one state at a time, so that cycles by reason are all cycles.
+// A warp is in one state at a time, so the cycles by reason add up to all cycles.
 TEST_F(KernelProfileTest, StallsAddUp) {
   ProfileOptions options;
   options.set = "stalls";
-  // Long: its beginning and end, with which passes differ, are little of it.
+  // Long, so that its beginning and end, which differ between passes, matter little.
   const auto profiles = ProfileKernels({PlanOf("b=2,hq=16,sq=4096,d=128,dtype=bf16")}, options);
   ASSERT_TRUE(profiles.ok()) << profiles.status();
   const KernelProfile& p = profiles->front();
@@ -111,12 +111,12 @@ TEST_F(KernelProfileTest, StallsAddUp) {
     if (value.name != "stalls_and_issue") sum += value.value;
   }
   EXPECT_GT(all, 1);
-  // Passes are runs of their own.
+  // The passes are separate runs.
   EXPECT_NEAR(sum, all, 0.06 * all);
   EXPECT_NEAR(p.Counted("stall_selected").value_or(0), 1, 0.03);
 }
 
-// Nothing to compute: no launch, nothing that is counted, and no error.
+// Nothing to compute: no launch, no counts and no error.
 TEST_F(KernelProfileTest, NoQueries) {
   const auto profiles =
       ProfileKernels({PlanOf("b=1,hq=4,sq=0,skv=128,d=64,dtype=bf16,mask=none")}, {});

@@ -23,12 +23,11 @@ __global__ void Fill(uint4* to, int64_t count, uint32_t pattern) {
   }
 }
 
-// `result` is null: but the compiler, which would leave out reads that come to nothing, does not
-// know.
+// `result` is always null, but the compiler does not know that, so it keeps the reads.
 __global__ void Read(const uint4* from, int64_t count, uint32_t* result) {
   const int64_t step = int64_t{gridDim.x} * blockDim.x;
   uint32_t bits = 0;
-  // Several on their way at a time.
+  // Several reads in flight.
 #pragma unroll 4
   for (int64_t i = int64_t{blockIdx.x} * blockDim.x + threadIdx.x; i < count; i += step) {
     const uint4 four = from[i];

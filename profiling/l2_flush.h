@@ -1,4 +1,4 @@
-// Empties the L2 cache of a GPU, so that what is measured next finds nothing there.
+// Empties the L2 cache of a GPU, so that the next measurement finds nothing in it.
 #ifndef PROFILING_L2_FLUSH_H_
 #define PROFILING_L2_FLUSH_H_
 
@@ -11,11 +11,11 @@
 
 namespace attnlab::profiling {
 
-// Fills twice the size of L2 and reads that again, so that what was there has gone to memory, and
-// nothing that is there is still to go.
+// Fills a buffer of twice the size of L2, then reads it. After that, all earlier data has been
+// written back, and L2 holds no dirty lines.
 class L2Flush {
  public:
-  // Of a GPU by its CUDA ordinal. ResourceExhausted without memory for it.
+  // For a GPU by its CUDA ordinal. ResourceExhausted if the buffer cannot be allocated.
   static absl::StatusOr<std::unique_ptr<L2Flush>> Create(int ordinal);
   ~L2Flush();
   L2Flush(const L2Flush&) = delete;
@@ -23,7 +23,7 @@ class L2Flush {
 
   int64_t l2_bytes() const { return l2_bytes_; }
 
-  // Asynchronous, two kernels in a stream of that GPU.
+  // Asynchronous: two kernels in a stream of that GPU.
   static constexpr int kLaunches = 2;
   absl::Status Flush(cudaStream_t stream);
 

@@ -15,7 +15,7 @@ namespace {
 using cuda_backend::ScopedDevice;
 using cuda_backend::ToStatus;
 
-// What is asked of the driver.
+// The driver functions that are used.
 struct Driver {
   decltype(&cuGraphKernelNodeGetParams) node_params;
   decltype(&cuKernelGetFunction) function_of;
@@ -42,7 +42,7 @@ absl::StatusOr<Driver> FindDriver() {
   return driver;
 }
 
-// A stream and a graph with owners.
+// Owns a stream and a graph.
 struct Recording {
   cudaStream_t stream = nullptr;
   cudaGraph_t graph = nullptr;
@@ -60,7 +60,7 @@ absl::Status Record(absl::FunctionRef<absl::Status(void* stream)> enqueue, Recor
                "cudaStreamBeginCapture");
   if (!s.ok()) return s;
   const absl::Status enqueued = enqueue(recording->stream);
-  // In any case: it ends the capture.
+  // Always called, because it ends the capture.
   s = ToStatus(cudaStreamEndCapture(recording->stream, &recording->graph), "cudaStreamEndCapture");
   return enqueued.ok() ? s : enqueued;
 }
@@ -138,7 +138,7 @@ absl::StatusOr<std::vector<LaunchFacts>> FactsOf(
     cudaGraphNodeType type = cudaGraphNodeTypeEmpty;
     s = ToStatus(cudaGraphNodeGetType(node, &type), "cudaGraphNodeGetType");
     if (!s.ok()) return s;
-    if (type != cudaGraphNodeTypeKernel) continue;  // memory that is set, copies
+    if (type != cudaGraphNodeTypeKernel) continue;  // memset or copy
     absl::StatusOr<LaunchFacts> of_node = FactsOfNode(*driver, node, threads);
     if (!of_node.ok()) return of_node.status();
     facts.push_back(*std::move(of_node));

@@ -10,7 +10,7 @@ TEST(LaunchFactsTest, OccupancyIsOfWholeWarps) {
   EXPECT_EQ(OccupancyOf(1, 384, 2048), 0.1875);
   EXPECT_EQ(OccupancyOf(1, 1, 2048), 32. / 2048);
   EXPECT_EQ(OccupancyOf(2, 33, 1024), 128. / 1024);
-  EXPECT_EQ(OccupancyOf(0, 1024, 1024), 0);  // that does not fit
+  EXPECT_EQ(OccupancyOf(0, 1024, 1024), 0);  // does not fit
 }
 
 }  // namespace

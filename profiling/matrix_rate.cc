@@ -20,9 +20,9 @@ using cuda_backend::ToStatus;
 
 constexpr int64_t kSize = 8192;
 constexpr int kRepetitions = 20;
-constexpr int kTrials = 3;               // of each algorithm
-constexpr int kAlgorithms = 4;           // that are tried
-constexpr size_t kWorkspace = 32 << 20;  // what cuBLAS takes on Hopper
+constexpr int kTrials = 3;               // per algorithm
+constexpr int kAlgorithms = 4;           // to try
+constexpr size_t kWorkspace = 32 << 20;  // what cuBLAS uses on Hopper
 
 struct Types {
   cudaDataType_t input, output;
@@ -53,7 +53,7 @@ absl::Status LtStatus(cublasStatus_t status, const char* call) {
              : absl::InternalError(message);
 }
 
-// Handles of cuBLAS, destroyed in any case.
+// Owning handles of cuBLAS.
 template <typename Handle, cublasStatus_t (*Destroy)(Handle)>
 struct Destroyer {
   void operator()(std::remove_pointer_t<Handle>* handle) const { Destroy(handle); }
@@ -74,7 +74,7 @@ absl::Status Allocate(int64_t bytes, DeviceMemory* memory) {
   return s;
 }
 
-// C = Aᵀ B, the one form that fp8 has.
+// C = Aᵀ B, the only form that fp8 supports.
 class Product {
  public:
   absl::Status Initialize(const Types& types) {
@@ -165,7 +165,7 @@ absl::StatusOr<double> MeasureMatrixRate(MatrixType type) {
   for (const cublasLtMatmulAlgo_t& algorithm : *algorithms) {
     const absl::StatusOr<double> seconds =
         MedianSeconds(kTrials, [&] { return product.Run(algorithm); });
-    if (absl::IsUnimplemented(seconds.status())) continue;  // it was proposed all the same
+    if (absl::IsUnimplemented(seconds.status())) continue;  // proposed, but cannot run
     if (!seconds.ok()) return seconds.status();
     if (fastest == nullptr || *seconds < least) {
       fastest = &algorithm;

@@ -1,5 +1,5 @@
-// How fast cuBLAS multiplies large matrices on tensor cores: what a library that is made for it
-// gets out of a GPU.
+// How fast cuBLAS multiplies large matrices on tensor cores: what a tuned library gets out of a
+// GPU.
 #ifndef PROFILING_MATRIX_RATE_H_
 #define PROFILING_MATRIX_RATE_H_
 
@@ -10,9 +10,9 @@ namespace attnlab::profiling {
 
 enum class MatrixType { kBFloat16, kHalf, kTf32, kFp8 };
 
-// FLOP/s of the current device, the median of some 20 products of 8192 x 8192 random numbers that
-// are summed in fp32 and written as fp32 (TF32), bf16 (bf16, fp8) or fp16. Of the algorithms that
-// cuBLAS proposes the fastest. Unimplemented where it proposes none.
+// FLOP/s of the current device: the median of about 20 products of 8192 x 8192 random numbers. Sums
+// are fp32; results are fp32 (TF32), bf16 (bf16 and fp8) or fp16. Uses the fastest algorithm that
+// cuBLAS proposes. Unimplemented if there is none.
 absl::StatusOr<double> MeasureMatrixRate(MatrixType type);
 
 }  // namespace attnlab::profiling

@@ -70,7 +70,7 @@ absl::Status MetricConfig::Initialize(const std::string& chip) {
 absl::StatusOr<std::vector<double>> MetricConfig::Evaluate(absl::Span<const uint8_t> counted,
                                                            size_t range) const {
   std::vector<double> values(metrics_.size());
-  // CUPTI takes the names as char**, which it does not write to.
+  // CUPTI takes the names as char**, but does not write to them.
   std::vector<const char*> names = names_;
   auto params = ATTNLAB_CUPTI_PARAMS(CUpti_Profiler_Host_EvaluateToGpuValues_Params);
   params.pHostObject = host_;

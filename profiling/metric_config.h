@@ -1,5 +1,5 @@
-// Metrics that are collected together: what the GPU is to be told, how often a kernel has to run
-// for it, and their values from what it counted.
+// Metrics that are collected together: the configuration for the GPU, how often a kernel has to
+// run, and the values computed from the counter data.
 #ifndef PROFILING_METRIC_CONFIG_H_
 #define PROFILING_METRIC_CONFIG_H_
 
@@ -17,7 +17,7 @@ namespace attnlab::profiling {
 
 class MetricConfig {
  public:
-  // Of a chip that CUPTI knows, and metrics that it has, at least one.
+  // For a chip that CUPTI knows, and at least one metric, all of which it has.
   static absl::StatusOr<std::unique_ptr<MetricConfig>> Create(const Cupti* cupti,
                                                               const std::string& chip,
                                                               std::vector<std::string> metrics);
@@ -28,11 +28,11 @@ class MetricConfig {
   const std::vector<std::string>& metrics() const { return metrics_; }
   int64_t passes() const { return passes_; }
 
-  // As CUPTI wants them: names, and the image of the configuration.
+  // In CUPTI's form: names, and the image of the configuration.
   absl::Span<const char* const> names() const { return names_; }
   absl::Span<const uint8_t> image() const { return image_; }
 
-  // In the order of metrics(), of a range in what was counted.
+  // The values of one range in the counter data, in the order of metrics().
   absl::StatusOr<std::vector<double>> Evaluate(absl::Span<const uint8_t> counted,
                                                size_t range) const;
 
@@ -43,7 +43,7 @@ class MetricConfig {
   const Cupti* cupti_;
   CUpti_Profiler_Host_Object* host_ = nullptr;
   std::vector<std::string> metrics_;
-  std::vector<const char*> names_;  // into metrics_
+  std::vector<const char*> names_;  // pointers into metrics_
   std::vector<uint8_t> image_;
   int64_t passes_ = 0;
 };

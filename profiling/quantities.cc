@@ -13,25 +13,25 @@ namespace {
 
 constexpr absl::string_view kSets[] = {"traffic", "l2", "compute", "stalls", "all"};
 
-// A spelling: metrics that add up to the quantity, all of which a chip must have.
+// Metrics that add up to the quantity. A chip must have all of them.
 using Spelling = std::vector<std::string>;
 
 struct Entry {
   Quantity quantity;
-  std::vector<Spelling> spellings;  // the best first
+  std::vector<Spelling> spellings;  // preferred first
 };
 
 std::string StallMetric(absl::string_view reason) {
   return absl::StrCat("smsp__average_warps_issue_stalled_", reason, "_per_issue_active.ratio");
 }
 
-// Cycles that warps spend so, for each instruction that is issued: of all reasons together as many
-// as a scheduler's warps have from one instruction of theirs to the next.
+// Cycles that warps spend in this state per issued instruction. The sum over all reasons is the
+// cycles between two instructions of a warp.
 Entry Stall(absl::string_view name, absl::string_view reason, absl::string_view meaning) {
   return {{name, "cycles", meaning, "stalls"}, {{StallMetric(reason)}}};
 }
 
-// What no reason above says, with those of chips before Blackwell first.
+// The remaining reasons. The first spelling is for chips before Blackwell.
 Entry OtherStalls() {
   const char* const kLater[] = {"branch_resolving", "drain",       "membar", "misc",
                                 "sleeping",         "tex_throttle"};
@@ -109,7 +109,7 @@ const std::vector<Entry>& Entries() {
       Stall("stall_not_selected", "not_selected", "could go on, but another was issued"),
       OtherStalls(),
       Stall("stall_selected", "selected", "are issued: what is no stall"),
-      // A warp is in one of these states at each cycle, so that this is their sum.
+      // A warp is in exactly one of these states in each cycle, so this is their sum.
       {{"stalls_and_issue", "cycles",
         "of all these together: from one instruction of a warp to its next", "stalls"},
        {{"smsp__average_warps_active_per_issue_active.ratio"}}},
@@ -117,7 +117,7 @@ const std::vector<Entry>& Entries() {
   return *kEntries;
 }
 
-// Chip::Check(), which knows no quantities.
+// Chip::Check(), and a hint where the name is a quantity, which a chip does not know.
 absl::Status CheckMetric(const Chip& chip, const std::string& metric) {
   const absl::Status s = chip.Check(metric);
   if (!absl::IsNotFound(s)) return s;

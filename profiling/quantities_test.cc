@@ -1,6 +1,6 @@
 #include "profiling/quantities.h"
 
-// Before any other: with this come no headers of the driver or of CUPTI.
+// Included first: quantities.h must not bring in headers of the driver or of CUPTI.
 #if defined(CUDA_VERSION) || defined(CUPTI_API_VERSION)
 #error "profiling/quantities.h includes cuda.h or CUPTI"
 #endif
@@ -23,7 +23,7 @@ using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::Not;
 
-// One of each generation.
+// One chip of each generation.
 constexpr const char* kChips[] = {"TU102", "GA100", "AD102", "GH100", "GB100"};
 
 std::vector<Counted> ResolveOf(const Chip& chip, absl::string_view set) {
@@ -70,7 +70,7 @@ TEST(QuantitiesTest, EveryMetricOfEverySetIsOneOfTheChip) {
   }
 }
 
-// What no chip but a few may leave out.
+// Only the quantities in `some` may be missing on a chip.
 TEST(QuantitiesTest, LittleIsNotCounted) {
   const std::set<std::string> some = {"tma_bytes_read", "stall_gmma", "tensor_flops_fp8"};
   for (const char* name : kChips) {
@@ -78,7 +78,7 @@ TEST(QuantitiesTest, LittleIsNotCounted) {
     const std::vector<std::string> names = NamesOf(ResolveOf(chip, "all"));
     for (const Quantity& q : Quantities()) {
       if (some.count(std::string(q.name)) != 0) continue;
-      // Turing has tensor cores for fp16, and no metric of what they compute.
+      // Turing has fp16 tensor cores, but no metric for what they compute.
       if (chip.name() == "TU102" && q.name.find("tensor_flops_") == 0) continue;
       EXPECT_THAT(names, Contains(std::string(q.name))) << name;
     }
@@ -89,7 +89,7 @@ TEST(QuantitiesTest, LittleIsNotCounted) {
               Not(Contains("tma_bytes_read")));
 }
 
-// Names that this or that chip has.
+// Spellings that differ between chips.
 TEST(QuantitiesTest, SpellingsGoByTheChip) {
   const auto metrics = [](const char* chip, absl::string_view quantity) {
     for (const Counted& c : ResolveOf(Chip::Open(chip).value(), "all")) {
@@ -119,8 +119,7 @@ TEST(QuantitiesTest, PassesOfTheSets) {
   EXPECT_LE(passes("GH100", "all"), 12);
 }
 
-// Each reason that a chip has is one of a quantity, and one alone: shares of them are shares of
-// all.
+// Each stall reason of a chip belongs to exactly one quantity, so their shares add up to 1.
 TEST(QuantitiesTest, StallsAreAllReasons) {
   const std::string begin = "smsp__average_warps_issue_stalled_";
   for (const char* name : {"TU102", "GA100", "AD102", "GH100", "GB100", "GB202"}) {
@@ -131,7 +130,7 @@ TEST(QuantitiesTest, StallsAreAllReasons) {
     const std::vector<std::string> bases = chip.BaseNames().value();
     for (const std::string& base : bases) {
       if (base.find(begin) != 0) continue;
-      // Some chips have parts of a reason, too, which are in it already.
+      // Some chips also have parts of a reason, which the reason already includes.
       if (base.find("_pipe_l1tex_") != std::string::npos) continue;
       if (base.find("_pipe_mio_") != std::string::npos) continue;
       EXPECT_EQ(metrics.count(base + ".ratio"), 1u) << name << " " << base;

@@ -11,7 +11,7 @@ namespace {
 constexpr int kThreads = 256;
 constexpr int kBlocks = 1024;
 
-// Bits of a counter, mixed (the finalizer of MurmurHash3).
+// Mixes the bits of a counter (the finalizer of MurmurHash3).
 __device__ uint32_t Mixed(uint64_t counter, uint32_t seed) {
   uint64_t x = counter + (uint64_t{seed} << 32);
   x ^= x >> 33;
@@ -26,7 +26,7 @@ template <typename T>
 __global__ void FillRandomNumbers(T* to, int64_t count, uint32_t seed) {
   const int64_t step = int64_t{gridDim.x} * blockDim.x;
   for (int64_t i = int64_t{blockIdx.x} * blockDim.x + threadIdx.x; i < count; i += step) {
-    // 24 bits: all of them in a float's mantissa.
+    // 24 bits, all of which fit in a float's mantissa.
     to[i] = static_cast<T>(static_cast<float>(Mixed(i, seed) >> 8) * 0x1p-23f - 1);
   }
 }

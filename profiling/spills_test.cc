@@ -1,5 +1,5 @@
-// On a GPU: no kernel spills registers in what it chooses by itself, or in its variants. Kernels of
-// libraries may.
+// Needs a GPU: no kernel spills registers, in its default configuration or in its variants. Kernels
+// of libraries may.
 #include <string>
 #include <vector>
 
@@ -17,7 +17,7 @@
 namespace attnlab::profiling {
 namespace {
 
-// How many kernels of this project the plan launches.
+// Returns how many kernels of this project the plan launches.
 int ExpectNoSpills(const Plan& plan) {
   SCOPED_TRACE(absl::StrCat(conformance::NameOf(plan), " on ", plan.problem.ToString()));
   absl::StatusOr<bench::RotatedInputs> inputs = bench::RotatedInputs::Make(
@@ -65,7 +65,7 @@ TEST_P(SpillsTest, NothingIsSpilled) {
 constexpr const char* kDtypes[] = {"fp32", "fp16", "bf16"};
 INSTANTIATE_TEST_SUITE_P(Dtypes, SpillsTest, ::testing::ValuesIn(kDtypes));
 
-// Else a kernel that declines all of them would pass unseen.
+// A kernel that declines all problems would otherwise pass untested.
 TEST(SpillsTestProblems, EveryKernelAndVariantDoesSome) {
   std::vector<std::string> problems;
   for (const char* dtype : kDtypes) {

@@ -1,4 +1,4 @@
-// The time of a launch on the default stream of the current GPU.
+// Times launches on the default stream of the current GPU.
 #ifndef PROFILING_TIMED_LAUNCHES_H_
 #define PROFILING_TIMED_LAUNCHES_H_
 
@@ -8,8 +8,8 @@
 
 namespace attnlab::profiling {
 
-// The median of so many, each between two events, after one that is not timed. Waits. Errors are
-// those of `launch`, and what the GPU says of it.
+// Seconds: the median of `repetitions` launches, each between two events, after one untimed launch.
+// Waits for the GPU. Errors are those of `launch` and of the GPU.
 absl::StatusOr<double> MedianSeconds(int repetitions, absl::FunctionRef<absl::Status()> launch);
 
 }  // namespace attnlab::profiling

@@ -24,12 +24,13 @@ constexpr size_t kBufferAlignment = 8;
 constexpr CUpti_ActivityKind kKinds[] = {CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL,
                                          CUPTI_ACTIVITY_KIND_MEMSET, CUPTI_ACTIVITY_KIND_MEMCPY};
 
-// What CUPTI has handed over; it calls from a thread of its own, and knows no caller.
+// Records from CUPTI. A global, because CUPTI calls back from its own thread without a user
+// pointer.
 struct Records {
   std::mutex mutex;
   const Cupti* cupti = nullptr;
   bool wanted = false;
-  std::vector<std::pair<uint64_t, Activity>> activities;  // with the nanosecond that each began
+  std::vector<std::pair<uint64_t, Activity>> activities;  // with start times, nanoseconds
 };
 
 Records& TheRecords() {
@@ -40,7 +41,7 @@ Records& TheRecords() {
 void CUPTIAPI GiveBuffer(uint8_t** buffer, size_t* size, size_t* most_records) {
   *buffer = static_cast<uint8_t*>(std::aligned_alloc(kBufferAlignment, kBufferBytes));
   *size = *buffer == nullptr ? 0 : kBufferBytes;
-  *most_records = 0;  // as many as there is room for
+  *most_records = 0;  // no limit but the buffer's size
 }
 
 template <typename Record>
@@ -56,7 +57,7 @@ void CUPTIAPI TakeBuffer(CUcontext, uint32_t, uint8_t* buffer, size_t, size_t va
     CUpti_Activity* activity = nullptr;
     while (records.wanted &&
            records.cupti->cuptiActivityGetNextRecord(buffer, valid, &activity) == CUPTI_SUCCESS) {
-      // Later versions of these records add to their ends.
+      // Later versions of these records only append fields.
       if (activity->kind == CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL) {
         const auto& kernel = *reinterpret_cast<const CUpti_ActivityKernel9*>(activity);
         records.activities.push_back(
@@ -75,7 +76,7 @@ void CUPTIAPI TakeBuffer(CUcontext, uint32_t, uint8_t* buffer, size_t, size_t va
   std::free(buffer);
 }
 
-// Records are kept from Begin() until the end of its life.
+// Records are kept from Begin() until the destructor.
 class Recorder {
  public:
   explicit Recorder(const Cupti* cupti) : cupti_(cupti) {}

@@ -1,4 +1,4 @@
-// When what a call puts into a stream begins and ends on the GPU, by CUPTI's activity records.
+// When the work that a call enqueues begins and ends on the GPU, from CUPTI's activity records.
 //
 //   absl::StatusOr<std::vector<Activity>> timeline = TimelineOf(0, [&](void* stream) {
 //     return Forward(plan, tensors, workspace, stream);
@@ -21,24 +21,24 @@ namespace attnlab::profiling {
 struct Activity {
   enum class Kind { kKernel, kFill, kCopy };
   Kind kind = Kind::kKernel;
-  std::string name;    // of a kernel, demangled, whole; "memset", "memcpy"
-  double begin = 0;    // seconds since the first of them began
-  double seconds = 0;  // that it took
+  std::string name;    // of a kernel, demangled, in full; or "memset", "memcpy"
+  double begin = 0;    // seconds since the first activity began
+  double seconds = 0;  // duration
 };
 
-// Seconds from the beginning of the first to the end of the last; 0 of none.
+// Seconds from the beginning of the first activity to the end of the last; 0 if there is none.
 double SpanOf(const std::vector<Activity>& timeline);
 
-// In order of time, and from the beginning of the first, of activities and the nanosecond at which
-// each began, but without the first `before`. Internal where there are not so many.
+// Sorts activities, given with the nanosecond at which each began, drops the first `before`, and
+// makes the times relative to the first one left. Internal if there are fewer than `before`.
 absl::StatusOr<std::vector<Activity>> TimelineFrom(std::vector<std::pair<uint64_t, Activity>> began,
                                                    size_t before);
 
-// In order of time. Waits for the GPU before and after; `enqueue` gets a stream of its own. The
-// first `before` of the activities are left out: work that keeps the GPU busy while the rest is
-// launched, so that the time to launch it is not among the gaps. Errors are those of `enqueue`, of
-// LoadCupti(), and of CUPTI: Unavailable where another tool traces the process. Whatever else the
-// process runs on the GPU meanwhile is there, too. One call at a time.
+// The activities of what `enqueue` puts into its stream, sorted by time. Waits for the GPU before
+// and after. Drops the first `before` activities. Those keep the GPU busy while the rest is
+// launched, so that launch overhead does not appear as gaps. Errors are those of `enqueue`, of
+// LoadCupti() and of CUPTI: Unavailable where another tool traces the process. Includes whatever
+// else the process runs on the GPU meanwhile. One call at a time.
 absl::StatusOr<std::vector<Activity>> TimelineOf(
     int ordinal, absl::FunctionRef<absl::Status(void* stream)> enqueue, size_t before = 0);
 

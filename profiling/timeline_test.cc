@@ -1,4 +1,4 @@
-// What is made of records: no GPU is needed for it.
+// Timelines from given records; needs no GPU.
 #include "profiling/timeline.h"
 
 #include <cstdint>
@@ -18,7 +18,7 @@ std::pair<uint64_t, Activity> At(uint64_t nanosecond, const std::string& name, d
 }
 
 TEST(TimelineTest, InOrderFromTheFirstThatIsWanted) {
-  // As late as GPUs count, where a double has no nanoseconds any more.
+  // A late GPU timestamp, at which a double no longer resolves nanoseconds.
   const uint64_t now = 1700000000000000000;
   const absl::StatusOr<std::vector<Activity>> timeline = TimelineFrom(
       {At(now + 3000, "second", 2e-6), At(now, "flush", 1e-6), At(now + 1000, "first", 1e-6)}, 1);

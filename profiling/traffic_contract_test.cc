@@ -1,7 +1,8 @@
-// Traffic as a contract: what each kernel's ExpectedTraffic() says of HBM is what the GPU counts.
-// Reads within 5 % of the model and 1 MiB, writes within 5 % and one L2, for that much may not have
-// left the cache when a call ends. There is nothing to hold a model to where it says that L2
-// decides. Skipped where the driver keeps its counters to administrators.
+// Traffic as a contract: the HBM bytes that the GPU counts must match each kernel's
+// ExpectedTraffic(). Reads must be within 5 % and 1 MiB of the model. Writes must be within 5 %,
+// less up to one L2, which may still be in the cache when a call ends. Where a model says that L2
+// decides, there is nothing to check. Skipped where the driver keeps its counters to
+// administrators.
 #include <cstdint>
 #include <iostream>
 #include <optional>
@@ -24,24 +25,24 @@
 namespace attnlab::profiling {
 namespace {
 
-// From those that an L2 of 60 MiB holds to those far beyond, for kernels that write S and P to
-// memory and for kernels that read K and V again.
+// From problems that fit in an L2 of 60 MiB to far larger ones. They cover kernels that write S and
+// P to memory, and kernels that read K and V again.
 constexpr const char* kProblems[] = {
     "hq=12,sq=384,d=64,dtype=bf16,mask=causal",
     "b=2,hq=8,hkv=2,sq=300,skv=500,d=128,dtype=fp32",
     "b=3,hq=8,hkv=2,sq=1000,d=96,dtype=fp16",
     "hq=12,sq=3000,d=64,dtype=bf16,mask=causal",
     "hq=20,hkv=5,sq=2500,d=128,dtype=fp16",
-    "hq=2,sq=20000,d=64,dtype=bf16",  // rows of S that are too long for registers
+    "hq=2,sq=20000,d=64,dtype=bf16",  // rows of S that do not fit in registers
     "b=5,hq=20,sq=5000,d=64,dtype=bf16",
     "b=5,hq=28,sq=6000,d=64,dtype=bf16,mask=causal",
     "b=4,hq=33,sq=7000,d=64,dtype=bf16,mask=window:3000:0",
     "hq=24,sq=12000,d=64,dtype=bf16,mask=window:2000:0",
     "b=2,hq=20,sq=7000,d=256,dtype=bf16,mask=causal",
     "b=4,hq=40,hkv=8,sq=3000,d=128,dtype=bf16",
-    // On CUDA cores the first keys of all heads once more, for the short blocks at the end. With a
-    // head dim of 96 models do not know this to 5 %: for b=3,hq=20,sq=2500 an H200 read 1.09 times
-    // what one of them says, and 1.05 times what another does.
+    // Kernels on CUDA cores read the first keys of all heads again, for the short blocks at the
+    // end. With a head dim of 96 the models do not know this to 5 %: for b=3,hq=20,sq=2500 an H200
+    // read 1.09× what one model says, and 1.05× what another says.
     "b=4,hq=33,sq=2100,d=64,dtype=fp32,mask=causal",
     "b=30,hq=32,hkv=8,sq=1,skv=5000,d=128,dtype=bf16",
 };
@@ -85,7 +86,7 @@ TEST_P(TrafficContractTest, CountsAreThoseOfTheModel) {
     ASSERT_TRUE(read && written);
     const auto l2 = static_cast<double>(profile.plan.device.last_level_cache_bytes);
     ExpectCounted("read", *read, profile.expected.bytes_read, 1 << 20, 1 << 20);
-    // No more than the model, whatever L2 keeps.
+    // The upper bound has no slack for L2, which can only delay writes.
     ExpectCounted("written", *written, profile.expected.bytes_written, l2, 4 << 20);
   }
 }
@@ -101,7 +102,7 @@ std::vector<const Kernel*> GpuKernels() {
   return kernels;
 }
 
-// Else nothing above would hold a kernel to its model.
+// Otherwise the test above would hold a kernel to nothing.
 TEST(TrafficModelTest, EveryKernelKnowsItsTrafficOfSomeProblem) {
   std::set<std::string> kernels, known;
   for (const Kernel* kernel : GpuKernels()) kernels.insert(kernel->traits().name);
@@ -116,8 +117,8 @@ TEST(TrafficModelTest, EveryKernelKnowsItsTrafficOfSomeProblem) {
   EXPECT_EQ(known, kernels);
 }
 
-// Nor would much, if a model said ever more often that L2 decides. On the GPU that the problems
-// were chosen for, each says so of one problem at most.
+// A model that says too often that L2 decides would be held to little. On the GPU that the problems
+// were chosen for, each kernel may say so for one problem at most.
 TEST(TrafficModelTest, NoModelIsOftenInDoubt) {
   DeviceInfo h200;
   h200.device = Device::Cuda(0);

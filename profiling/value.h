@@ -7,9 +7,9 @@
 namespace attnlab::profiling {
 
 struct Value {
-  std::string name;  // of a quantity, or of a metric
+  std::string name;  // of a quantity or a metric
   std::string unit;  // of a quantity
-  double value = 0;  // NaN where the GPU gave none
+  double value = 0;  // NaN if the GPU returned none
 };
 
 }  // namespace attnlab::profiling

@@ -1,8 +1,8 @@
-// Asynchronous copies: blocks bring chunks of 16 KiB to shared memory and write them elsewhere. A
-// plain load takes the way through registers: an instruction loads, another one stores. cp.async
-// (8.0) is one instruction for both, and the thread goes on at once. A bulk copy by the Tensor
-// Memory Accelerator (9.0) is one instruction of one thread for the whole chunk. Memory and L2 see
-// no difference.
+// Asynchronous copies: each block loads a chunk of 16 KiB into shared memory and writes it
+// elsewhere. A plain load goes through registers: one instruction loads, another one stores.
+// cp.async (8.0) does both in one instruction, and the thread continues at once. A bulk copy by the
+// Tensor Memory Accelerator (9.0) is one instruction of one thread for the whole chunk. Memory and
+// L2 see no difference.
 #include <cstdint>
 
 #include "attention/cuda/launch.h"
@@ -51,7 +51,7 @@ __global__ void CopyChunks(const uint4* from, uint4* to) {
           "l"(from + begin), "n"(kChunkBytes), "r"(barrier)
           : "memory");
     }
-    __syncthreads();  // The barrier is there.
+    __syncthreads();  // the barrier is initialised
     asm volatile(
         "{\n"
         ".reg .pred done;\n"
@@ -62,7 +62,7 @@ __global__ void CopyChunks(const uint4* from, uint4* to) {
 #endif
   }
   __syncthreads();
-  // Each thread writes what another one has brought.
+  // Each thread writes what another thread has loaded.
 #pragma unroll 8
   for (int i = threadIdx.x; i < kChunkUnits; i += kThreads) {
     const int other = i ^ 1;
@@ -88,7 +88,7 @@ Variant VariantOf(const char* name, const DeviceArray<float>& from, const Gpu& g
                           reinterpret_cast<const uint4*>(from.data()),
                           reinterpret_cast<uint4*>(to.data()));
   };
-  constexpr double kInstructions = kBytes / 16.0 / 32;  // of warps that move 16 bytes a thread
+  constexpr double kInstructions = kBytes / 16.0 / 32;  // of warps, 16 bytes per thread
   const bool cp_async = kWay == Way::kCpAsync && gpu.compute_capability >= 80;
   const bool registers = kWay != Way::kBulk && !cp_async;
   variant.expected = {About("smsp__inst_executed_op_global_ld.sum", registers ? kInstructions : 0),

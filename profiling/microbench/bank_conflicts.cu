@@ -1,7 +1,7 @@
-// Bank conflicts: shared memory has 32 banks of 4 bytes, and a warp's access takes as many cycles
-// (wavefronts) as the busiest bank has different addresses. A block transposes a tile of 32 x 32
-// floats: it writes rows and reads columns. With rows of 32 floats a column lies in one bank; with
-// a float of padding, or with the columns of each row swizzled, in 32.
+// Bank conflicts: shared memory has 32 banks of 4 bytes. A warp's access takes as many cycles
+// (wavefronts) as the busiest bank has different addresses. Each block transposes a tile of 32 x 32
+// floats: it writes rows and reads columns. If rows have 32 floats, a column lies in one bank. With
+// one float of padding per row, or with swizzled columns, it lies in 32.
 #include "attention/cuda/launch.h"
 #include "profiling/microbench/device_array.h"
 #include "profiling/microbench/lesson.h"
@@ -10,7 +10,7 @@ namespace attnlab::profiling {
 namespace {
 
 constexpr int kTile = 32;
-constexpr int kRows = 8;  // of threads: each has four rows of the tile
+constexpr int kRows = 8;  // of threads; each thread has four rows of the tile
 constexpr int kSize = 4096;
 
 enum class Layout { kPlain, kPadded, kSwizzled };
@@ -61,8 +61,8 @@ Variant Transposition(const char* name, const DeviceArray<float>& from, double c
     return device::Launch(Transpose<kLayout>, dim3(kSize / kTile, kSize / kTile),
                           dim3(kTile, kRows), 0, stream, from.data(), to.data());
   };
-  // A read and a write of a warp for each 32 floats. Warps that begin take two wavefronts besides,
-  // and now and then two accesses meet in the pipe, which counts as a conflict.
+  // A warp writes once and reads once per 32 floats. Each warp that starts adds two wavefronts, and
+  // sometimes two accesses meet in the pipe, which counts as a conflict.
   constexpr double kAccesses = kSize * kSize / 32.0;
   constexpr double kWarps = kAccesses * kRows / kTile;
   variant.expected = {

@@ -1,5 +1,5 @@
-// The counters say of each teaching kernel what they must, and each computes what it should.
-// Skipped where the driver keeps its counters to administrators.
+// Each teaching kernel computes what it should, and its counters are in the expected range. Skipped
+// where the driver keeps its counters to administrators.
 #include <string>
 #include <vector>
 

@@ -1,6 +1,6 @@
-// Coalescing: the 32 threads of a warp read 32 floats. Side by side they lie in 4 sectors of 32
-// bytes, which is what L2 and memory deal in; eight or more floats apart in 32 sectors, of each of
-// which one eighth is used. The number of loads is the same.
+// Coalescing: the 32 threads of a warp read 32 floats. If these are adjacent, they lie in 4 sectors
+// of 32 bytes, the unit of L2 and memory. If they are eight or more floats apart, they lie in 32
+// sectors, and one eighth of each is used. The number of loads is the same.
 #include <algorithm>
 #include <cmath>
 
@@ -12,11 +12,11 @@ namespace attnlab::profiling {
 namespace {
 
 constexpr int kThreads = 256;
-constexpr int kLog2Loads = 24;  // 64 MiB of floats side by side, 512 MiB in sectors of their own
+constexpr int kLog2Loads = 24;  // 64 MiB of adjacent floats, or 512 MiB in sectors of their own
 constexpr int64_t kLoads = int64_t{1} << kLog2Loads;
 constexpr int kMostApart = 32;
 
-// Each thread reads one float and adds it to its block's sum.
+// Each thread reads one float; each warp writes the sum of its 32.
 __global__ void SumStrided(const float* from, int64_t apart, float* sums) {
   const int64_t i = int64_t{blockIdx.x} * kThreads + threadIdx.x;
   float sum = from[i * apart];
@@ -27,7 +27,7 @@ __global__ void SumStrided(const float* from, int64_t apart, float* sums) {
 std::string CheckSums(const DeviceArray<float>& from, int64_t apart,
                       const DeviceArray<float>& sums) {
   cudaError_t error = cudaSuccess;
-  // Of a few warps, the last among them.
+  // Checks a few warps, the last one included.
   for (const int64_t warp : {int64_t{0}, int64_t{1}, kLoads / 64, kLoads / 32 - 1}) {
     const auto numbers = from.ToHost(warp * 32 * apart, (warp * 32 + 31) * apart + 1, &error);
     const auto sum = sums.ToHost(warp, warp + 1, &error);
@@ -60,7 +60,8 @@ cudaError_t MakeCoalescing(const Gpu&, Lesson* lesson) {
         About("l2_sectors_read", sectors),
         About("smsp__inst_executed_op_global_ld.sum", static_cast<double>(kLoads) / 32),
     };
-    // Memory deals in 64 bytes, two sectors; sectors that lie farther apart bring another along.
+    // Memory transfers 64 bytes, two sectors; a sector that is farther apart brings its neighbour
+    // along.
     const double bytes = 32 * sectors;
     variant.expected.push_back({"hbm_bytes_read", 0.99 * bytes, 2.05 * bytes});
     variant.check = [=] { return CheckSums(from, apart, sums); };

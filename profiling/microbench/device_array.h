@@ -1,5 +1,5 @@
-// Arrays in a GPU's memory, for lessons. What can fail takes the first error along and does nothing
-// after it, so that it is asked for once, at the end:
+// Arrays in GPU memory, for lessons. Each call that can fail takes the first error so far, and does
+// nothing after one. So it is enough to check once, at the end:
 //
 //   cudaError_t error = cudaSuccess;
 //   const auto from = DeviceArray<float>::MakeRandom(count, NumberType::kFloat, seed, &error);
@@ -17,7 +17,7 @@
 
 namespace attnlab::profiling {
 
-// Copies, as in the closures of a variant, are of the same memory; the last one frees it.
+// Copies, such as those in the closures of a variant, share the memory; the last one frees it.
 template <typename T>
 class DeviceArray {
  public:
@@ -26,13 +26,13 @@ class DeviceArray {
     void* data = nullptr;
     if (*error == cudaSuccess) *error = cudaMalloc(&data, bytes);
     const DeviceArray array(static_cast<T*>(data), count);
-    // Known content, so that a kernel that writes nothing is seen: NaN, or numbers that no lesson
-    // computes.
+    // NaN as floats, and no result of any lesson as integers: a kernel that writes nothing is
+    // noticed.
     if (*error == cudaSuccess) *error = cudaMemset(data, 0xff, bytes);
     return array;
   }
 
-  // Of random numbers in [-1, 1).
+  // Random numbers in [-1, 1).
   static DeviceArray MakeRandom(int64_t count, NumberType type, uint32_t seed, cudaError_t* error) {
     const DeviceArray array = Make(count, error);
     if (*error == cudaSuccess) *error = FillRandom(array.data(), count, type, seed, nullptr);
@@ -42,7 +42,7 @@ class DeviceArray {
   T* data() const { return data_.get(); }
   int64_t count() const { return count_; }
 
-  // Waits for the GPU. After an error: of as many elements, all of them zero.
+  // Waits for the GPU. After an error, returns as many zeros.
   std::vector<T> ToHost(int64_t begin, int64_t end, cudaError_t* error) const {
     std::vector<T> host(static_cast<size_t>(end - begin));
     if (*error == cudaSuccess) {

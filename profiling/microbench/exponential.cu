@@ -1,7 +1,7 @@
-// Exponentials: the special-function unit (MUFU) computes 2^x for 16 threads of a multiprocessor a
-// cycle, CUDA cores multiply and add for 128. A polynomial takes a dozen instructions and is slower
-// therefore, but not by much, and both can work at the same time: a kernel whose MUFU is busy can
-// give CUDA cores a part of its exponentials.
+// Exponentials: per cycle, a multiprocessor's special-function unit (MUFU) computes 2^x for 16
+// threads, and its CUDA cores compute multiply-adds for 128. A polynomial takes a dozen
+// instructions. It is therefore slower, but not by much, and both can work at the same time: a
+// kernel whose MUFU is busy can compute part of its exponentials on CUDA cores.
 #include <cmath>
 #include <string>
 
@@ -15,10 +15,10 @@ namespace {
 
 constexpr int kThreads = 256;
 constexpr int64_t kNumbers = int64_t{1} << 20;
-constexpr int kEach = 256;  // exponentials a thread, of x, x - 1/32, …
+constexpr int kEach = 256;  // exponentials per thread, of x, x - 1/32, …
 
-// 2^x for x in (-126, 1]: 2^n 2^f with n the nearest integer. Adding 1.5 * 2^23 leaves n in the
-// last bits of a float, and the polynomial, fitted to least relative error on [-1/2, 1/2], is
+// 2^x for x in (-126, 1], as 2^n 2^f, with n the nearest integer. Adding 1.5 * 2^23 leaves n in the
+// last bits of a float. The polynomial is fitted for least relative error on [-1/2, 1/2], and is
 // within 7.5e-8 of 2^f.
 __device__ float Exp2ByPolynomial(float x) {
   const float shifted = x + 0x1.8p23f;

@@ -1,7 +1,6 @@
-// Softmax of the rows of a matrix. In steps, each a kernel of its own, the matrix is read three
-// times and written twice: the maximum, the exponentials and their sum, the quotients. Fused, a row
-// stays in the registers of a block: read once, written once. That is what attention kernels do to
-// S.
+// Softmax of the rows of a matrix. As three kernels, it reads the matrix three times and writes it
+// twice: maximum, exponentials and their sum, quotients. Fused, a row stays in the registers of a
+// block, and is read once and written once. Attention kernels do the same with S.
 #include <algorithm>
 #include <cmath>
 
@@ -15,7 +14,7 @@ namespace {
 constexpr int kThreads = 256;
 constexpr int kWarps = kThreads / 32;
 constexpr int kColumns = 8192;
-constexpr int kEach = kColumns / kThreads;  // of a row, a thread
+constexpr int kEach = kColumns / kThreads;  // elements of a row per thread
 constexpr int kRows = 8192;
 constexpr int64_t kNumbers = int64_t{kRows} * kColumns;
 
@@ -26,7 +25,7 @@ struct Maximum {
   __device__ static float Of(float a, float b) { return fmaxf(a, b); }
 };
 
-// Of all threads of the block, in all of them.
+// Reduces over the block; every thread gets the result.
 template <typename Operation>
 __device__ float OfBlock(float x) {
   __shared__ float of_warps[kWarps];
@@ -37,7 +36,7 @@ __device__ float OfBlock(float x) {
   __syncthreads();
   x = of_warps[0];
   for (int w = 1; w < kWarps; ++w) x = Operation::Of(x, of_warps[w]);
-  __syncthreads();  // before somebody's next
+  __syncthreads();  // before the next call writes of_warps
   return x;
 }
 
@@ -124,7 +123,7 @@ cudaError_t MakeFusedSoftmax(const Gpu& gpu, Lesson* lesson) {
     if (launched != cudaSuccess) return launched;
     return device::Launch(Quotients, kRows, kThreads, 0, stream, in_steps.data(), sums);
   };
-  // A step may find the end of what the one before read or wrote in L2.
+  // Each kernel may find in L2 the end of what the kernel before it read or wrote.
   steps.expected = {{"hbm_bytes_read", 3 * kBytes - 2 * l2, 3.03 * kBytes},
                     {"hbm_bytes_written", 2 * kBytes - 2 * l2, 2.02 * kBytes}};
   steps.check = [=] { return CheckRows(x, in_steps); };

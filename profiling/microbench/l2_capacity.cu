@@ -1,7 +1,7 @@
-// L2 that all multiprocessors share: each of them reads the same window of memory eight times over.
-// While the window fits, memory is read once. An L2 of two partitions, as GPUs from 8.0 on have,
-// holds what both sides read in both of them: half of the cache is what there is for data that all
-// read. What one multiprocessor alone reads has more room.
+// Sharing of L2: every multiprocessor reads the same window of memory eight times. While the window
+// fits in L2, memory is read once. An L2 of two partitions, as in GPUs from 8.0 on, keeps data that
+// both sides read in both partitions. Only half of the cache is therefore available for data that
+// all multiprocessors read. Data that only one multiprocessor reads has more room.
 #include <cstring>
 
 #include "attention/cuda/launch.h"
@@ -15,7 +15,7 @@ constexpr int kThreads = 1024;
 constexpr int kPasses = 8;
 constexpr int64_t kMiB = int64_t{1} << 20;
 
-// Block b reads [b * `apart`, b * `apart` + `count`), or, with `apart` 0, what all read.
+// Block b reads [b * `apart`, b * `apart` + `count`); with `apart` 0, all blocks read the same.
 __global__ void __launch_bounds__(kThreads)
     ReadOverAndOver(const uint4* from, int64_t count, int64_t apart, uint32_t* sums) {
   uint32_t sum = 0;
@@ -29,7 +29,6 @@ __global__ void __launch_bounds__(kThreads)
   atomicAdd(sums + blockIdx.x, sum);
 }
 
-// Makes the sums 0.
 __global__ void Clear(uint32_t* sums) { sums[blockIdx.x] = 0; }
 
 std::string CheckSums(const DeviceArray<float>& from, int64_t count, int64_t apart,
@@ -78,10 +77,10 @@ cudaError_t MakeL2Capacity(const Gpu& gpu, Lesson* lesson) {
       if (eighths <= 3) {
         variant.expected = {About("hbm_bytes_read", bytes, 0.05, kMiB)};
       } else if (eighths >= 8) {
-        // What is wanted next is what was used longest ago, and has just gone.
+        // The data needed next was used longest ago, so it has just been evicted.
         variant.expected = {About("hbm_bytes_read", kPasses * bytes, 0.05, kMiB)};
       } else {
-        // Where in between it happens depends on the parts of L2.
+        // In between, it depends on the partitions of L2 where this begins.
         variant.expected = {{"hbm_bytes_read", 0.99 * bytes, 1.05 * kPasses * bytes + kMiB}};
       }
       variant.check = [=] { return CheckSums(from, count, apart, sums); };

@@ -1,6 +1,6 @@
-// Teaching kernels: pairs and rows of kernels that do the same work in ways that differ in one
-// thing, and what the GPU's counters must say of each. They are the calibration of the counters as
-// well: a lesson whose counts come out otherwise fails its test.
+// Teaching kernels: sets of kernels that do the same work but differ in one thing, and what the
+// GPU's counters must show for each. They also calibrate the counters: a lesson whose counts are
+// outside the expected range fails its test.
 //
 //   for (const LessonEntry& entry : Lessons()) {
 //     Lesson lesson;
@@ -8,8 +8,8 @@
 //     for (const Variant& variant : lesson.variants) variant.launch(stream); …
 //   }
 //
-// A lesson is one .cu file, to be read by itself; docs/microbench.md has a paragraph on each with
-// figures. This header is plain C++, as it is compiled by nvcc; host code finds the lessons in
+// Each lesson is one .cu file that can be read by itself; docs/microbench.md explains each, with
+// figures. nvcc compiles this header, so it is plain C++; host code finds the lessons in
 // lesson_list.h.
 #ifndef PROFILING_MICROBENCH_LESSON_H_
 #define PROFILING_MICROBENCH_LESSON_H_
@@ -24,21 +24,21 @@
 
 namespace attnlab::profiling {
 
-// What is counted of a variant, and the range that it must lie in.
+// A count of a variant, and the range in which it must lie.
 struct Expectation {
-  std::string counted;  // a quantity (quantities.h), or a metric of CUPTI
+  std::string counted;  // a quantity (quantities.h), or a CUPTI metric
   double least = 0, most = 0;
 };
 
-// Within so much of a value: of itself, and besides.
+// The range `value` ± (`part` * `value` + `besides`).
 Expectation About(std::string counted, double value, double part = 0.01, double besides = 0);
 
 struct Variant {
   std::string name;
-  // The same work each time; asynchronous, the error is that of the launch.
+  // Does the same work each time. Asynchronous; the error is that of the launch.
   std::function<cudaError_t(cudaStream_t)> launch;
   std::vector<Expectation> expected;
-  // "" where what a launch left is right, once it is done; otherwise what is wrong.
+  // Checks the results of a finished launch: "" if they are right, otherwise what is wrong.
   std::function<std::string()> check;
 };
 
@@ -46,15 +46,15 @@ struct Lesson {
   std::vector<Variant> variants;
 };
 
-// What a lesson may ask about the current GPU.
+// What a lesson may know about the current GPU.
 struct Gpu {
-  int compute_capability = 0;  // 90; of the code that runs, which may be for an older GPU
+  int compute_capability = 0;  // 90; of the running code, which may be for an older GPU
   int multiprocessors = 0;
   int64_t l2_bytes = 0;
-  int most_threads = 0;  // that a multiprocessor has room for
+  int most_threads = 0;  // that fit on a multiprocessor
 };
 
-// The parts, one after the other, as a stream prints them: for names and for what is wrong.
+// Concatenates the parts as a stream prints them, for names and messages.
 template <typename... Parts>
 std::string Concat(const Parts&... parts) {
   std::ostringstream text;
@@ -62,8 +62,8 @@ std::string Concat(const Parts&... parts) {
   return text.str();
 }
 
-// Each in a file of its own. After an error, such as that of too little memory, the lesson is not
-// to be used.
+// Each is defined in its own file. After an error, for example too little memory, the lesson must
+// not be used.
 cudaError_t MakeCoalescing(const Gpu& gpu, Lesson* lesson);
 cudaError_t MakeWideAccesses(const Gpu& gpu, Lesson* lesson);
 cudaError_t MakeBankConflicts(const Gpu& gpu, Lesson* lesson);

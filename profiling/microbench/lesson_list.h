@@ -1,5 +1,5 @@
-// The lessons by name, and the GPU that they ask about. For host code: includes Abseil, which
-// lessons themselves do not.
+// The lessons by name, and the GPU description that they take. For host code: includes Abseil,
+// which the lessons do not.
 #ifndef PROFILING_MICROBENCH_LESSON_LIST_H_
 #define PROFILING_MICROBENCH_LESSON_LIST_H_
 

@@ -1,8 +1,8 @@
-// A matrix product, C = A Bᵀ, as Q Kᵀ is: rows of A with rows of B. Naive, each thread walks a row
-// of each, and the 32 rows of B that a warp reads at a time lie far apart. In tiles, a block brings
-// 32 x 32 of each to shared memory and reads them 32 times there; but the 32 rows of B's tile that
-// a warp reads, four numbers a thread, begin in one bank, until rows are padded. Tensor cores
-// multiply fragments of 16 x 16, a warp together.
+// A matrix product, C = A Bᵀ, like Q Kᵀ: rows of A times rows of B. In the naive kernel each thread
+// reads a row of each, and the 32 rows of B that a warp reads at a time lie far apart. In the tiled
+// kernel a block loads 32 x 32 of each into shared memory and reads them 32 times from there. A
+// warp reads 32 rows of B's tile, four numbers per thread, and these all start in one bank until
+// the rows are padded. On tensor cores, a warp multiplies fragments of 16 x 16.
 #include <cuda_fp16.h>
 #include <mma.h>
 
@@ -19,7 +19,7 @@ namespace {
 constexpr int kSize = 2048;
 constexpr int kTile = 32;
 constexpr int kFragment = 16;
-constexpr int kWarpsOfBlock = 8;  // on tensor cores; each has 32 x 32 of C
+constexpr int kWarpsOfBlock = 8;  // for tensor cores; each warp computes 32 x 32 of C
 
 __global__ void Naive(const float* a, const float* b, float* c) {
   const int column = static_cast<int>(blockIdx.x) * kTile + threadIdx.x;
@@ -82,7 +82,7 @@ __global__ void ToFloat(const __half* from, float* to) {
   to[i] = __half2float(from[i]);
 }
 
-// Numbers that fp16 holds, in fp16 and in fp32.
+// The same numbers in fp16 and in fp32.
 struct Factor {
   DeviceArray<__half> half;
   DeviceArray<float> single;
@@ -116,7 +116,7 @@ std::string CheckProduct(const Factor& a, const Factor& b, const DeviceArray<flo
   return "";
 }
 
-// Multiply-adds of threads, and of warps.
+// Multiply-adds per thread, and per warp.
 constexpr double kMultiplyAdds = static_cast<double>(kSize) * kSize * kSize;
 constexpr double kOfWarps = kMultiplyAdds / 32;
 
@@ -160,11 +160,11 @@ Variant OnTensorCores(const Factor& a, const Factor& b, cudaError_t* error) {
 cudaError_t MakeMatrixProduct(const Gpu&, Lesson* lesson) {
   cudaError_t error = cudaSuccess;
   const Factor a = MakeFactor(/*seed=*/11, &error), b = MakeFactor(/*seed=*/12, &error);
-  // In tiles of 32 each number is loaded once by each of the 2048 / 32 blocks that want it.
+  // With tiles of 32, each number is loaded once by each of the 2048 / 32 blocks that need it.
   constexpr double kTileLoads = 2 * kOfWarps / kTile;
   const std::string loads = "smsp__inst_executed_op_global_ld.sum";
-  // Of B's tile 32 wavefronts for each read of 16 bytes a thread, where 4 would do: 28 more, 7 a
-  // multiply-add.
+  // Each read of B's tile, 16 bytes per thread, takes 32 wavefronts instead of 4: 28 conflicts, or
+  // 7 per multiply-add.
   lesson->variants = {
       OnCudaCores("naive", Naive, a, b,
                   {{loads, 1.2 * kOfWarps, 2.02 * kOfWarps}, {"shared_bank_conflicts", 0, 0}},

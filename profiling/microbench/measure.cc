@@ -19,8 +19,8 @@ using cuda_backend::ToStatus;
 
 constexpr int kRepetitions = 5;
 
-// The metrics that a variant's expectations are of; of quantities, those that the chip has for
-// them.
+// What the expectations of a variant name: quantities with the metrics that the chip has for them,
+// and metrics.
 absl::StatusOr<std::vector<Counted>> CountedOf(const Chip& chip, const Variant& variant) {
   const absl::StatusOr<std::vector<Counted>> all = Resolve(chip, "all");
   if (!all.ok()) return all.status();

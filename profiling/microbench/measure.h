@@ -1,4 +1,4 @@
-// Lessons under the counters.
+// Measures lessons with the counters.
 #ifndef PROFILING_MICROBENCH_MEASURE_H_
 #define PROFILING_MICROBENCH_MEASURE_H_
 
@@ -19,13 +19,13 @@ struct Measured {
 
 struct MeasuredVariant {
   std::string name;
-  double seconds = 0;  // of a launch without counters, from an empty L2: the median of five
+  double seconds = 0;  // of a launch without counters, with empty L2: median of five
   std::vector<Measured> measured;
 };
 
-// Every variant of a lesson on the current GPU: run, checked, timed and counted. Errors are those
-// of making the lesson (ResourceExhausted without memory), of Counters::Open(), of launches;
-// Internal where a result is wrong.
+// Runs, checks, times and counts every variant of a lesson on the current GPU. Errors are those of
+// making the lesson (ResourceExhausted if memory is short), of Counters::Open() and of launches;
+// Internal if a result is wrong.
 absl::StatusOr<std::vector<MeasuredVariant>> MeasureLesson(const LessonEntry& entry);
 
 }  // namespace attnlab::profiling

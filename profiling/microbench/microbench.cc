@@ -1,8 +1,8 @@
-// The lessons, measured:
+// Measures the lessons:
 //
 //   bazel run --config=gpu //profiling/microbench -- [--json=FILE] [LESSON …]
 //
-// Prints a table a lesson: the time of each variant, what was counted and what was expected.
+// Prints a table per lesson: the time of each variant, and its counts, measured and expected.
 #include <algorithm>
 #include <iostream>
 #include <optional>
@@ -81,7 +81,7 @@ std::string Range(const Expectation& e) {
   return absl::StrCat(Digits(e.least), " to ", Digits(e.most));
 }
 
-// Prints the lesson and adds it to the JSON; whether all counts are as expected.
+// Prints the lesson and adds it to the JSON. Returns whether all counts are as expected.
 bool Show(const LessonEntry& entry, const std::vector<MeasuredVariant>& variants, Json* json) {
   Table table({{"variant", Table::kLeft},
                {"time", Table::kRight},
@@ -120,7 +120,7 @@ int Fail(const absl::Status& status, int code) {
   return code;
 }
 
-// Of an error of measuring.
+// The exit status for an error of measuring.
 int CodeOf(const absl::Status& status) {
   switch (status.code()) {
     case absl::StatusCode::kOk:
@@ -130,7 +130,7 @@ int CodeOf(const absl::Status& status) {
     case absl::StatusCode::kUnavailable:
     case absl::StatusCode::kUnimplemented:
     case absl::StatusCode::kPermissionDenied:
-    case absl::StatusCode::kNotFound:  // a chip that CUPTI does not know, or a metric of it
+    case absl::StatusCode::kNotFound:  // CUPTI does not know the chip, or the chip lacks a metric
     case absl::StatusCode::kResourceExhausted:
       return 3;
     default:
@@ -158,7 +158,7 @@ int Run(const Flags& flags) {
       std::cout.flush();
     }
   }
-  // Of what was done: but for nothing at all no file is replaced.
+  // After an interrupt, writes the lessons that are done, but never replaces a file by nothing.
   if (!json.empty()) {
     const std::string commit = CommitOfEnvironment();
     const absl::Status s = file->Write({{"gpu", gpu->name},

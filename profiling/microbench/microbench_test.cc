@@ -1,4 +1,4 @@
-// The program as far as it goes without a GPU.
+// What the program does without a GPU.
 #include <fstream>
 #include <sstream>
 #include <string>

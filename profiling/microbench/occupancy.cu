@@ -1,7 +1,6 @@
-// Occupancy: the same chains of dependent reads by 1, 2, … blocks a multiprocessor at a time, each
-// of 128 threads. What a warp waits for memory, others can use; from some number on the memory is
-// what is busy, and more warps gain nothing. Shared memory that a block asks for and does not use
-// limits how many there are.
+// Occupancy: the same chains of dependent reads with 1, 2, … blocks of 128 threads at a time on a
+// multiprocessor. While one warp waits for memory, others can run. From some number on the memory
+// is busy, and more warps gain nothing. Unused shared memory limits how many blocks fit.
 #include <algorithm>
 #include <memory>
 #include <numeric>
@@ -16,11 +15,11 @@ namespace {
 
 constexpr int kThreads = 128;
 constexpr int kSteps = 256;
-constexpr int kRoundsOfMost = 4;              // blocks a multiprocessor and place, of 16 at a time
-constexpr int64_t kLinks = int64_t{1} << 22;  // 16 MiB: in L2
-constexpr int kTogether = 32;                 // that a warp reads side by side
+constexpr int kRoundsOfMost = 4;              // rounds of blocks, at 16 per multiprocessor
+constexpr int64_t kLinks = int64_t{1} << 22;  // 16 MiB: fits in L2
+constexpr int kTogether = 32;                 // adjacent links that a warp reads
 
-// Each thread follows links, each of which says where the next one is.
+// Each thread follows a chain of links; each link is the index of the next.
 __global__ void FollowLinks(const uint32_t* links, uint32_t* ends) {
   extern __shared__ char unused[];
   const uint32_t thread = blockIdx.x * kThreads + threadIdx.x;
@@ -29,8 +28,8 @@ __global__ void FollowLinks(const uint32_t* links, uint32_t* ends) {
   ends[thread] = place;
 }
 
-// One cycle through all lines of 32 links, at random; the links of a line lead side by side to the
-// next, so that a warp reads one line at a time.
+// One random cycle through all lines of 32 links. The links of a line lead to adjacent links of the
+// next, so a warp reads one line at a time.
 std::vector<uint32_t> RandomCycle(int64_t count) {
   std::vector<uint32_t> lines(static_cast<size_t>(count / kTogether));
   std::vector<uint32_t> links(static_cast<size_t>(count));
@@ -45,7 +44,7 @@ std::vector<uint32_t> RandomCycle(int64_t count) {
   return links;
 }
 
-// Of the current GPU.
+// An attribute of the current GPU.
 int Attribute(cudaDeviceAttr attribute, cudaError_t* error) {
   int ordinal = 0, value = 0;
   if (*error == cudaSuccess) *error = cudaGetDevice(&ordinal);
@@ -84,7 +83,7 @@ cudaError_t MakeOccupancy(const Gpu& gpu, Lesson* lesson) {
   for (int at_a_time = 1; at_a_time <= most_blocks; at_a_time *= 2) {
     Variant variant;
     variant.name = Concat(at_a_time, at_a_time == 1 ? " block at a time" : " blocks at a time");
-    // Each block takes a KiB more than it asks for; what is asked for leaves no room for another.
+    // CUDA adds 1 KiB to each block's request. With this request, one more block does not fit.
     const int asked = std::clamp(shared / at_a_time - 1024, 0, most_asked) / 256 * 256;
     variant.launch = [=](cudaStream_t stream) {
       return device::Launch(FollowLinks, static_cast<unsigned>(blocks), kThreads,

@@ -1,7 +1,7 @@
-// Reductions: the 256 threads of a block add up 256 numbers. In a tree in shared memory each level
-// is a read, a write and a barrier of all eight warps, of those with nothing to add as well; by
-// shuffles a warp adds up its 32 in registers, and shared memory carries one number a warp.
-// Shuffles go through the same pipe, and each is a wavefront there.
+// Reductions: the 256 threads of a block add up 256 numbers. With a tree in shared memory, each
+// level is a read, a write and a barrier for all eight warps, even those with nothing to add. With
+// shuffles a warp adds up its 32 numbers in registers, and shared memory holds one number per warp.
+// Shuffles use the same pipe, and each counts as a wavefront there.
 #include <cmath>
 
 #include "attention/cuda/launch.h"
@@ -75,9 +75,9 @@ cudaError_t MakeReductions(const Gpu&, Lesson* lesson) {
   cudaError_t error = cudaSuccess;
   const auto numbers =
       DeviceArray<float>::MakeRandom(kBlocks * kThreads, NumberType::kFloat, /*seed=*/6, &error);
-  // A warp that begins takes two. In the tree all write, and read and write at eight levels: who
-  // has nothing to add does it with no thread, which is a wavefront all the same. By shuffles all
-  // do five and write a number each; one warp reads those and does three more.
+  // A warp that starts takes two wavefronts. In the tree, every warp writes once, then reads and
+  // writes at eight levels: with no active thread, the instruction still is a wavefront. With
+  // shuffles, every warp does five and writes one number; one warp reads those and does three more.
   constexpr double kBegin = 2 * kWarps;
   lesson->variants = {
       VariantOf("tree in shared memory", SumInSharedMemory, numbers,

@@ -1,5 +1,6 @@
-// Unrolling: four chains of multiply-adds in a loop. Rolled up, each turn also counts, compares and
-// branches; unrolled 16 times that is paid once for 64 multiply-adds, which are as many as before.
+// Unrolling: a loop over four chains of multiply-adds. Rolled, each iteration also counts, compares
+// and branches. Unrolled 16 times, this is paid once per 64 multiply-adds; their number is
+// unchanged.
 #include <cmath>
 
 #include "attention/cuda/launch.h"
@@ -59,7 +60,7 @@ Variant VariantOf(const char* name, const DeviceArray<float>& from, double least
   };
   constexpr double kMultiplyAdds = static_cast<double>(kNumbers) * kTurns * kChains;
   variant.expected = {About("smsp__sass_thread_inst_executed_op_ffma_pred_on.sum", kMultiplyAdds),
-                      // Of warps, beside the multiply-adds.
+                      // Instructions of warps, relative to the multiply-adds.
                       {"smsp__inst_executed.sum", least_instructions * kMultiplyAdds / 32,
                        most_instructions * kMultiplyAdds / 32}};
   variant.check = [=] { return CheckChains(from, to); };
@@ -72,7 +73,8 @@ cudaError_t MakeUnrolling(const Gpu&, Lesson* lesson) {
   cudaError_t error = cudaSuccess;
   const auto from =
       DeviceArray<float>::MakeRandom(kNumbers, NumberType::kFloat, /*seed=*/5, &error);
-  // Three or four instructions more than the four multiply-adds of a turn; and a 16th of that.
+  // An iteration has three or four instructions besides its four multiply-adds; unrolled, a 16th of
+  // that.
   lesson->variants = {VariantOf<1>("rolled", from, 1.5, 2.3, &error),
                       VariantOf<16>("unrolled 16 times", from, 1, 1.1, &error)};
   return error;

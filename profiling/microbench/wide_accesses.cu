@@ -1,5 +1,5 @@
-// Wide accesses: a copy moves the same bytes with 4 or with 16 bytes a thread. The wide one is a
-// quarter of the instructions, and of the requests that wait for memory at a time.
+// Wide accesses: a copy moves the same bytes with 4 or with 16 bytes per thread. The wide copy
+// needs a quarter of the instructions, and of the requests in flight.
 #include "attention/cuda/launch.h"
 #include "profiling/microbench/device_array.h"
 #include "profiling/microbench/lesson.h"

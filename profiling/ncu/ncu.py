@@ -1,4 +1,5 @@
-"""What the scripts that run NVIDIA's ncu share: programs that may fail, its tables, files that are written whole."""
+"""Shared by the scripts that run NVIDIA's ncu: running programs, parsing its tables, writing
+files."""
 
 import contextlib
 import csv
@@ -10,14 +11,14 @@ import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "tools" / "python"))
 
-import whole_file  # noqa: E402  also in a checkout
+import whole_file  # noqa: E402  after sys.path, so that it also works in a checkout
 
-# To bytes and to seconds.
+# Factors to bytes and to seconds.
 UNITS = {"byte": 1, "Kbyte": 1e3, "Mbyte": 1e6, "Gbyte": 1e9, "Tbyte": 1e12, "ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1}
 
 
 class CannotRun(Exception):
-    """A message for the user, and what the process ends with."""
+    """A message for the user, and the exit status."""
 
     def __init__(self, message, code=3):
         super().__init__(message)
@@ -25,7 +26,8 @@ class CannotRun(Exception):
 
 
 def ended(program, work):
-    """What the process ends with: what work() returns, unless it cannot run, which is said, or Ctrl-C ends it."""
+    """The exit status: that of work(), or of a CannotRun, whose message is printed, or 130 after
+    Ctrl-C."""
     try:
         return work()
     except CannotRun as error:
@@ -36,14 +38,14 @@ def ended(program, work):
 
 
 def run(command, codes=(0,)):
-    """The standard output of a command that has to end with one of the codes."""
+    """The standard output of a command. Raises CannotRun if its exit status is not in `codes`."""
     try:
         done = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
     except OSError as error:
         raise CannotRun(f"{command[0]}: cannot be run: {error.strerror}", 2) from error
     if done.returncode not in codes:
         said = done.stderr.strip() or done.stdout.strip() or "it says nothing"
-        # attnlab's own codes, which say whose fault it is; ncu ends with those of what it runs.
+        # attnlab's exit status says whose fault it is; ncu passes on that of the program it runs.
         code = done.returncode if done.returncode in (1, 2, 3) else 1
         raise CannotRun(f"{command[0]} ended with {done.returncode}: {said}", code)
     return done.stdout
@@ -55,7 +57,8 @@ def check_there():
 
 
 def launches(out, metrics):
-    """Of the table of `ncu --csv`: for each launch its "kernel", and each metric in bytes or seconds."""
+    """The table of `ncu --csv`: for each launch its "kernel", and each metric in bytes or
+    seconds."""
     at = out.find('"ID"')
     if at < 0:
         raise CannotRun(f"ncu printed no table: {out.strip()[-500:] or 'nothing at all'}")
@@ -77,7 +80,7 @@ def launches(out, metrics):
 
 @contextlib.contextmanager
 def replacing(path):
-    """whole_file.replacing() of --json; of no file, if it was not given."""
+    """whole_file.replacing() for --json; yields None if the flag was not given."""
     if path is None:
         yield None
         return

@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""Whether `attnlab profile` and NVIDIA's ncu count the same bytes of HBM.
+"""Checks whether `attnlab profile` and NVIDIA's ncu count the same HBM bytes.
 
     profiling/ncu/ncu_agreement.py --attnlab=bazel-bin/tools/attnlab [--json=FILE] [--within=0.02] [PROBLEM ...]
 
-Of each kernel whose call is one launch, medians of five: attnlab's beside those of ncu, which flushes
-caches before each launch as well. Problems move at least four times what L2 holds.
+Compares medians of five for each kernel whose call is one launch. Like attnlab, ncu flushes caches
+before each launch. Problems must read at least four times the size of L2.
 
-Exit status: 0; 1 where reads differ by more than --within, or a kernel failed; 2 for bad arguments and
-files that cannot be written; 3 where there is no ncu, or what attnlab wants is not on this machine.
+Exit status: 0; 1 if reads differ by more than --within, or a kernel failed; 2 for bad arguments and
+files that cannot be written; 3 without ncu, or if this machine lacks what attnlab needs.
 """
 
 import argparse
@@ -20,7 +20,7 @@ import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 
-import ncu  # noqa: E402  beside this file, also in a checkout
+import ncu  # noqa: E402  beside this file, after sys.path, so that it also works in a checkout
 
 REPETITIONS = 5
 METRICS = {"read": "dram__bytes_read.sum", "written": "dram__bytes_write.sum"}
@@ -33,7 +33,7 @@ PROBLEMS = [
 
 
 def profile_of(attnlab, kernel, problems):
-    """What `attnlab profile --json` prints: also with rows that failed."""
+    """The output of `attnlab profile --json`, even if some rows failed."""
     out = ncu.run([attnlab, "profile", "--json", "--verify=false", "--ceilings=none", f"--repetitions={REPETITIONS}",
                    f"--kernel={kernel}"] + [f"--problem={p}" for p in problems], codes=(0, 1))
     try:
@@ -45,7 +45,7 @@ def profile_of(attnlab, kernel, problems):
 
 
 def ncu_bytes(attnlab, row):
-    """Medians by ncu of the kernel of a row of `attnlab profile`."""
+    """ncu's medians for the kernel in a row of `attnlab profile`."""
     out = ncu.run(["ncu", "--csv", "--clock-control", "none", "--metrics", ",".join(METRICS.values()),
                    "--launch-count", str(REPETITIONS), "-k", f"regex:^{re.escape(row['launches'][0]['kernel'])}$",
                    attnlab, "bench", "--verify=false", "--device=cuda:0", "--seconds=0.001",
@@ -55,7 +55,7 @@ def ncu_bytes(attnlab, row):
 
 
 def compared(attnlab, profile):
-    """A row each of what both count, and how many kernels failed."""
+    """A row for each kernel that both count, and the number of kernels that failed."""
     rows, failed = [], 0
     for row in profile["rows"]:
         if row.get("verdict") == "failed":
@@ -104,7 +104,7 @@ def parsed(arguments):
 
 
 def agreement(flags):
-    """What the process ends with."""
+    """Returns the exit status."""
     ncu.check_there()
     with ncu.replacing(flags.json) as file:
         profile = profile_of(flags.attnlab, flags.kernel, flags.problems or PROBLEMS)

@@ -1,4 +1,4 @@
-"""ncu_agreement.py with an attnlab and an ncu that print what they are told to."""
+"""Tests ncu_agreement.py with fake attnlab and ncu programs."""
 
 import contextlib
 import io
@@ -9,7 +9,7 @@ import tempfile
 import unittest
 from unittest import mock
 
-import support  # of //tools/python/tests: cases that are skipped count as skipped
+import support  # of //tools/python/tests: reports skipped cases as skipped
 
 from profiling.ncu import ncu_agreement
 
@@ -41,7 +41,7 @@ class NcuAgreementTest(unittest.TestCase):
         return path
 
     def run_with(self, *arguments, attnlab=profile(ROW), code=0, err="", ncu=TABLE, ncu_code=0):
-        """The exit status, and what was printed to stdout and to stderr."""
+        """The exit status, stdout and stderr."""
         attnlab = self.program("attnlab", attnlab, code, err)
         if ncu is not None:
             self.program("ncu", ncu, ncu_code)
@@ -53,7 +53,7 @@ class NcuAgreementTest(unittest.TestCase):
         with mock.patch.dict(os.environ, path), contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
             try:
                 status = ncu_agreement.main(list(arguments))
-            except SystemExit as exited:  # argparse's
+            except SystemExit as exited:  # from argparse
                 status = exited.code
         return status, out.getvalue(), err.getvalue()
 

@@ -1,12 +1,15 @@
 #!/usr/bin/env python3
-"""How long each step of the baseline takes and what it moves, by NVIDIA's ncu, beside the model of that step.
+"""Measures with NVIDIA's ncu how long each step of the baseline takes and what it moves, beside its
+model.
 
     profiling/ncu/ncu_steps.py --attnlab=bazel-bin/tools/attnlab [--json=FILE] [--commit=ID]
 
-Of one call on GPT-2's layer with a batch of 64, fp32, its QKV packed: `attnlab profile` counts calls as a whole.
+Runs one call on GPT-2's layer with a batch of 64, fp32 and packed QKV. (`attnlab profile` counts
+whole calls only.)
 
-Exit status: 0; 1 where the call has other kernels than the steps that are known here, or failed; 2 for bad
-arguments and files that cannot be written; 3 where there is no ncu, or what attnlab wants is not on this machine.
+Exit status: 0; 1 if the call failed or has kernels that are not among the known steps; 2 for bad
+arguments and files that cannot be written; 3 without ncu, or if this machine lacks what attnlab
+needs.
 """
 
 import argparse
@@ -17,18 +20,18 @@ import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 
-import ncu  # noqa: E402  beside this file, also in a checkout
+import ncu  # noqa: E402  beside this file, after sys.path, so that it also works in a checkout
 
 METRICS = TIME, READ, WRITTEN = "gpu__time_duration.sum", "dram__bytes_read.sum", "dram__bytes_write.sum"
 VERIFY = ["verify", "--kernel=baseline", "--problem=gpt2,b=64", "--layout=qkv"]
 
-# Of that problem, in bytes: Q, K, V or O, and S or P.
+# Sizes in bytes for that problem: Q, K, V or O, and S or P.
 BATCH, HEADS, LENGTH, DIM, FLOAT = 64, 12, 1024, 64, 4
 TENSOR = BATCH * HEADS * LENGTH * DIM * FLOAT
 SCORES = BATCH * HEADS * LENGTH * LENGTH * FLOAT
 
-# What a step is called, what its kernel's name has in it (cuBLAS's kernels may have any), and the bytes that it should
-# read and write.
+# The name of a step, a part of its kernel's name ("" for cuBLAS, whose names vary), and the bytes
+# that it should read and write.
 STEPS = [
     ("permute Q", "PermuteKernel", TENSOR, TENSOR),
     ("permute K", "PermuteKernel", TENSOR, TENSOR),
@@ -84,7 +87,7 @@ def parsed(arguments):
 
 
 def measure(flags):
-    """What the process ends with."""
+    """Returns the exit status."""
     ncu.check_there()
     with ncu.replacing(flags.json) as file:
         gpu = name_of_gpu(flags.attnlab)

@@ -1,4 +1,4 @@
-"""ncu_steps.py with an attnlab and an ncu that print what they are told to."""
+"""Tests ncu_steps.py with fake attnlab and ncu programs."""
 
 import contextlib
 import io
@@ -9,7 +9,7 @@ import tempfile
 import unittest
 from unittest import mock
 
-import support  # of //tools/python/tests: cases that are skipped count as skipped
+import support  # of //tools/python/tests: reports skipped cases as skipped
 
 from profiling.ncu import ncu_steps
 
@@ -42,7 +42,7 @@ class NcuStepsTest(unittest.TestCase):
         path.chmod(0o755)
 
     def run_with(self, attnlab=DEVICES, ncu=table(), ncu_code=0):
-        """The exit status, and what was printed to stdout and to stderr."""
+        """The exit status, stdout and stderr."""
         self.program("attnlab", attnlab)
         if ncu is not None:
             self.program("ncu", ncu, ncu_code)

@@ -1,10 +1,10 @@
-"""A page in Chromium without a window, through Selenium.
+"""A page in headless Chromium, through Selenium.
 
     with browser.Browser() as chromium:
         chromium.open("report.html", width=1280, scheme="dark")
 
-Debian's packages chromium, chromium-driver and python3-selenium have what it takes; missing() says
-what is not there.
+Needs the Debian packages chromium, chromium-driver and python3-selenium; missing() says which are
+not installed.
 """
 
 import json
@@ -20,24 +20,24 @@ try:
 except ImportError:
     webdriver = None
 
-# Bazel's PATH has /usr/bin, where Debian and Ubuntu put both.
+# Bazel's PATH includes /usr/bin, where Debian and Ubuntu install both.
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 DRIVER = shutil.which("chromedriver")
 
 
 def missing():
-    """What is not installed, as a sentence; None where all is."""
+    """A sentence on what is not installed, or None."""
     needed = {"chromium": CHROMIUM, "chromium-driver": DRIVER, "python3-selenium": webdriver}
     absent = [package for package, there in needed.items() if not there]
     if not absent:
         return None
-    # A Python of one's own does not see Debian's packages.
+    # A Python that is not Debian's does not see Debian's packages.
     where = "" if webdriver else f" for {sys.executable}; Debian's is for /usr/bin/python3"
     return f"not installed: {', '.join(absent)}{where}"
 
 
 class Browser:
-    """One window. Pages are files of this machine."""
+    """One window, for pages in local files."""
 
     def __init__(self):
         self._directory = tempfile.TemporaryDirectory(prefix="browser")
@@ -53,11 +53,11 @@ class Browser:
             f"--user-data-dir={self._directory.name}/profile",
         ]
         if os.geteuid() == 0:
-            arguments.append("--no-sandbox")  # Chromium's own does not start as root
+            arguments.append("--no-sandbox")  # Chromium's own sandbox does not start as root
         for argument in arguments:
             options.add_argument(argument)
         options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
-        home = dict(os.environ, HOME=self._directory.name)  # Bazel's tests have none that can be written to
+        home = dict(os.environ, HOME=self._directory.name)  # Bazel's tests have no writable home
         try:
             self.driver = webdriver.Chrome(service=Service(DRIVER, env=home), options=options)
         except Exception:
@@ -79,13 +79,13 @@ class Browser:
                                     {"width": width, "height": height, "deviceScaleFactor": scale, "mobile": False})
 
     def set_scheme(self, scheme):
-        """`scheme` is what prefers-color-scheme says, "light" or "dark"."""
+        """`scheme` is the value of prefers-color-scheme, "light" or "dark"."""
         self.driver.execute_cdp_cmd("Emulation.setEmulatedMedia",
                                     {"features": [{"name": "prefers-color-scheme", "value": scheme}]})
 
     def open(self, path, width=1280, scheme="light", scale=1):
         self.driver.get("about:blank")
-        self.console(), self.requests()  # those of the page before
+        self.console(), self.requests()  # drop those of the previous page
         self.resize(width, scale=scale)
         self.set_scheme(scheme)
         self.driver.get(pathlib.Path(path).absolute().as_uri())
@@ -100,11 +100,11 @@ class Browser:
         return len(self.find(selector))
 
     def console(self):
-        """What the console said since it was last asked: errors and warnings."""
+        """Errors and warnings on the console since the last call."""
         return [entry["message"] for entry in self.driver.get_log("browser") if entry["level"] in ("SEVERE", "WARNING")]
 
     def requests(self):
-        """Addresses that were asked for since this was last asked, but for files and data in the page itself."""
+        """Addresses requested since the last call, except files and data in the page itself."""
         events = [json.loads(entry["message"])["message"] for entry in self.driver.get_log("performance")]
         addresses = [e["params"]["request"]["url"] for e in events if e["method"] == "Network.requestWillBeSent"]
         return [address for address in addresses if not address.startswith(("file:", "data:", "about:"))]

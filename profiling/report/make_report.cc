@@ -1,5 +1,5 @@
-// make_report IN.json OUT.html: as `attnlab profile --from=IN.json --html=OUT.html`, for tests
-// where there is no CUDA toolkit either.
+// make_report IN.json OUT.html: does what `attnlab profile --from=IN.json --html=OUT.html` does,
+// for tests on machines without a CUDA toolkit.
 #include <cstdio>
 #include <string>
 

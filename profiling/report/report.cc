@@ -7,7 +7,7 @@
 namespace attnlab::profiling {
 namespace {
 
-// What of the template the JSON takes the place of.
+// The JSON replaces this part of the template.
 constexpr absl::string_view kPlaceholder = "@PROFILE@";
 
 constexpr unsigned char kTemplate[] = {
@@ -23,8 +23,8 @@ absl::string_view Template() {
 std::string HtmlReport(const nlohmann::ordered_json& profile) {
   const std::string json = profile.dump(-1, ' ', /*ensure_ascii=*/false,
                                         nlohmann::ordered_json::error_handler_t::replace);
-  // Outside of strings JSON has no "<", so none is left: neither "</script>", which would end the
-  // element, nor "<!--", after which "</script>" would not.
+  // JSON has "<" only inside strings, so this leaves none: neither "</script>", which would end the
+  // element, nor "<!--", after which "</script>" would not end it.
   const std::string escaped = absl::StrReplaceAll(json, {{"<", "\\u003c"}});
   const size_t at = Template().find(kPlaceholder);
   return absl::StrCat(Template().substr(0, at), escaped,

@@ -1,4 +1,4 @@
-"""Reports in a real browser: they draw what the JSON has, can be read, and fetch nothing."""
+"""Tests reports in a real browser: they draw what the JSON has, are readable, and fetch nothing."""
 
 import contextlib
 import io
@@ -11,14 +11,14 @@ import tempfile
 import unittest
 from unittest import mock
 
-import support  # of //tools/python/tests: cases that are skipped count as skipped
+import support  # of //tools/python/tests: reports skipped cases as skipped
 
 from profiling.report import browser, report_png
 
 PACKAGE = pathlib.Path("profiling/report")
 REPORTS = ("h200", "lengths", "failed")
 
-# Texts that can be seen, each with its contrast to what is behind it; marks and bars as well.
+# The contrast of every visible text, mark and bar with its background.
 CONTRASTS = """
 const parse = (colour) => {
   const [r, g, b, a] = colour.match(/[\\d.]+/g).map(Number);
@@ -54,7 +54,7 @@ const of = (elements, property) => [...elements].map((element) => {
 return { texts: of(texts, "color"), shapes: of(document.querySelectorAll(".mark, .bar, .gantt rect"), "fill") };
 """
 
-# Texts of a figure that lie on one another or leave the picture. What stands aslant is not looked at.
+# Texts of a figure that overlap or leave the picture. Rotated texts are not checked.
 CROWDED = """
 const found = [];
 for (const svg of document.querySelectorAll("figure svg[role=img]")) {
@@ -78,7 +78,8 @@ return found;
 """
 
 
-# Which fonts a machine has is not known, so letters are also set wider and closer than any of them.
+# The fonts of a machine are unknown, so letters are also set wider and narrower than in any of
+# them.
 FONTS = ("font-family: serif", "font-family: monospace", "letter-spacing: 2px", "letter-spacing: -1.5px")
 
 
@@ -131,7 +132,7 @@ class ReportBrowserTest(unittest.TestCase):
         return " ".join(self.browser.run("return arguments[0].textContent", e) for e in self.browser.find(selector))
 
     def altered(self, name, *replacements):
-        """A report, with parts of its page replaced."""
+        """Opens a report after replacing parts of its page."""
         page = (self.directory / f"{name}.html").read_text(encoding="utf-8")
         for old, new in replacements:
             self.assertEqual(page.count(old), 1, old)
@@ -140,7 +141,7 @@ class ReportBrowserTest(unittest.TestCase):
         self.open("altered")
 
     def made_of(self, value):
-        """The report of any JSON."""
+        """Opens the report of any JSON."""
         page = (self.directory / "h200.html").read_text(encoding="utf-8")
         before, opening, rest = page.partition('id="profile">')
         after = rest[rest.index("</script>"):]
@@ -167,7 +168,7 @@ class ReportBrowserTest(unittest.TestCase):
         image = ("<main>", '<main><img src="http://127.0.0.1:9/x.png" alt="">')
         self.altered("h200", (csp, "img-src *"), image)
         self.assertEqual(self.browser.requests(), ["http://127.0.0.1:9/x.png"])
-        # And what the page says of itself keeps a browser from it.
+        # The page's own policy prevents the request.
         self.altered("h200", image)
         self.assertIn("Content Security Policy", " ".join(self.browser.console()))
 
@@ -230,7 +231,7 @@ class ReportBrowserTest(unittest.TestCase):
         self.assertEqual(len(options), len(groups))
         self.assertEqual(len(options), 3)
         self.assertIn("3 lengths", options[0])
-        for place, rows in enumerate(groups.values()):  # those of the most lengths come first in the file, too
+        for place, rows in enumerate(groups.values()):  # the file, too, lists groups with the most lengths first
             with self.subTest(options[place]):
                 self.browser.find("#group-select option")[place].click()
                 self.check_group(rows)
@@ -260,7 +261,7 @@ class ReportBrowserTest(unittest.TestCase):
 
     def test_a_guess_of_the_model_is_in_brackets(self):
         whole = profile("h200")
-        self.made_of(whole)  # which does not say
+        self.made_of(whole)  # without l2_decides
         self.assertNotIn("(", self.text("#rows table"))
         (row,) = [row for row in whole["rows"] if row["kernel"] == "fa2"]
         row["l2_decides"] = True
@@ -367,7 +368,7 @@ class ReportBrowserTest(unittest.TestCase):
         self.assertIn("range_duration is of the call that was counted", self.text("#launches p"))
 
     def colours(self, part="#rows"):
-        """All pairs of a name and its colour, in a table."""
+        """All pairs of a name and its colour in a table."""
         style = "getComputedStyle(e.querySelector('.swatch')).backgroundColor"
         names = f"document.querySelectorAll('{part} td.name')"
         return {tuple(pair) for pair in self.browser.run(f"return [...{names}].map((e) => [e.textContent, {style}])")}
@@ -461,7 +462,7 @@ class ReportBrowserTest(unittest.TestCase):
             self.assertLessEqual(self.browser.run("return document.documentElement.scrollWidth"), width)
 
     def configured(self, *configs):
-        """Rows of the baseline, a length and a configuration each, which are of one speed but for a hair."""
+        """Rows of the baseline for each length and configuration, with almost equal speeds."""
         rows = []
         for place, config in enumerate(configs):
             for n in (512, 1024, 2048):
@@ -504,11 +505,11 @@ class ReportBrowserTest(unittest.TestCase):
                 for figure in ("roofline", "traffic", "time", "ladder"):
                     self.assertIn(said, self.text(f"#{figure} figcaption"))
                     texts = [e.text for e in self.browser.find(f"#{figure} > svg .strong")]
-                    if figure != "traffic" and figure != "ladder":  # where a name may have several lines
+                    if figure != "traffic" and figure != "ladder":  # where names may have several lines
                         self.assertLessEqual(set(texts), short)
                         self.assertEqual(len(texts), len(set(texts)))
                     self.assertNotIn("…", "".join(texts))
-        # Of one length, places have names of several lines, or a legend has them.
+        # With one length, names have several lines, or are in a legend.
         one = self.configured(*self.CONFIGS)
         one["rows"] = one["rows"][::3]
         self.made_of(one)
@@ -517,7 +518,7 @@ class ReportBrowserTest(unittest.TestCase):
             self.assertEqual(self.browser.run(CROWDED), [])
             self.assertNotIn("…", self.text("#traffic"))
             self.assertIn("block=512,softmax=unfused", self.text("#traffic").replace(" ", ""))
-        # Another kernel: names have theirs, and what its configurations have not in common.
+        # With another kernel, names have the kernel and what differs between its configurations.
         several = self.configured("block=32,math=fp32", "block=64,math=fp32")
         several["rows"] += profile("h200")["rows"][-1:]
         self.made_of(several)
@@ -543,7 +544,7 @@ class ReportBrowserTest(unittest.TestCase):
         self.made_of(self.configured(*self.CONFIGS))
         bars = self.browser.find("#ladder .bar")
         self.assertIn("block=512,softmax=unfused", bars[0].get_attribute("data-tip"))
-        self.assertEqual(self.text("#ladder").count("TFLOP/s, the baseline"), 3)  # of each length
+        self.assertEqual(self.text("#ladder").count("TFLOP/s, the baseline"), 3)  # for each length
         self.assertIn("The baseline is the first bar, the slowest of its configurations", self.text("#ladder"))
         self.open("h200")
         self.assertNotIn(", the baseline", self.text("#ladder"))
@@ -562,7 +563,7 @@ class ReportBrowserTest(unittest.TestCase):
             self.assertEqual(self.browser.run(CROWDED), [], width)
 
     def test_texts_of_ceilings_keep_apart(self):
-        # Corners of the text aslant, against the boxes of those that lie flat.
+        # Corners of the rotated text against the boxes of the others.
         covered = """
             const texts = [...document.querySelectorAll("#roofline .ceiling-text")];
             const flat = texts.filter((t) => !t.hasAttribute("transform")).map((t) => t.getBoundingClientRect());
@@ -664,7 +665,7 @@ class ReportBrowserTest(unittest.TestCase):
             with contextlib.redirect_stderr(err):
                 try:
                     status = report_png.main(words)
-                except SystemExit as exited:  # argparse's
+                except SystemExit as exited:  # from argparse
                     status = exited.code
             self.assertEqual(status, 2, words)
             self.assertIn(says, err.getvalue())

@@ -17,7 +17,7 @@ using Json = nlohmann::ordered_json;
 
 constexpr int64_t kMostBytes = int64_t{1} << 30;
 
-// Takes no value, and keeps the place of the error: Json::parse() tells that by an exception alone.
+// Stores no values, only the position of the error, which Json::parse() reports only by throwing.
 struct ErrorFinder : nlohmann::json_sax<Json> {
   bool null() override { return true; }
   bool boolean(bool) override { return true; }
@@ -36,7 +36,7 @@ struct ErrorFinder : nlohmann::json_sax<Json> {
     return false;
   }
 
-  size_t read = 0;  // bytes until the error was seen; the end of the text counts as one
+  size_t read = 0;  // bytes read when the error was found; the end of the text counts as one
 };
 
 // Why a text is not JSON.
@@ -56,7 +56,7 @@ std::string NotJson(const std::string& text) {
   std::string shown;
   for (const char c : absl::string_view(text).substr(from, kShown)) {
     if (absl::ascii_isspace(c)) {
-      shown += ' ';  // one line
+      shown += ' ';  // keep it on one line
     } else {
       shown += absl::ascii_isprint(c) ? std::string(1, c) : absl::CHexEscape(std::string(1, c));
     }
@@ -64,7 +64,8 @@ std::string NotJson(const std::string& text) {
   return absl::StrCat("is not JSON: line ", line, ", column ", column, ", in `", shown, "`");
 }
 
-// What a row of a profile has in a field that the page shows; all but text may be null or absent.
+// The first wrong field of a row among those that the page shows, or "". Any field but text may be
+// null or absent.
 std::string WrongField(const Json& row) {
   if (!row.is_object()) return absl::StrCat("is no object but ", row.type_name());
   const auto is = [&](const char* field, const char* wanted) {
@@ -133,7 +134,7 @@ absl::StatusOr<Json> ReadProfile(const std::string& path) {
   }
   const Json rows = profile.value("rows", Json());
   if (!rows.is_array() || rows.empty()) return not_one("has no rows");
-  // The page would show hyphens for all that is not as it should be.
+  // The page would show hyphens for all malformed fields.
   for (size_t i = 0; i < rows.size(); ++i) {
     const std::string wrong = WrongField(rows[i]);
     if (!wrong.empty()) {

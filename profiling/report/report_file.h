@@ -1,4 +1,4 @@
-// Profiles and their pages as files.
+// Reads profiles from files, and writes their pages.
 #ifndef PROFILING_REPORT_REPORT_FILE_H_
 #define PROFILING_REPORT_REPORT_FILE_H_
 
@@ -10,11 +10,12 @@
 
 namespace attnlab::profiling {
 
-// What `attnlab profile --json` printed into the file. InvalidArgument where that is something
-// else, or no call was measured; otherwise errors of ReadFile() (tools/lib/files.h).
+// Reads a file with the output of `attnlab profile --json`. InvalidArgument if it is something
+// else, or if no call was measured; otherwise errors of ReadFile() (tools/lib/files.h).
 absl::StatusOr<nlohmann::ordered_json> ReadProfile(const std::string& path);
 
-// The page of the profile, all of it or none. Errors are those of AtomicFile (tools/lib/files.h).
+// Writes the page of the profile, completely or not at all. Errors are those of AtomicFile
+// (tools/lib/files.h).
 absl::Status WriteHtmlReport(const nlohmann::ordered_json& profile, const std::string& path);
 
 }  // namespace attnlab::profiling

@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""Pictures of the figures of a report, for pages that show no scripts.
+"""Draws the figures of a report as pictures, for pages that run no scripts.
 
     profiling/report/report_png.py REPORT.html DIRECTORY [--width=900] [--scheme=light]
 
-Writes roofline.png, traffic.png, time.png and ladder.png, two pixels a point, by headless Chromium. A
-figure that the report does not draw, such as time against length for problems of one length, gets no
-file, and a line on stderr. Exit status: 0; 1 where parts of the page could not be drawn; 2 for bad
-arguments, a page that is none of `attnlab profile --html`, or a file that cannot be read or written; 3
-where Chromium or Selenium is not installed.
+Writes roofline.png, traffic.png, time.png and ladder.png with headless Chromium, at two pixels per
+point. A figure that the report does not draw gets no file, and a line on stderr. An example is time
+against length for problems of one length. Exit status: 0; 1 if parts of the page could not be
+drawn; 2 for bad arguments, a page that is not from `attnlab profile --html`, or a file that cannot
+be read or written; 3 if Chromium or Selenium is not installed.
 """
 
 import argparse
@@ -16,11 +16,11 @@ import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 
-import browser  # noqa: E402  beside this file, also in a checkout
+import browser  # noqa: E402  beside this file, after sys.path, so that it also works in a checkout
 
 FIGURES = ("roofline", "traffic", "time", "ladder")
-WIDTHS = (320, 4096)  # below, figures have no room; above, Chromium may draw nothing
-# What the pages of `attnlab profile --html` have, and others hardly.
+WIDTHS = (320, 4096)  # narrower, figures do not fit; wider, Chromium may draw nothing
+# In every page of `attnlab profile --html`, and hardly anywhere else.
 MARK = '<script type="application/json" id="profile">'
 
 
@@ -37,7 +37,7 @@ def is_report(path):
 
 
 def sentence(error):
-    """What an OSError of opening, making or writing says, without Python's numbers."""
+    """A sentence for an OSError, without Python's error numbers."""
     name = error.filename if error.filename is not None else "a file"
     if isinstance(error, (FileExistsError, NotADirectoryError)):
         return f"{name}: is, or is under, a file that is no directory"
@@ -51,12 +51,12 @@ def sentence(error):
 
 
 def write_figures(chromium, report, directory, width=900, scheme="light"):
-    """The files that it wrote, and the figures that there are not."""
+    """Returns the files written, and the figures that the report does not have."""
     chromium.open(report, width=width, scheme=scheme, scale=2)
-    # What only a page can do. Before the height is asked for, which may be less without it.
+    # Hides hints that need a pointer. This may reduce the height, so it comes before asking for it.
     chromium.run("document.head.append(document.createElement('style')); "
                  "document.head.lastChild.textContent = '.pointing { display: none; }'")
-    # A picture of an element is cut where the viewport ends.
+    # A screenshot of an element is cut off at the end of the viewport.
     chromium.resize(width, height=chromium.run("return document.documentElement.scrollHeight"), scale=2)
     written, absent = [], []
     for name in FIGURES:

@@ -35,7 +35,7 @@ std::string File(absl::string_view name) {
   return content.value_or("");
 }
 
-// What a browser takes for the content of the element: up to the first end of a script.
+// What a browser takes as the element's content: up to the first end of a script.
 std::string ContentOf(const std::string& page) {
   const size_t begin = page.find(kOpening) + sizeof(kOpening) - 1;
   const size_t end = page.find("</script", begin);
@@ -80,7 +80,7 @@ TEST(HtmlReportTest, NoTextEndsTheElement) {
     const std::string content = ContentOf(page);
     EXPECT_EQ(Json::parse(content), profile) << text;
     EXPECT_THAT(content, Not(HasSubstr("<"))) << text;
-    // As many elements as with no text.
+    // As many elements as in a page without text.
     EXPECT_EQ(Times(page, "<script"), Times(HtmlReport({}), "<script")) << text;
     EXPECT_EQ(Times(page, "</script"), Times(HtmlReport({}), "</script")) << text;
   }
@@ -97,7 +97,7 @@ TEST(HtmlReportTest, TakesAnyValue) {
   }
 }
 
-// Nothing is fetched. The one address is the name of SVG's elements, which no browser opens.
+// The page fetches nothing. The only address is the SVG namespace, which browsers do not open.
 TEST(HtmlReportTest, NamesNoAddress) {
   std::string page = HtmlReport(Json::parse(File("testdata/h200.json")));
   constexpr absl::string_view kSvg = "\"http://www.w3.org/2000/svg\"";
