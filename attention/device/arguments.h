@@ -1,4 +1,4 @@
-// What a kernel on the device gets to know of a call: the problem and its tensors in plain numbers.
+// What a device kernel knows of a call: the problem and its tensors as plain numbers.
 // arguments_of.h makes it on the host.
 #ifndef ATTENTION_DEVICE_ARGUMENTS_H_
 #define ATTENTION_DEVICE_ARGUMENTS_H_
@@ -12,11 +12,11 @@
 
 namespace attnlab::device {
 
-// A tensor whose rows, one for each (batch, token, head), are contiguous. Strides in elements.
+// A tensor with one contiguous row per (batch, token, head). Strides are in elements.
 struct Rows {
   void* data = nullptr;  // Q, K and V are only read
   int64_t batch_stride = 0, token_stride = 0, head_stride = 0;
-  // Whether all rows begin at multiples of 16 bytes and have whole numbers of 16 bytes.
+  // Whether all rows begin at multiples of 16 bytes and are whole multiples of 16 bytes.
   bool whole_chunks = false;
 
   ATTNLAB_HOST_DEVICE int64_t Offset(int64_t batch, int64_t token, int64_t head) const {
@@ -26,16 +26,16 @@ struct Rows {
 
 struct Arguments {
   Rows q, k, v, o;
-  Rows lse;  // fp32, one element a row; null data: not wanted
+  Rows lse;  // fp32, one element per row; null data: not wanted
   Sequences q_sequences, kv_sequences;
   Mask mask;
   int64_t b = 1;
   int32_t hq = 1;
-  Divisor group;  // query heads of a KV head
+  Divisor group;  // query heads per KV head
   int32_t d = 0, dv = 0;
   float scale = 1;
   float softcap = 0;           // 0: none
-  float scale_by_softcap = 0;  // the quotient; 0 where there is none
+  float scale_by_softcap = 0;  // scale / softcap; 0 without a softcap
 };
 
 }  // namespace attnlab::device

@@ -19,7 +19,7 @@ Rows RowsOf(const ConstTensorView& view) {
   rows.whole_chunks = reinterpret_cast<uintptr_t>(view.data) % kChunkBytes == 0 &&
                       view.shape[3] * SizeOf(view.dtype) % kChunkBytes == 0;
   for (int axis = 0; axis < 3; ++axis) {
-    // The stride of an axis of one says nothing.
+    // The stride of an axis of length 1 has no meaning.
     rows.whole_chunks &=
         view.shape[axis] <= 1 || view.strides[axis] * SizeOf(view.dtype) % kChunkBytes == 0;
   }

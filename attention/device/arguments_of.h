@@ -1,4 +1,4 @@
-// Arguments (arguments.h) of a call, for the host.
+// Makes the Arguments (arguments.h) of a call, on the host.
 #ifndef ATTENTION_DEVICE_ARGUMENTS_OF_H_
 #define ATTENTION_DEVICE_ARGUMENTS_OF_H_
 
@@ -8,7 +8,7 @@
 
 namespace attnlab::device {
 
-// The tensors fit the problem (ValidateTensors() of tensors.h) and outlive the call.
+// The tensors must fit the problem (ValidateTensors() in core/tensors.h) and outlive the call.
 Arguments ArgumentsOf(const AttentionProblem& problem, const AttentionTensors& tensors);
 
 }  // namespace attnlab::device

@@ -12,7 +12,7 @@
 namespace attnlab::device {
 namespace {
 
-// Addresses that nobody reads, at multiples of 16 bytes.
+// Addresses at multiples of 16 bytes, which nobody reads.
 void* At(int64_t byte) { return reinterpret_cast<void*>(intptr_t{1} << 20 | byte); }
 
 AttentionProblem Problem(const char* line) {
@@ -104,10 +104,10 @@ TEST(ArgumentsOfTest, RowsOfWholeChunks) {
   };
   EXPECT_TRUE(WholeChunks(view(0, DType::kFloat16, 64)));
   EXPECT_TRUE(WholeChunks(view(16, DType::kFloat16, 64)));
-  // An address between chunks.
+  // An address that is not a multiple of 16 bytes.
   EXPECT_FALSE(WholeChunks(view(2, DType::kFloat16, 64)));
   EXPECT_FALSE(WholeChunks(view(8, DType::kFloat16, 64)));
-  // Rows of whole chunks or not: 8 elements of 16 bits, 4 of 32.
+  // Rows of whole chunks or not: a chunk is 8 elements of 16 bits or 4 of 32.
   EXPECT_TRUE(WholeChunks(view(0, DType::kBFloat16, 8)));
   EXPECT_FALSE(WholeChunks(view(0, DType::kBFloat16, 4)));
   EXPECT_FALSE(WholeChunks(view(0, DType::kBFloat16, 68)));
@@ -125,7 +125,7 @@ TEST(ArgumentsOfTest, EveryStrideOfMoreThanOneCounts) {
     q.strides[axis] = 0;  // all the same
     EXPECT_TRUE(WholeChunks(q)) << "axis " << axis;
     q.strides[axis] = 3;
-    q.shape[axis] = 1;  // the stride says nothing
+    q.shape[axis] = 1;  // the stride has no meaning
     EXPECT_TRUE(WholeChunks(q)) << "axis " << axis;
   }
 }

@@ -1,5 +1,5 @@
-// Between fp32, in which kernels compute, and the types that tensors have. To 16 bits rounds to
-// nearest, ties to even.
+// Conversions between fp32, in which kernels compute, and the tensors' types. Conversions to 16
+// bits round to nearest, ties to even.
 #ifndef ATTENTION_DEVICE_CONVERT_CUH_
 #define ATTENTION_DEVICE_CONVERT_CUH_
 
@@ -27,7 +27,7 @@ __device__ inline __nv_bfloat16 FromFloat<__nv_bfloat16>(float x) {
   return __float2bfloat16_rn(x);
 }
 
-// Four elements side by side, in one store: `to` is aligned to four elements.
+// Stores four adjacent elements at once; `to` is aligned to four elements.
 __device__ inline void StoreFour(float* to, float4 v) { *reinterpret_cast<float4*>(to) = v; }
 __device__ inline void StoreFour(__half* to, float4 v) {
   const __half2 pairs[2] = {__floats2half2_rn(v.x, v.y), __floats2half2_rn(v.z, v.w)};

@@ -1,4 +1,4 @@
-// How the threads of a block share out the copy of a tile.
+// How the threads of a block divide the copy of a tile.
 #ifndef ATTENTION_DEVICE_COPY_PLACES_H_
 #define ATTENTION_DEVICE_COPY_PLACES_H_
 
@@ -6,10 +6,10 @@
 
 namespace attnlab::device {
 
-// Which parts of a tile a thread copies: of kRows rows of kUnits units those at kCount places that
-// lie evenly, warps of kLanes lanes side by side and the others below.
+// Which parts of a tile a thread copies. The tile has kRows rows of kUnits units. Each thread
+// copies kCount of them, evenly spaced. A warp covers kLanes units of 32 / kLanes rows at a time.
 //
-//   using Places = CopyPlaces<64, 16, 8, 256>;   // 64 rows of 16 units by 256 threads
+//   using Places = CopyPlaces<64, 16, 8, 256>;   // 64 rows of 16 units, 256 threads
 //   const Places places = Places::Of(thread);
 //   for (int down = 0; down < Places::kDown; ++down) {
 //     if (!places.Has(down)) break;
@@ -20,8 +20,8 @@ namespace attnlab::device {
 template <int kRows, int kUnits, int kLanes, int kThreads>
 struct CopyPlaces {
   static constexpr int kWarps = kThreads / 32, kGroups = kUnits / kLanes;
-  // Of the warps, side by side: one where there are rows for all of them, since what a thread has
-  // of one row needs one address. Otherwise as many as divide the row.
+  // Warps side by side in a row. It is 1 if there are rows for all warps, because a thread needs
+  // one address per row. Otherwise it is as many as divide the row evenly.
   static constexpr int kWarpColumns = kRows % (kWarps * (32 / kLanes)) == 0 ? 1
                                       : kGroups % kWarps == 0               ? kWarps
                                       : kGroups % (kWarps / 2) == 0         ? kWarps / 2
@@ -38,14 +38,14 @@ struct CopyPlaces {
     return {lane / kLanes + warp / kWarpColumns * (32 / kLanes),
             lane % kLanes + warp % kWarpColumns * kLanes};
   }
-  // Whether the tile has the one `down` below the first.
+  // Whether the tile has the thread's row number `down`.
   ATTNLAB_HOST_DEVICE bool Has(int down) const {
     return kRows % kDownStep == 0 || Row(down) < kRows;
   }
   ATTNLAB_HOST_DEVICE int Row(int down) const { return row + down * kDownStep; }
   ATTNLAB_HOST_DEVICE int Unit(int across) const { return unit + across * kAcrossStep; }
 
-  int row, unit;  // the first
+  int row, unit;  // the thread's first
 };
 
 }  // namespace attnlab::device

@@ -7,7 +7,7 @@
 namespace attnlab::device {
 namespace {
 
-// Every unit of every row has one thread and one place of its own, however few rows there are.
+// Every unit of every row is copied exactly once, by one thread, however few rows there are.
 template <int kRows, int kUnits, int kLanes, int kThreads>
 void ExpectEachUnitOnce() {
   using Places = CopyPlaces<kRows, kUnits, kLanes, kThreads>;
@@ -31,7 +31,7 @@ void ExpectEachUnitOnce() {
 }
 
 TEST(CopyPlacesTest, EachUnitOnce) {
-  // Rows of 16 bytes: head dims 32 to 256 in fp32 and in 16 bits.
+  // Units of 16 bytes: head dims 32 to 256 in fp32 and in 16 bits.
   ExpectEachUnitOnce<64, 8, 8, 256>();
   ExpectEachUnitOnce<64, 16, 16, 256>();
   ExpectEachUnitOnce<64, 24, 8, 256>();
@@ -41,19 +41,19 @@ TEST(CopyPlacesTest, EachUnitOnce) {
   ExpectEachUnitOnce<64, 4, 4, 256>();
   ExpectEachUnitOnce<64, 12, 4, 256>();
   ExpectEachUnitOnce<16, 64, 32, 64>();
-  // Rows of 16 bytes that are transposed: 2 x 16 of a warp.
+  // Units of 16 bytes that are transposed: a warp takes 2 x 16.
   ExpectEachUnitOnce<64, 4, 2, 256>();
   ExpectEachUnitOnce<64, 12, 2, 256>();
   ExpectEachUnitOnce<48, 24, 2, 256>();
   ExpectEachUnitOnce<16, 32, 2, 64>();
   ExpectEachUnitOnce<48, 24, 8, 256>();
-  // Elements that are transposed: 16 x 2 of a warp.
+  // Elements that are transposed: a warp takes 16 x 2.
   ExpectEachUnitOnce<64, 32, 16, 128>();
   ExpectEachUnitOnce<64, 96, 16, 256>();
   ExpectEachUnitOnce<48, 192, 16, 256>();
   ExpectEachUnitOnce<16, 192, 16, 128>();
   ExpectEachUnitOnce<16, 256, 16, 64>();
-  // Elements, 8 x 4 of a warp.
+  // Elements: a warp takes 8 x 4.
   ExpectEachUnitOnce<64, 32, 8, 256>();
   ExpectEachUnitOnce<64, 96, 8, 256>();
   ExpectEachUnitOnce<48, 192, 8, 256>();
@@ -67,12 +67,12 @@ TEST(CopyPlacesTest, FewerRowsThanThreadsReach) {
   ExpectEachUnitOnce<3, 8, 8, 64>();
 }
 
-// A thread has few rows, each with its own address, and many units of each.
+// Each row costs a thread an address, so a thread has few rows and many units of each.
 TEST(CopyPlacesTest, WarpsStandBelowEachOther) {
   using Places = CopyPlaces<64, 256, 16, 256>;
   EXPECT_EQ(Places::kDown, 4);
   EXPECT_EQ(Places::kAcross, 16);
-  // But where they would have more places than there are, or no rows for all of them.
+  // Unless threads would then have more places than exist, or there are not rows for all of them.
   EXPECT_EQ((CopyPlaces<48, 192, 8, 256>::kCount), 48 * 192 / 256);
   using Wide = CopyPlaces<8, 32, 16, 256>;
   EXPECT_EQ(Wide::kDown, 1);

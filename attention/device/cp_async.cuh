@@ -1,9 +1,9 @@
-// Copies from global to shared memory that pass by the registers and go on while the thread does
-// other work (cp.async, compute capability 8.0). Before it they are plain copies, done on return.
+// Copies from global to shared memory that bypass the registers and run while the thread does other
+// work (cp.async, compute capability 8.0). Before 8.0 they are plain copies, complete on return.
 //
 //   CopyAsync<16>(to, from, in_range); …; CopyAsyncCommit();  // a group
-//   CopyAsyncWait<1>();                                       // all groups but the last are there
-//   __syncthreads();                                          // those of other threads, too
+//   CopyAsyncWait<1>();                                       // all but the last group arrived
+//   __syncthreads();                                          // and those of other threads
 #ifndef ATTENTION_DEVICE_CP_ASYNC_CUH_
 #define ATTENTION_DEVICE_CP_ASYNC_CUH_
 
@@ -12,8 +12,8 @@
 
 namespace attnlab::device {
 
-// kBytes, 16 or 4, both aligned to as many. Zeros where not `valid`: `from` is not read then, but
-// is an address all the same.
+// Copies kBytes, 16 or 4; both addresses are aligned to kBytes. If not `valid`, it writes zeros and
+// does not read `from`, which must be a valid address all the same.
 template <int kBytes>
 __device__ void CopyAsync(void* to, const void* from, bool valid) {
   static_assert(kBytes == 16 || kBytes == 4);
@@ -21,7 +21,7 @@ __device__ void CopyAsync(void* to, const void* from, bool valid) {
   const uint32_t shared = static_cast<uint32_t>(__cvta_generic_to_shared(to));
   const int bytes = valid ? kBytes : 0;
   if constexpr (kBytes == 16) {
-    // Not through L1: what comes is used once here, from shared memory.
+    // Bypasses L1: the data is used once, from shared memory.
     asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16, %2;" ::"r"(shared), "l"(from),
                  "r"(bytes)
                  : "memory");
@@ -36,7 +36,7 @@ __device__ void CopyAsync(void* to, const void* from, bool valid) {
 #endif
 }
 
-// Of bytes that are there for sure: without the number, a register less.
+// The same for data that certainly exists. Without the byte count it takes one register less.
 template <int kBytes>
 __device__ void CopyAsync(void* to, const void* from) {
   static_assert(kBytes == 16 || kBytes == 4);
@@ -55,14 +55,14 @@ __device__ void CopyAsync(void* to, const void* from) {
 #endif
 }
 
-// Makes a group of the copies that this thread has begun since the last.
+// Makes a group of the copies that this thread has begun since the last group.
 __device__ inline void CopyAsyncCommit() {
 #if __CUDA_ARCH__ >= 800
   asm volatile("cp.async.commit_group;" ::: "memory");
 #endif
 }
 
-// Waits for this thread's groups, but for the last `kPending`.
+// Waits for this thread's groups, except the last `kPending`.
 template <int kPending>
 __device__ void CopyAsyncWait() {
 #if __CUDA_ARCH__ >= 800

@@ -12,8 +12,8 @@ namespace attnlab::device {
 
 namespace {
 
-// A multiprocessor has 1 KiB more of shared memory than a block can have, and each block takes
-// 1 KiB more than it asks for. Of a device that nobody has described, everything fits.
+// A multiprocessor has 1 KiB more shared memory than one block can have, and each block takes 1 KiB
+// more than it asks for. If the device's shared memory is unknown, everything fits.
 bool HoldsItsBlocks(const DeviceInfo& device, const CudaCoreTile& tile) {
   const int64_t there = device.shared_memory_per_block;
   return there == 0 || (there + 1024) / (tile.shared_bytes + 1024) >= tile.blocks;

@@ -1,4 +1,4 @@
-// Which tile of the table (cuda_core_table.h) a problem gets.
+// Chooses a tile of the table in cuda_core_table.h for a problem.
 #ifndef ATTENTION_DEVICE_CUDA_CORE_CHOICE_H_
 #define ATTENTION_DEVICE_CUDA_CORE_CHOICE_H_
 
@@ -12,18 +12,17 @@
 
 namespace attnlab::device {
 
-// The tile for the problem's head dims: the first of the table that has the tile_q and tile_kv of
-// the configuration, where it names them, and fits the device. Left alone, that is the large one,
-// but the small one where all of a tile's rows, of which there are `rows` a (sequence, head), fit
-// it.
+// Returns the first tile of the table for the problem's head dims that has the configuration's
+// tile_q and tile_kv, if it names them, and fits the device. By default that is the large tile. It
+// is the small tile if all rows of a (sequence, head), of which there are `rows`, fit in it.
 //
-// `medium`: whether the kernel has the medium tiles, too. Then one of those is before the large one
-// where a multiprocessor holds as many of its blocks as it is for, and is not there where it does
-// not, unless tile_q names it.
+// `medium`: whether the kernel also has medium tiles. A medium tile comes before the large one if a
+// multiprocessor holds as many of its blocks as the tile is made for. If it does not, the medium
+// tile is used only if tile_q names it.
 //
-// Unimplemented for head dims above kMaxCudaCoreDim; InvalidArgument for tiles that there are not,
-// with those that there are; ResourceExhausted, with how much is needed and how much there is, for
-// those that do not fit.
+// Errors: Unimplemented for head dims above kMaxCudaCoreDim. InvalidArgument for a tile that does
+// not exist; the message lists those that do. ResourceExhausted for a tile that does not fit, with
+// the bytes that it needs and the bytes that there are.
 absl::StatusOr<CudaCoreTile> ChooseCudaCoreTile(const AttentionProblem& problem,
                                                 const DeviceInfo& device,
                                                 const LaunchConfig& config, int64_t rows,

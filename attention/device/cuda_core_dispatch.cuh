@@ -1,4 +1,4 @@
-// From a tile and an element type that the host chose to what is instantiated for them.
+// Dispatches from a tile and an element type, chosen by the host, to the instantiated kernel.
 #ifndef ATTENTION_DEVICE_CUDA_CORE_DISPATCH_CUH_
 #define ATTENTION_DEVICE_CUDA_CORE_DISPATCH_CUH_
 
@@ -13,13 +13,13 @@
 
 namespace attnlab::device {
 
-// Stands for a type where a value is wanted.
+// Passes a type as a value.
 template <typename T>
 struct TypeOf {
   using Type = T;
 };
 
-// T, where it is one of those that are instantiated.
+// Launches for T if it is one of the types that are instantiated for this shape.
 template <typename T, class Shape, typename Launch, typename... Elements>
 cudaError_t LaunchIfOneOf(const Launch& launch) {
   if constexpr ((std::is_same_v<T, Elements> || ...) &&
@@ -43,8 +43,9 @@ cudaError_t ForElement(Element element, const Launch& launch) {
   return cudaErrorInvalidValue;
 }
 
-// launch(Shape(), TypeOf<T>()) for the tile's shape, one of kDim, and the element's type, one of
-// Elements; kMedium: whether there are medium tiles, too, which are of fp32:
+// Calls launch(Shape(), TypeOf<T>()) with the tile's shape, which has head dim kDim, and the
+// element's type, one of Elements. kMedium: whether there are medium tiles too, which are fp32
+// only.
 //
 //   ForCudaCoreTile<64, false, float, __half>(tile, element, [&](auto shape, auto type) {
 //     using Shape = decltype(shape);
@@ -52,7 +53,7 @@ cudaError_t ForElement(Element element, const Launch& launch) {
 //     return Launch(MyKernel<Shape, T>, …);
 //   });
 //
-// cudaErrorInvalidValue for anything else.
+// Returns cudaErrorInvalidValue for anything else.
 template <int kDim, bool kMedium, typename... Elements, typename Launch>
 cudaError_t ForCudaCoreTile(const CudaCoreTile& tile, Element element, const Launch& launch) {
   using Large = typename CudaCoreShapes<kDim>::Large;

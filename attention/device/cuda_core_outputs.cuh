@@ -1,5 +1,5 @@
-// The end of a tile of attention on CUDA cores: from each row's softmax, in shared memory, and O,
-// in registers, to O and LSE in memory.
+// The end of a tile of attention on CUDA cores: writes O and LSE to global memory. Each row's
+// softmax is in shared memory, and O is in registers.
 #ifndef ATTENTION_DEVICE_CUDA_CORE_OUTPUTS_CUH_
 #define ATTENTION_DEVICE_CUDA_CORE_OUTPUTS_CUH_
 
@@ -14,14 +14,14 @@
 
 namespace attnlab::device {
 
-// Where O of a row goes, in elements.
+// Where O of each row goes, in elements.
 template <class Shape>
 __device__ int64_t* OffsetsOfRows(float* shared) {
   return reinterpret_cast<int64_t*>(shared + Shape::kOffsets);
 }
 
-// By the whole block, a row a thread: LSE; in the place of the row's sum, what O is to be
-// multiplied by; and where O goes. Barriers before and behind it are for the caller.
+// Called by the whole block; each thread finishes one row. Writes LSE, replaces the row's sum by
+// the factor for O, and finds where O goes. The caller puts barriers before and after it.
 template <class Shape>
 __device__ void FinishSoftmax(const Arguments& a, const QueryTile& tile, float* shared) {
 #pragma unroll 1
@@ -35,8 +35,8 @@ __device__ void FinishSoftmax(const Arguments& a, const QueryTile& tile, float* 
   }
 }
 
-// Calls write(row of O, first dim, four elements) for what the thread has of the rows that there
-// are.
+// Calls write(row of O, first dim, four elements) for all elements of O that the thread has, in
+// rows that exist.
 template <class Shape, typename T, int kDims, typename Write>
 __device__ void ForEachFour(const Arguments& a, const QueryTile& tile, float* shared,
                             const float (&o)[Shape::kThreadRows][kDims], const Write& write) {
@@ -57,11 +57,11 @@ __device__ void ForEachFour(const Arguments& a, const QueryTile& tile, float* sh
   }
 }
 
-// After FinishSoftmax().
+// Called after FinishSoftmax().
 template <class Shape, typename T, int kDims>
 __device__ void WriteOutputs(const Arguments& a, const QueryTile& tile, float* shared,
                              const float (&o)[Shape::kThreadRows][kDims]) {
-  // Single elements are a loop of their own, which is seldom run and does not stand in the way.
+  // Storing single elements is rare, so it has a loop of its own.
   if (a.o.whole_chunks) {
     ForEachFour<Shape, T>(a, tile, shared, o, [&](T* to, int dim, float4 four) {
       if (dim < a.dv) StoreFour(to + dim, four);

@@ -1,5 +1,5 @@
-// The products of a tile of attention on CUDA cores: sums of outer products, of factors in shared
-// memory and sums in registers (cuda_core_shape.h says which thread has which, and why so).
+// The products of a tile of attention on CUDA cores, as sums of outer products. Factors are in
+// shared memory and sums in registers; cuda_core_shape.h says which thread has which, and why.
 #ifndef ATTENTION_DEVICE_CUDA_CORE_PRODUCTS_CUH_
 #define ATTENTION_DEVICE_CUDA_CORE_PRODUCTS_CUH_
 
@@ -11,7 +11,7 @@ __device__ inline float4 LoadFour(const float* from) {
   return *reinterpret_cast<const float4*>(from);
 }
 
-// kCount floats that lie in vectors of kVector, kStep apart.
+// Loads kCount floats, in vectors of kVector that are kStep floats apart.
 template <int kCount, int kVector, int kStep>
 __device__ void LoadVectors(const float* from, float (&to)[kCount]) {
   static_assert(kVector == 2 || kVector == 4);
@@ -28,7 +28,7 @@ __device__ void LoadVectors(const float* from, float (&to)[kCount]) {
   }
 }
 
-// And back.
+// Stores one vector.
 template <int kVector>
 __device__ void StoreVector(float* to, const float* from) {
   if constexpr (kVector == 4) {
@@ -39,18 +39,18 @@ __device__ void StoreVector(float* to, const float* from) {
   }
 }
 
-// Something, for no instruction. What is overwritten with it where nothing is loaded does not count
-// as kept, which takes moves.
+// An undefined value, at no cost. Overwriting a register with it where nothing is loaded tells the
+// compiler that the old value is dead. Otherwise it would be kept, which takes moves.
 __device__ inline float Anything() {
   float x;
   asm("" : "=f"(x));
   return x;
 }
 
-// sum = A B over `steps` steps: A has for each step kRows numbers, in fours 16 apart; B has
-// kColumns of them in vectors of kVector, kVectorStep apart. `a` and `b` point to the thread's
-// first of the first step. `steps` is rounded up to a multiple of kUnroll, and to one where there
-// are none; products beyond them are to be zero. `between` is called once for each kUnroll steps.
+// sum = A B over `steps` steps. For each step, A has kRows numbers in groups of four, 16 apart. B
+// has kColumns numbers in vectors of kVector, kVectorStep apart. `a` and `b` point to the thread's
+// first number of the first step. `steps` is rounded up to a multiple of kUnroll, and to kUnroll if
+// it is 0; products beyond `steps` must be zero. `between` is called once per kUnroll steps.
 template <int kUnroll, int kAStride, int kBStride, int kVector, int kVectorStep, int kRows,
           int kColumns, typename Between>
 __device__ void OuterProducts(const float* a, const float* b, int steps,
@@ -80,8 +80,8 @@ __device__ void OuterProducts(const float* a, const float* b, int steps,
     between();
 #pragma unroll
     for (int step = 0; step < kUnroll; ++step) {
-      // One step ahead of the multiply-adds. Of these a row goes there and the next one back:
-      // within a step each has an operand in common with the one before.
+      // Loads are one step ahead of the multiply-adds. Rows of multiply-adds alternate in
+      // direction, so within a step each has an operand in common with the one before.
       if (step + 1 < kUnroll) {
         load(step + 1);
       } else {
@@ -101,18 +101,18 @@ __device__ void OuterProducts(const float* a, const float* b, int steps,
   } while (first < steps);
 }
 
-// O of a row = its factor times O + P V over the first `keys` keys of a tile, rounded up: P of
-// those behind is 0. `p`, `v` and `factors`: for the thread's first row, and first dim.
+// O = factor O + P V over the first `keys` keys of a tile. `keys` is rounded up; P of the extra
+// keys is 0. `p`, `v` and `factors` point to the thread's first row and first dim.
 //
-// The sum of a tile begins at zero and is added to O as a whole, with the multiply-add that
-// rescales O. Added key by key to what a hundred thousand keys have summed to, it would drown in
-// O's rounding.
+// The sum over a tile begins at zero. One multiply-add then rescales O and adds the sum. If each
+// key were added directly to the O of a hundred thousand keys, its share would drown in O's
+// rounding.
 template <class Shape, int kFirst = 0, typename Between>
 __device__ void AddOutputs(const float* p, const float* v, const float* factors, int keys,
                            float (&o)[Shape::kThreadRows][4 * Shape::kThreadChunks],
                            const Between& between) {
   constexpr int kRows = Shape::kThreadRows;
-  // As many dims at a time as registers have room for: 8 x 8.
+  // The sum has at most 8 x 8 numbers, which is what registers have room for.
   constexpr int kLeft = Shape::kThreadChunks - kFirst, kMost = 16 / kRows;
   constexpr int kAtOnce = kLeft < kMost ? kLeft : kMost;
   float sum[kRows][4 * kAtOnce];

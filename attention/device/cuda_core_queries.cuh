@@ -1,4 +1,4 @@
-// The beginning of a tile of attention on CUDA cores: its queries, and which keys they see, to
+// The beginning of a tile of attention on CUDA cores: brings Q, and which keys each row sees, to
 // shared memory.
 #ifndef ATTENTION_DEVICE_CUDA_CORE_QUERIES_CUH_
 #define ATTENTION_DEVICE_CUDA_CORE_QUERIES_CUH_
@@ -13,14 +13,14 @@
 
 namespace attnlab::device {
 
-// Which keys a row sees, as two 32-bit integers: a sequence has fewer than 2^31.
+// The keys that a row sees, in 32 bits: a sequence has fewer than 2^31 keys.
 struct VisibleKeys {
   uint32_t begin, count;
   __device__ bool Has(uint32_t key) const { return key - begin < count; }
 };
 
-// The tiles of keys that the rows of a warp, or of the block, see. end_key is the key behind the
-// last that one of them sees, the others are numbers of tiles.
+// The tiles of keys that the rows of a warp, or of the block, see. end_key is one past the last key
+// that any of them sees. The other three are tile numbers.
 template <class Shape>
 struct WarpTiles {
   int32_t begin, full_begin, full_end, end_key;
@@ -31,20 +31,21 @@ struct WarpTiles {
         full_end(static_cast<int32_t>(tiles.full_end / Shape::kKeys)),
         end_key(static_cast<int32_t>(tiles.end)) {}
 
-  // Some rows see some of its keys; all rows see all of them.
+  // Has: some row sees some of the tile's keys. IsFull: all rows see all of them.
   __device__ bool Has(int32_t tile) const { return tile >= begin && tile * Shape::kKeys < end_key; }
   __device__ bool IsFull(int32_t tile) const { return tile >= full_begin && tile < full_end; }
-  // Behind the last. Of 2^31 - 1 keys the sum has 32 bits.
+  // One past the last tile. With 2^31 - 1 keys the sum needs 32 bits.
   __device__ int32_t End() const {
     return static_cast<int32_t>((static_cast<uint32_t>(end_key) + Shape::kKeys - 1) / Shape::kKeys);
   }
-  // Keys before end_key of a tile that it has: behind them no row sees any.
+  // The tile's keys before end_key, for a tile that Has(). No row sees the keys after them.
   __device__ int KeysOf(int32_t tile) const {
     return min(end_key - tile * Shape::kKeys, Shape::kKeys);
   }
 };
 
-// In shared memory: one a row of warps and then the block's, and one a row.
+// Parts of shared memory. TilesOfWarps: one per row of warps, then the block's. Visible: one per
+// row.
 template <class Shape>
 __device__ WarpTiles<Shape>* TilesOfWarps(float* shared) {
   return reinterpret_cast<WarpTiles<Shape>*>(shared + Shape::kTiles);
@@ -54,7 +55,7 @@ __device__ VisibleKeys* Visible(float* shared) {
   return reinterpret_cast<VisibleKeys*>(shared + Shape::kVisible);
 }
 
-// And where K and V of the sequence and head begin.
+// Where K and V of the sequence and head begin.
 template <class Shape, typename T>
 __device__ const T** Pointers(float* shared) {
   return reinterpret_cast<const T**>(shared + Shape::kPointers);
@@ -62,24 +63,24 @@ __device__ const T** Pointers(float* shared) {
 
 constexpr float kLog2e = 1.44269504088896341f;
 
-// By what the product of Q and K is multiplied: into base 2, or into the argument of tanh.
+// The factor for Q Kᵀ: it turns scores into base 2, or into the argument of tanh.
 __device__ inline float QueryFactor(const Arguments& a) {
   return a.softcap == 0 ? a.scale * kLog2e : a.scale_by_softcap;
 }
 
-// The block's queries, times that factor and transposed, to shared memory:
+// Copies the block's queries, times QueryFactor() and transposed, to shared memory:
 //
-//   QueryCopy<Shape, T> copy(arguments, tile);   // begins to load, to registers
-//   …                                            // something else that takes a while
-//   copy.Finish(arguments, tile, shared);        // a barrier is for the caller
+//   QueryCopy<Shape, T> copy(arguments, tile);   // begins to load to registers
+//   …                                            // other work that takes a while
+//   copy.Finish(arguments, tile, shared);        // the caller puts a barrier after it
 //
-// Rows and dims that there are not become zero. This is run once a tile of queries, so that its
-// instructions come from far, and each costs several times what one of a loop does: the less there
-// are, the better.
+// Rows and dims that do not exist become zero. This code runs once per query tile, so its
+// instructions are not in the instruction cache, and each costs several times what one of a loop
+// costs. Less code is faster here.
 template <class Shape, typename T>
 class QueryCopy {
  public:
-  // All loads are under way together: one after the other they took as long as a tile of keys.
+  // All loads are in flight together. One after the other, they took as long as a tile of keys.
   __device__ QueryCopy(const Arguments& a, const QueryTile& tile) {
     if (!a.q.whole_chunks) return;
     const Place at;
@@ -123,8 +124,8 @@ class QueryCopy {
   }
 
  private:
-  // A warp takes 4 chunks of 8 rows at a time: whole sectors of memory. Of 16 bits four go to the
-  // same bank, once a block.
+  // A warp takes 4 chunks of 8 rows at a time, which are whole sectors of global memory. With
+  // 16-bit elements, four stores go to the same bank, but only once per block.
   static constexpr int kElements = 16 / static_cast<int>(sizeof(T));
   static constexpr int kDimStep = 4 * kElements, kRowStep = Shape::kThreads / 4;
   static constexpr int kRows = Shape::kRows / kRowStep, kChunks = Shape::kDim / kDimStep;
@@ -153,8 +154,8 @@ class QueryCopy {
   uint4 chunks_[kRows][kChunks] = {};
 };
 
-// Which tiles of keys the rows of each warp see, and those of the block, to shared memory. A
-// barrier is for the caller, as with the next.
+// Writes to shared memory which tiles of keys the rows of each warp see, and those of the block.
+// The caller puts a barrier after it, and after FindVisible().
 template <class Shape>
 __device__ void FindTiles(const Arguments& a, const QueryTile& tile, float* shared) {
   if (threadIdx.x > Shape::kRowWarps) return;
@@ -166,7 +167,7 @@ __device__ void FindTiles(const Arguments& a, const QueryTile& tile, float* shar
   TilesOfWarps<Shape>(shared)[threadIdx.x] = WarpTiles<Shape>(rows.Tiles(a.mask, Shape::kKeys));
 }
 
-// Which keys each row sees.
+// Writes to shared memory which keys each row sees.
 template <class Shape>
 __device__ void FindVisible(const Arguments& a, const QueryTile& tile, float* shared) {
 #pragma unroll 1

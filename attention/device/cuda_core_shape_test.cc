@@ -58,7 +58,7 @@ TYPED_TEST(CudaCoreShapeTest, EveryScoreAndEveryElementOfOHasOneThread) {
       }
     }
   });
-  // Of two halves of the dims where warps stand in pairs.
+  // If warps form pairs, each multiplies half of the dims.
   for (const int count : products) ASSERT_EQ(count, S::kPairs ? 2 : 1);
   for (const int count : scores) ASSERT_EQ(count, 1);
   for (const int count : o) ASSERT_EQ(count, 1);
@@ -67,7 +67,7 @@ TYPED_TEST(CudaCoreShapeTest, EveryScoreAndEveryElementOfOHasOneThread) {
 TYPED_TEST(CudaCoreShapeTest, ARowBelongsToOneRowOfWarpsAndToEightLanesSideBySide) {
   using S = TypeParam;
   for (int lane = 0; lane < kLanes; ++lane) {
-    // What reductions over a row add up: lanes that differ in these bits alone.
+    // Reductions over a row add up lanes that differ in these bits alone.
     for (const int bit : {2, 4, 8}) {
       EXPECT_EQ(S::LaneRow(lane), S::LaneRow(lane ^ bit));
       EXPECT_NE(S::LaneColumn(lane), S::LaneColumn(lane ^ bit));
@@ -76,9 +76,9 @@ TYPED_TEST(CudaCoreShapeTest, ARowBelongsToOneRowOfWarpsAndToEightLanesSideBySid
   }
 }
 
-// The cycles that a warp's accesses of `floats` floats each take, at the banks, `lanes` lanes at a
-// time, the same address once. Reads of 16 bytes are served by half warps where neighbours read the
-// same; otherwise, and writes always, by quarters.
+// The cycles that the banks need for a warp's accesses of `floats` floats each, `lanes` lanes at a
+// time; the same address counts once. Reads of 16 bytes are served in half warps if neighbours read
+// the same address. Other reads, and all writes, are served in quarter warps.
 template <typename Address>
 int Cycles(int floats, int lanes, const Address& address) {
   int cycles = 0;
@@ -106,7 +106,7 @@ TYPED_TEST(CudaCoreShapeTest, AccessesHaveNoBankConflicts) {
   EXPECT_EQ(Cycles(4, kLanes / 2, v), 2);
   EXPECT_EQ(Cycles(4, kLanes / 2, p), 2);
   EXPECT_EQ(S::kKeyVector == 4 ? Cycles(4, kLanes / 2, k) : 2 * Cycles(2, kLanes, k), 2);
-  // Halves of a warp are served at once where neighbours read the same.
+  // Half a warp is served at once if neighbours read the same address.
   for (int lane = 0; lane < kLanes; ++lane) {
     EXPECT_EQ(q(lane), q(lane ^ 2));
     EXPECT_EQ(p(lane), p(lane ^ 2));
@@ -116,8 +116,8 @@ TYPED_TEST(CudaCoreShapeTest, AccessesHaveNoBankConflicts) {
   // A warp copies 16 dims of 2 keys of K at a time.
   EXPECT_EQ(Cycles(1, kLanes, [](int lane) { return S::kK + lane % 16 * S::kKStride + lane / 16; }),
             2);
-  // What is written once a tile of keys, P, or once a block, Q, may take twice as long as it must.
-  // Small tiles with two rows of P at a time are not held to that.
+  // P is written once per tile of keys and Q once per block. Both may take twice the least number
+  // of cycles. Small tiles with two rows of P at a time are not held to that.
   if (S::kRowVector == 4) {
     EXPECT_LE(Cycles(4, kLanes / 4,
                      [&](int lane) { return p(lane) + S::FirstKey(0, lane) * S::kPStride; }),
@@ -153,7 +153,7 @@ TEST(CudaCoreTableTest, EveryHeadDimHasATileForTuringAndALargerOneForHopper) {
       const CudaCoreTile& medium = kCudaCoreTiles[i];
       EXPECT_EQ(medium.dim, large.dim);
       EXPECT_LT(medium.rows, large.rows);
-      // 1 KiB of each block is the system's.
+      // The system takes 1 KiB per block.
       EXPECT_LE(medium.blocks * (medium.shared_bytes + 1024), kHopper + 1024) << medium.dim;
     }
     ASSERT_LT(i, std::size(kCudaCoreTiles));

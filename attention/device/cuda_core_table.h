@@ -1,34 +1,36 @@
-// The tiles of attention on CUDA cores that are instantiated, and what each needs.
+// The compiled tiles of attention on CUDA cores, and what each needs.
 //
-// Each range of head dims has a large one, of which a multiprocessor of compute capability 9.0 or
-// 10.0 holds one block (227 KiB of shared memory), and a small one that fits the 64 KiB of 7.5, and
-// of which the others hold several. Eight warps of up to 255 registers are what the register file
-// of a multiprocessor holds, and one block fills it, for where there is only one block for each.
-// Where there are many blocks, as many warps in several are faster, since they do not wait for each
-// other, and more warps still where a thread does with fewer registers: the medium tiles. They are
-// for fp32 alone. What has 16 bits is converted as it is copied and takes registers for that, as
-// fp32 does in code for 7.5, where that of head dim 32 spills some.
+// Each range of head dims has a large and a small tile. A multiprocessor of compute capability 9.0
+// or 10.0 (227 KiB of shared memory) holds one block of the large tile. The small tile fits the 64
+// KiB of 7.5; the others hold several of its blocks.
 //
-// 16 bits have tiles of head dims 64, 128 and 256 only: tensor cores are far faster, so more
-// kernels are not worth their compile time.
+// The register file of a multiprocessor holds 8 warps of up to 255 registers per thread. The large
+// tile has all 8 in one block, for launches with only one block per multiprocessor. With many
+// blocks, the same 8 warps in several blocks are faster, because blocks do not wait for each other.
+// If a thread needs fewer registers, more warps are faster still. Those are the medium tiles. They
+// exist for fp32 only: 16-bit elements are converted while they are copied, which takes registers.
+// So does copying fp32 in code for 7.5, where the medium tile of head dim 32 spills some.
+//
+// 16-bit types have tiles of head dims 64, 128 and 256 only. Tensor cores are far faster for them,
+// so more kernels are not worth their compile time.
 //
 //                            dim  warps  rows  keys   shared   why
-//                                        of a
+//                                        per
 //                                        thread
-//   large   256 x 64 keys     32  8 x 1    8    64    118 KiB  96 keys: registers are spilled
-//           256 x 64          64  8 x 1    8    64    167 KiB  8 x 8 scores and 8 x 8 of O a thread
+//   large   256 x 64 keys     32  8 x 1    8    64    118 KiB  96 keys would spill registers
+//           256 x 64          64  8 x 1    8    64    167 KiB  8 x 8 scores, 8 x 8 of O per thread
 //           256 x 64          96  8 x 1    8    64    216 KiB  O in two parts of 64 and 32 dims
 //           128 x 64         128  4 x 2    8    64    167 KiB  two warps share rows
-//           128 x 48         192  4 x 2    8    48    201 KiB  64 keys: too much shared memory
+//           128 x 48         192  4 x 2    8    48    201 KiB  64 keys take too much shared memory
 //            64 x 64         256  2 x 4    8    64    218 KiB  128 rows leave room for 32 keys only
-//   medium  128 x 64          32  4 x 1    8    64     68 KiB  three blocks of 168 registers
+//   medium  128 x 64          32  4 x 1    8    64     68 KiB  three blocks at 168 registers
 //           128 x 64          64  4 x 1    8    64    101 KiB  two blocks
-//   small    64 x 64          32  4 x 1    4    64     43 KiB  half the rows a thread
+//   small    64 x 64          32  4 x 1    4    64     43 KiB  half the rows per thread
 //            64 x 32          64  4 x 1    4    32     44 KiB
 //            64 x 32          96  4 x 1    4    32     61 KiB
 //            32 x 32         128  2 x 2    4    32     57 KiB
 //            32 x 16         192  2 x 2    4    16     57 KiB
-//            16 x 16         256  1 x 2    4    16     58 KiB  what is left beside 16 keys of 256
+//            16 x 16         256  1 x 2    4    16     58 KiB  all that fits beside 16 keys of 256
 #ifndef ATTENTION_DEVICE_CUDA_CORE_TABLE_H_
 #define ATTENTION_DEVICE_CUDA_CORE_TABLE_H_
 
@@ -36,7 +38,7 @@
 
 namespace attnlab::device {
 
-// Medium is Large where there is none.
+// Medium is Large if there is no medium tile.
 template <int kDim>
 struct CudaCoreShapes;
 template <>
@@ -81,8 +83,8 @@ struct CudaCoreTile {
   int dim = 0;  // the most that d and dv may be
   int rows = 0, keys = 0;
   int threads = 0;
-  int shared_bytes = 0;  // dynamic shared memory a block
-  int blocks = 1;        // that a multiprocessor has registers for in any case
+  int shared_bytes = 0;  // dynamic shared memory per block
+  int blocks = 1;        // blocks per multiprocessor that there are always registers for
 };
 
 template <class Shape>
@@ -91,7 +93,7 @@ constexpr CudaCoreTile TileOf() {
           Shape::kThreads, Shape::kSharedBytes, Shape::kBlocks};
 }
 
-// By head dim, the large one first and the small one last.
+// By head dim; within one, the large tile first and the small one last.
 inline constexpr CudaCoreTile kCudaCoreTiles[] = {
     TileOf<CudaCoreShapes<32>::Large>(),  TileOf<CudaCoreShapes<32>::Medium>(),
     TileOf<CudaCoreShapes<32>::Small>(),  TileOf<CudaCoreShapes<64>::Large>(),

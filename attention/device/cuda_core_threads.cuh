@@ -1,4 +1,5 @@
-// Where a thread stands in a tile of attention on CUDA cores, and reductions over those of one row.
+// Where a thread stands in a tile of attention on CUDA cores, and reductions over the threads of
+// one row.
 #ifndef ATTENTION_DEVICE_CUDA_CORE_THREADS_CUH_
 #define ATTENTION_DEVICE_CUDA_CORE_THREADS_CUH_
 
@@ -7,8 +8,8 @@
 
 namespace attnlab::device {
 
-// Where a thread stands (cuda_core_shape.h). Found again wherever it is needed: what follows from
-// it would otherwise be kept in registers through both products.
+// Where a thread stands (cuda_core_shape.h). It is computed again wherever it is needed; otherwise
+// what follows from it would stay in registers through both products.
 template <class Shape>
 struct ThreadPlace {
   __device__ ThreadPlace() {
@@ -22,11 +23,11 @@ struct ThreadPlace {
     dim = Shape::FirstDim(warp_column, lane);
   }
   int lane_column, warp_column, warp_row;
-  // The first of its rows, of those whose scores it adds up, of its keys and of its dims.
+  // The thread's first row, first row whose scores it adds up, first key and first dim.
   int row, own_row, key, dim;
 };
 
-// Of one value a lane, over the lanes of the same row.
+// Reduces one value per lane over the lanes of the same row.
 template <typename Op>
 __device__ float ReduceRow(float value) {
 #pragma unroll

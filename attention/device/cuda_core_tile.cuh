@@ -1,18 +1,17 @@
-// Attention of one tile of query rows by a block of threads on CUDA cores, in fp32 whatever the
-// element type: K and V stream through shared memory, scores and O stay in registers.
+// Attention for one tile of query rows by one block on CUDA cores. Arithmetic is fp32 whatever the
+// element type. K and V stream through shared memory; scores and O stay in registers.
 //
 //   extern __shared__ float4 shared[];   // Shape::kSharedBytes
 //   CudaCoreAttention<Shape, T>(arguments, tile, reinterpret_cast<float*>(shared));
 //
-// For each tile of keys, with two barriers (and two of a pair where two warps share rows; one of a
-// pair and one of the four where four do):
+// Each tile of keys takes two barriers of the block. If two warps share rows, the pair waits twice
+// more. If four do, the pair waits once and the four wait once.
 //
-//   K is there   begin to copy V    S = Q Kᵀ, mask, maximum of each row
-//   V is there   begin to copy K    P = exp2(S - maximum), to shared memory; O = factor O + P V
-//                of the next tile
-//                (half of the warps behind P; where it is 64 KiB all of them, along P V)
+//   K has arrived   begin to copy V         S = Q Kᵀ, mask, maximum of each row
+//   V has arrived   begin to copy next K    P = exp2(S - maximum), to shared memory; O = factor O + PV
 //
-// so that either copy has one of the products to hide behind, and neither needs a second buffer.
+// Half of the warps begin to copy the next K after P. If a tile of K is 64 KiB, all warps copy it
+// during P V. So each copy overlaps with one of the products, and neither needs a second buffer.
 #ifndef ATTENTION_DEVICE_CUDA_CORE_TILE_CUH_
 #define ATTENTION_DEVICE_CUDA_CORE_TILE_CUH_
 
@@ -33,8 +32,8 @@
 
 namespace attnlab::device {
 
-// One thread's part of the tile. Registers are what it is short of: what is used once a tile of
-// keys or less stays in shared memory.
+// One thread's part of the tile. Registers are scarce, so what is used once per tile of keys or
+// less stays in shared memory.
 template <class Shape, typename T>
 class CudaCoreWalk {
  public:
@@ -54,7 +53,7 @@ class CudaCoreWalk {
 #pragma unroll 1
     for (; tile < end; ++tile) {
       copy_k.Finish(k, a_.k, FromK(tile), Left(tile), a_.d);
-      __syncthreads();  // K is there, and nobody needs the last V
+      __syncthreads();  // K has arrived, and nobody needs the last V
       const WarpTiles<Shape> seen = TilesOfWarps<Shape>(shared_)[Place().warp_row];
       const bool active = seen.Has(tile);
       copy_v.Begin(v, a_.v, FromV(tile), Left(tile), a_.dv);
@@ -67,14 +66,14 @@ class CudaCoreWalk {
         FindMaxima(s, max);
       } else {
         Forget(s, max);
-        // In step with the others, which racecheck counts on.
+        // Stays in step with the others, which racecheck relies on.
         if constexpr (Shape::kPairs) WaitForPairOfWarps();
       }
       copy_v.Finish(v, a_.v, FromV(tile), Left(tile), a_.dv);
-      __syncthreads();  // V is there, and nobody needs this K
-      // Asynchronous copies of K are of 4 bytes, and the multiprocessor takes no more than some of
-      // them at once. Half of the warps begin theirs behind the softmax, lest all wait to be let
-      // in; of the largest tiles all do, and between the steps of the product.
+      __syncthreads();  // V has arrived, and nobody needs this K
+      // Asynchronous copies of K are of 4 bytes each, and the multiprocessor accepts only some of
+      // them at once. So half of the warps begin theirs after the softmax; otherwise all would wait
+      // to issue them. For the largest tiles all warps do, between the steps of the product.
       const bool early = !kSpreads && threadIdx.x < Shape::kThreads / 2;
       typename CopyK::Rest rest;
       const auto copy_next = [&] {
@@ -100,8 +99,8 @@ class CudaCoreWalk {
         const float* const p = shared_ + Shape::kP + at.row;
         const float* const factors = shared_ + Shape::kFactors + at.row;
         const int keys = TilesOfWarps<Shape>(shared_)[at.warp_row].KeysOf(tile);
-        // Never: an active warp has keys. Without this second way to O, ptxas 13.0 spills registers
-        // of the medium tile of head dim 32.
+        // Never taken, since an active warp has keys. Without this second path to O, ptxas 13.0
+        // spills registers in the medium tile of head dim 32.
         if (Shape::kBlocks == 3 && keys == 0) {
 #pragma unroll
           for (int i = 0; i < Shape::kThreadRows; ++i) {
@@ -120,7 +119,7 @@ class CudaCoreWalk {
  private:
   static constexpr int kRows = Shape::kOwnRows;  // of S
   static constexpr int kKeys = Shape::kProductKeys;
-  static constexpr bool kShares = Shape::kPairsOfRow > 1;  // rows between pairs
+  static constexpr bool kShares = Shape::kPairsOfRow > 1;  // pairs share rows
   static constexpr int kDims = 4 * Shape::kThreadChunks;
   static constexpr int kUnroll = Shape::kUnroll;
   using Place = ThreadPlace<Shape>;
@@ -131,10 +130,10 @@ class CudaCoreWalk {
   static constexpr bool kSpreads =
       CopyK::kAsync && Shape::kDim * Shape::kKeys * sizeof(float) >= 64 << 10;
   using Scores = float[kRows][kKeys];                   // of the thread's own rows
-  using PairScores = float[Shape::kThreadRows][kKeys];  // of the pair's, of half of the dims
+  using PairScores = float[Shape::kThreadRows][kKeys];  // of the pair's rows, over half of the dims
 
-  // The first row of a tile of K and of V, and how many rows there are from it on. Found anew for
-  // each tile: kept, they would take six registers.
+  // The first row of a tile of K and of V, and how many rows there are from it on. They are
+  // computed again for each tile; kept, they would take six registers.
   __device__ const T* FromK(int32_t tile) const {
     return Pointers<Shape, T>(shared_)[0] + tile * Step(a_.k);
   }
@@ -146,8 +145,9 @@ class CudaCoreWalk {
     return static_cast<int>(tile_.kv.length) - tile * Shape::kKeys;
   }
 
-  // Without a value where they are not used, they would count as used all through the loop. In
-  // assembly, since the compiler would else do it for those that use them as well.
+  // Gives s and max a value where they are not used; otherwise they would occupy registers through
+  // the whole loop. It is in assembly because the compiler would otherwise do it for active warps
+  // as well.
   static __device__ void Forget(Scores& s, float (&max)[kRows]) {
     const auto forget = [](float& x) { asm volatile("mov.b32 %0, 0;" : "=f"(x)); };
 #pragma unroll
@@ -158,7 +158,7 @@ class CudaCoreWalk {
     }
   }
 
-  // S = Q Kᵀ of the thread's own rows. Warps of a pair exchange their sums through the place of P.
+  // S = Q Kᵀ of the thread's own rows. The warps of a pair exchange their sums in the memory of P.
   __device__ void Multiply(Scores& s) const {
     constexpr int kStep = Shape::kLaneColumns * Shape::kKeyVector;
     const Place at;
@@ -169,14 +169,14 @@ class CudaCoreWalk {
                                                                                          s, [] {});
     } else {
       const bool second = at.warp_column % 2 != 0;
-      // Whole loops, and so not quite a half of every d.
+      // Rounded up to whole loops, so the two parts may differ.
       const int half = (a_.d + 2 * kUnroll - 1) / (2 * kUnroll) * kUnroll,
                 first = second ? half : 0;
       PairScores both;
       OuterProducts<kUnroll, Shape::kQStride, Shape::kKStride, Shape::kKeyVector, kStep>(
           q + first * Shape::kQStride, k + first * Shape::kKStride, second ? a_.d - half : half,
           both, [] {});
-      // Not chosen element by element: both know which they are.
+      // A branch, not a selection per element: each warp of the pair knows which one it is.
       if (second) {
         OfferSums<0>(both);
       } else {
@@ -191,8 +191,8 @@ class CudaCoreWalk {
     }
   }
 
-  // What a thread has for the rows of the first or second warp of its pair, to that one, and that
-  // one's sum with what it was given.
+  // OfferSums() stores the sums that a thread has for the rows of warp kPart of the pair.
+  // AddOfferedSums() adds what the other warp offered to the thread's own sums.
   template <int kPart>
   __device__ void OfferSums(const PairScores& both) const {
     const Place at;
@@ -219,7 +219,7 @@ class CudaCoreWalk {
     }
   }
 
-  // What a thread has of its own rows for one key, to P or its place.
+  // Stores what a thread has of its own rows for one key, in P or its place.
   static __device__ void StoreRows(float* to, const float (&x)[kRows]) {
 #pragma unroll
     for (int i = 0; i < kRows; i += Shape::kRowVector) {
@@ -237,7 +237,7 @@ class CudaCoreWalk {
     }
   }
 
-  // Of keys that a row does not see the score is minus infinity, whatever K has there.
+  // Sets the scores of keys that a row does not see to minus infinity, whatever K has there.
   __device__ void Hide(Scores& s, int32_t tile) const {
     const Place at;
     const uint32_t first = static_cast<uint32_t>(tile) * Shape::kKeys + at.key;
@@ -251,8 +251,8 @@ class CudaCoreWalk {
     }
   }
 
-  // The largest score of each row, of all threads that have one; where other pairs of warps do,
-  // they find it after the next barrier in shared memory.
+  // The largest score of each row over the threads of its pair of warps. Other pairs that share the
+  // row find it in shared memory after the next barrier.
   __device__ void FindMaxima(const Scores& s, float (&max)[kRows]) {
 #pragma unroll
     for (int i = 0; i < kRows; ++i) {
@@ -264,14 +264,14 @@ class CudaCoreWalk {
     }
   }
 
-  // A number of this pair of warps for its i-th row, for the other pairs of the row.
+  // Offers a number of this pair of warps for its i-th row to the other pairs of the row.
   __device__ void Offer(int i, float number) {
     const Place at;
     if (at.lane_column != 0) return;
     shared_[Shape::kExchange + at.warp_column / 2 * Shape::kRows + at.own_row + Shape::RowStep(i)] =
         number;
   }
-  // Of what all of them have offered.
+  // Reduces what all pairs of the row have offered.
   template <typename Op>
   __device__ float TakeAll(int i) const {
     const float* const offered = shared_ + Shape::kExchange + Place().own_row + Shape::RowStep(i);
@@ -283,7 +283,7 @@ class CudaCoreWalk {
     return number;
   }
 
-  // P of the tile, and what O is to be multiplied by, to shared memory.
+  // Writes P of the tile, and the factor for O, to shared memory.
   __device__ void Weigh(Scores& s, const float (&max)[kRows]) {
     const Place at;
 #pragma unroll
@@ -310,8 +310,8 @@ class CudaCoreWalk {
     }
   }
 
-  // Sum and maximum of each row's softmax, to the place of K, which nobody needs any more: from
-  // there on a thread has a row.
+  // Writes the sum and the maximum of each row's softmax to the memory of K, which nobody needs any
+  // more. From there on, each thread works on one row.
   __device__ void CollectSoftmax() {
     const Place at;
 #pragma unroll
@@ -345,11 +345,11 @@ class CudaCoreWalk {
   float o_[Shape::kThreadRows][kDims] = {};
 };
 
-// The whole block calls it, and once more only behind a barrier.
+// Called by the whole block. Put a barrier between two calls.
 template <class Shape, typename T>
 __device__ void CudaCoreAttention(const Arguments& a, const QueryTile& tile, float* shared) {
   if (tile.begin >= tile.end) return;
-  // First, and so before the first K, whose many small copies would keep it waiting.
+  // Before the first copy of K, whose many small copies would delay it.
   const QueryCopy<Shape, T> copy_q(a, tile);
   FindTiles<Shape>(a, tile, shared);
   if (threadIdx.x == 0) {

@@ -1,5 +1,5 @@
-// Division by a number that is known before the launch, as a multiplication: a division takes a
-// thread as long as reading from L2, and all that a block does waits for where it stands.
+// Division by a number that is known before the launch, as a multiplication. A division takes a
+// thread as long as a read from L2, and a block can do nothing before it knows which tile it has.
 //
 // Source: Granlund and Montgomery, "Division by Invariant Integers using Multiplication", 1994.
 #ifndef ATTENTION_DEVICE_DIVISOR_H_

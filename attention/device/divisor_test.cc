@@ -23,7 +23,7 @@ TEST(DivisorTest, DividesAsDivisionDoes) {
     const Divisor divisor(value);
     EXPECT_EQ(divisor.Value(), value);
     for (const uint32_t x : numbers) EXPECT_EQ(divisor.Divide(x), x / value) << x << " / " << value;
-    // Around multiples, where a quotient that is off by one shows.
+    // Numbers around multiples, where a quotient that is off by one shows.
     for (uint64_t q = 1; q * value <= kMost; q = q * 3 + 1) {
       const uint32_t multiple = static_cast<uint32_t>(q * value);
       EXPECT_EQ(divisor.Divide(multiple), q);

@@ -1,4 +1,4 @@
-// The element types that device code computes on: those of dtype.h, without its Abseil.
+// The element types that device code computes with: those of core/dtype.h, without its Abseil.
 #ifndef ATTENTION_DEVICE_ELEMENT_H_
 #define ATTENTION_DEVICE_ELEMENT_H_
 

@@ -1,4 +1,4 @@
-// Element (element.h) of a dtype, for the host.
+// The Element (element.h) of a dtype, for the host.
 #ifndef ATTENTION_DEVICE_ELEMENT_OF_H_
 #define ATTENTION_DEVICE_ELEMENT_OF_H_
 
@@ -7,7 +7,7 @@
 
 namespace attnlab::device {
 
-// The dtype is fp32, fp16 or bf16: CheckDtypeAndPage() (supports.h) declines others.
+// `dtype` must be fp32, fp16 or bf16: CheckDtypeAndPage() (core/supports.h) declines all others.
 constexpr Element ElementOf(DType dtype) {
   switch (dtype) {
     case DType::kFloat16:

@@ -1,22 +1,22 @@
-// Copies of tiles of K and V to shared memory, as fp32, that go on while the block computes.
+// Copies tiles of K and V to shared memory as fp32 while the block computes.
 //
 //   FloatTileCopy<float, 64, 64, RowMajor<64>, 256, 5> copy;
 //   copy.Begin(to, k, from, count, d);   // nobody reads `to` from here on
-//   …                                    // math on something else
-//   copy.Finish(to, k, from, count, d);  // this thread's part is there
-//   __syncthreads();                     // all is
+//   …                                    // compute something else
+//   copy.Finish(to, k, from, count, d);  // this thread's part has arrived
+//   __syncthreads();                     // all parts have
 //
-// Where a copy is of more instructions than the multiprocessor takes at once, in parts:
+// A copy of more instructions than the multiprocessor takes at once can begin in parts:
 //
 //   auto rest = copy.BeginPart(to, k, from, count, d);
-//   …; rest.Next(); …; rest.Next(); …    // between other things
-//   rest.Finish();                       // what of it is left
+//   …; rest.Next(); …; rest.Next(); …    // between other work
+//   rest.Finish();                       // begins whatever is left
 //   copy.Finish(to, k, from, count, d);
 //
-// What needs no conversion is copied asynchronously from compute capability 8.0 on. Otherwise
-// Begin() loads to registers, which Finish() stores, if these are no more than kMostStaged times 16
-// bytes a thread; above that Finish() does it all. Rows that are not of whole 16 bytes at multiples
-// of 16 bytes are copied element by element by Finish(), too.
+// From compute capability 8.0 on, data that needs no conversion is copied asynchronously. Otherwise
+// Begin() loads to registers and Finish() stores them, if that takes at most kMostStaged times 16
+// bytes per thread. Above that, Finish() does everything. Finish() also copies element by element
+// if rows do not begin at multiples of 16 bytes or are not whole multiples of 16 bytes.
 #ifndef ATTENTION_DEVICE_FLOAT_TILE_COPY_CUH_
 #define ATTENTION_DEVICE_FLOAT_TILE_COPY_CUH_
 
@@ -30,7 +30,7 @@
 
 namespace attnlab::device {
 
-// How a tile lies in shared memory: floats from row to row and from column to column.
+// The layout of a tile in shared memory: floats from row to row and from column to column.
 template <int kStride>
 struct RowMajor {
   static constexpr int kRow = kStride, kColumn = 1;
@@ -40,7 +40,7 @@ struct Transposed {
   static constexpr int kRow = 1, kColumn = kStride;
 };
 
-// Tiles of kRows rows of kColumns columns, which become as Layout says, by kThreads threads.
+// Copies tiles of kRows x kColumns with kThreads threads. Layout says where elements go.
 template <typename T, int kRows, int kColumns, class Layout, int kThreads, int kMostStaged>
 class FloatTileCopy {
   static constexpr bool kTransposes = Layout::kColumn != 1;
@@ -52,8 +52,8 @@ class FloatTileCopy {
   static constexpr bool kAsync = false;
 #endif
 
-  // Row 0 of the tile begins at `from`, the next ones `rows.token_stride` elements apart, and there
-  // are `count` of them, of `columns` elements. What the tile has beyond them becomes zero.
+  // Row 0 of the tile begins at `from`, and rows are `rows.token_stride` elements apart. There are
+  // `count` rows of `columns` elements. The rest of the tile becomes zero.
   __device__ void Begin(float* to, const Rows& rows, const T* from, int count, int columns) {
     if (!rows.whole_chunks) return;
     if constexpr (kAsync) {
@@ -70,8 +70,7 @@ class FloatTileCopy {
     }
   }
 
-  // What is left of a copy that has been begun in part: Next() begins some more of it, if there is
-  // any.
+  // The part of a copy that has not begun yet. Next() begins some more of it, if any is left.
   class Rest {
    public:
     __device__ void Next() {
@@ -94,8 +93,8 @@ class FloatTileCopy {
     int left_ = 0;
   };
 
-  // As Begin(), but for the rest that it returns, which is a whole tile that is copied
-  // asynchronously, or nothing. All of that is to be begun before Finish().
+  // As Begin(), but only a first part. The rest is a whole tile that is copied asynchronously, or
+  // nothing. The caller must begin all of it before Finish().
   __device__ Rest BeginPart(float* to, const Rows& rows, const T* from, int count, int columns) {
     Rest rest;
     if constexpr (kAsync) {
@@ -113,7 +112,7 @@ class FloatTileCopy {
     return rest;
   }
 
-  // Of what Begin() was called with.
+  // Takes the same arguments as Begin().
   __device__ void Finish(float* to, const Rows& rows, const T* from, int count, int columns) {
     if (!rows.whole_chunks) {
       CopyElements(to, rows, from, count, columns);
@@ -128,10 +127,10 @@ class FloatTileCopy {
   }
 
  private:
-  // Elements that are copied together. Transposed, they go to as many places, which an asynchronous
-  // copy cannot. Lanes then stand so that they read whole sectors and that no more than two write
-  // to the same bank. (Of fp32 8 dims of 4 rows have no conflict, and are slower: each row is a
-  // line of its own to look up.)
+  // Elements that are copied together. Transposed, each goes to a different place, which one
+  // asynchronous copy cannot do. Lanes are then arranged so that they read whole sectors and at
+  // most two of them write to the same bank. (In fp32, 8 dims of 4 rows have no conflict but are
+  // slower, because each row is another cache line to look up.)
   static constexpr int kUnit = kAsync && kTransposes ? 1 : 16 / static_cast<int>(sizeof(T));
   static constexpr int kUnitBytes = kUnit * static_cast<int>(sizeof(T));
   static constexpr int kUnits = kColumns / kUnit;
@@ -174,7 +173,7 @@ class FloatTileCopy {
     }
   }
 
-  // The thread's places across.
+  // The thread's units of one row.
   static __device__ void CopyRow(float* to, const T* from) {
 #pragma unroll
     for (int across = 0; across < Places::kAcross; ++across) {
@@ -194,7 +193,7 @@ class FloatTileCopy {
 
   static __device__ void CopyElements(float* to, const Rows& rows, const T* from, int count,
                                       int columns) {
-    // A transposed tile takes 8 columns of 4 rows in different banks.
+    // In a transposed tile, 8 columns of 4 rows go to different banks.
     using Elements = CopyPlaces<kRows, kColumns, kTransposes ? 8 : 32, kThreads>;
     const Elements places = Elements::Of(ThreadIndex());
 #pragma unroll 1

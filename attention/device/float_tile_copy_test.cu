@@ -1,4 +1,5 @@
-// On a GPU: what FloatTileCopy puts where, at once and in parts, and that it touches nothing else.
+// On a GPU: where FloatTileCopy puts elements, at once and in parts, and that it touches nothing
+// else.
 #include <cstdint>
 #include <type_traits>
 #include <vector>
@@ -24,15 +25,15 @@ struct Tile {
   using T = Element;
   static constexpr int kRows = Rows, kColumns = Columns, kThreads = Threads;
   static constexpr bool kTransposes = Transposes;
-  // As in cuda_core_shape.h: rows of what is transposed are padded.
+  // As in cuda_core_shape.h: rows of transposed tiles are padded.
   static constexpr int kStride = Transposes ? Rows + 4 : Columns;
   static constexpr int kFloats = Transposes ? Columns * kStride : Rows * kStride;
   using Layout = std::conditional_t<Transposes, Transposed<kStride>, RowMajor<kStride>>;
   using Copy = FloatTileCopy<T, Rows, Columns, Layout, Threads, MostStaged>;
 };
 
-// In fenced shared memory, all of which goes to `out`. `parts`: -1 for the whole at once, or how
-// much of the rest is begun before its Finish().
+// Copies to fenced shared memory, all of which goes to `out`. `parts`: -1 copies the whole tile at
+// once; otherwise, how many parts of the rest begin before its Finish().
 template <class Tile>
 __global__ void CopyTile(const Rows rows, int count, int columns, int parts, float* out) {
   extern __shared__ float4 shared_fours[];
@@ -71,14 +72,14 @@ class FloatTileCopyTest : public ::testing::Test {
   static constexpr int kAll = Tile::kFloats + 2 * kFence;
   static constexpr int kSharedBytes = kAll * static_cast<int>(sizeof(float));
 
-  // The memory ends with the last element that there is.
+  // The memory ends with the last element.
   void Check(int count, int columns, int64_t stride, int offset, bool whole_chunks, int parts) {
     SCOPED_TRACE(::testing::Message()
                  << count << " rows of " << columns << ", stride " << stride << ", offset "
                  << offset << (whole_chunks ? ", in chunks" : "") << ", parts " << parts);
     const int there = count < kRows ? count : kRows;
     ManagedArray<T> source(offset + (there - 1) * stride + columns);
-    // Whole numbers that bf16 has, none of them zero, neighbours different.
+    // Integers that bf16 represents exactly: none is zero, and neighbours differ.
     const auto value = [](int64_t i) { return static_cast<float>(i % 251 + 1); };
     for (size_t i = 0; i < source.size(); ++i) source[i] = T(value(static_cast<int64_t>(i)));
     ManagedArray<float> out(kAll);
@@ -105,13 +106,13 @@ class FloatTileCopyTest : public ::testing::Test {
 };
 
 using Tiles = ::testing::Types<
-    // K and V of large tiles, of head dims 32, 64, 192 and 256.
+    // K and V of large tiles, head dims 32, 64, 192 and 256.
     Tile<float, 64, 32, true, 128, 0>, Tile<float, 64, 64, false, 256, 0>,
     Tile<float, 48, 192, true, 256, 0>, Tile<float, 64, 256, true, 256, 0>,
     Tile<float, 64, 256, false, 256, 0>,
-    // Of a small one.
+    // K or V of a small tile.
     Tile<float, 16, 256, true, 64, 8>, Tile<float, 16, 256, false, 64, 8>,
-    // What is converted, by way of registers and not.
+    // 16-bit elements, which are converted, staged in registers and not.
     Tile<__nv_bfloat16, 64, 64, true, 256, 5>, Tile<__nv_bfloat16, 64, 64, false, 256, 5>,
     Tile<__nv_bfloat16, 48, 192, true, 256, 0>, Tile<__nv_bfloat16, 48, 192, false, 256, 0>>;
 TYPED_TEST_SUITE(FloatTileCopyTest, Tiles);

@@ -1,8 +1,8 @@
-// The two products of a warp, of fragments of 16 bits: S = Q Kᵀ and O += P V.
+// The two products of a warp on 16-bit fragments: S = Q Kᵀ and O += P V.
 //
-// Q, K and V lie in shared memory as Swizzle says (device/swizzle.h), rows Shape::kRowBytes apart;
-// S, P and O are in registers. Addresses are each lane's own: of the row and the chunk of 16 bytes
-// that it points at for ldmatrix, at the first key, dim or column of the product.
+// Q, K and V lie in shared memory as Swizzle (device/swizzle.h) lays them out, with rows
+// Shape::kRowBytes apart. S, P and O are in registers. Each lane has its own addresses: of the row
+// and the 16-byte chunk that it points at for ldmatrix, at the product's first key, dim or column.
 #ifndef ATTENTION_DEVICE_FRAGMENT_PRODUCTS_CUH_
 #define ATTENTION_DEVICE_FRAGMENT_PRODUCTS_CUH_
 
@@ -17,10 +17,10 @@ template <class Shape, typename T>
 class FragmentProducts {
   static constexpr int kDim = Shape::kHeadDim;
   static constexpr int kM = Shape::kWarpRows / 16;                   // blocks of 16 rows
-  static constexpr int kN = Shape::kKeys / Shape::kSharing / 8;      // of 8 keys
-  static constexpr int kNv = Shape::kHeadDim / Shape::kSharing / 8;  // of 8 columns of V and O
-  // Loads from shared memory before the products that wait for them: more take registers that the
-  // larger tile does not have.
+  static constexpr int kN = Shape::kKeys / Shape::kSharing / 8;      // blocks of 8 keys
+  static constexpr int kNv = Shape::kHeadDim / Shape::kSharing / 8;  // blocks of 8 columns of V, O
+  // How many loads from shared memory run ahead of the products that use them. More would take
+  // registers that the larger tile does not have.
   static constexpr int kAhead = kM == 1 ? 2 : 1;
   static constexpr int kKept = Shape::kKeptQ;
 
@@ -37,7 +37,7 @@ class FragmentProducts {
   struct Probabilities {
     AFragment x[kM][kN / 2];
   };
-  // Fragments of Q that stay in registers for all tiles of keys.
+  // The fragments of Q that stay in registers for all tiles of keys.
   using KeptQ = AFragment[kKept > 0 ? kKept : 1][kM];
 
   static __device__ void KeepQ(uint32_t q_address, KeptQ& kept) {

@@ -1,4 +1,4 @@
-// A warp's fragments: where those of a swizzled tile lie in shared memory, and accumulators of
+// A warp's fragments: their addresses in a swizzled tile in shared memory, and accumulators of
 // whole rows in registers.
 #ifndef ATTENTION_DEVICE_FRAGMENTS_CUH_
 #define ATTENTION_DEVICE_FRAGMENTS_CUH_
@@ -14,9 +14,9 @@ __device__ inline uint32_t SharedAddress(const void* p) {
   return static_cast<uint32_t>(__cvta_generic_to_shared(p));
 }
 
-// Of a row of kDim 16-bit elements the address of chunk 2 k + h, from that of chunk h, 0 or 1, of
-// the same row: all chunks of a row are shifted alike (swizzle.h), so that one exclusive-or and a
-// constant lead from the one to the other.
+// The address of chunk 2 k + h of a row of kDim 16-bit elements, from the address of chunk h (0 or
+// 1) of the same row. All chunks of a row are shifted alike (swizzle.h), so one XOR and a constant
+// lead from one to the other.
 template <int kDim>
 __device__ uint32_t PairOfChunks(uint32_t first, int k) {
   constexpr int kGroup = Swizzle<kDim / 8>::kGroup;
@@ -25,10 +25,10 @@ __device__ uint32_t PairOfChunks(uint32_t first, int k) {
          static_cast<uint32_t>(before * kChunkBytes);
 }
 
-// Tells the compiler that all lanes have the same value, which then takes no register of each.
+// Tells the compiler that all lanes have the same value, which then takes no register per lane.
 __device__ inline int Uniform(int x) { return __shfl_sync(0xFFFFFFFF, x, 0); }
 
-// Accumulators of kRows rows: kBlocks blocks of 8 columns, of S or of O.
+// Accumulators of kRows rows and kBlocks blocks of 8 columns, of S or of O.
 template <int kRows, int kBlocks>
 struct Accumulators {
   static constexpr int kRowBlocks = kRows / 16;
@@ -42,8 +42,8 @@ struct Accumulators {
     }
   }
 
-  // Of the lane's r-th row, its i-th of 2 * kBlocks elements, in column
-  // i / 2 * 8 + lane % 4 * 2 + i % 2.
+  // The i-th of the 2 * kBlocks elements that the lane has of its r-th row, in column i / 2 * 8 +
+  // lane % 4 * 2 + i % 2.
   __device__ float& At(int r, int i) { return x[r / 2][i / 2].x[r % 2 * 2 + i % 2]; }
   __device__ float At(int r, int i) const { return x[r / 2][i / 2].x[r % 2 * 2 + i % 2]; }
 };

@@ -1,4 +1,5 @@
-// The head dims that tiles are compiled for, as types: less is padded to the next with zeros.
+// The head dims that tiles are compiled for, as types. Smaller head dims are padded with zeros to
+// the next one.
 #ifndef ATTENTION_DEVICE_HEAD_DIM_H_
 #define ATTENTION_DEVICE_HEAD_DIM_H_
 
@@ -11,8 +12,8 @@ struct HeadDim {
   static constexpr int kValue = kHeadDim;
 };
 
-// launch(HeadDim<head_dim>()), for one of those that there are; cudaErrorInvalidValue for any
-// other.
+// Calls launch(HeadDim<head_dim>()). Returns cudaErrorInvalidValue if no tile is compiled for
+// head_dim.
 //
 //   ForHeadDim(96, [&](auto dim) { return LaunchMine<decltype(dim)::kValue>(…); });
 template <typename Launch>

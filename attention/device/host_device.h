@@ -1,4 +1,4 @@
-// Marks plain arithmetic that runs on the host and on the device, so that it is tested without a
+// Marks plain arithmetic that runs on the host and on the device, so it can be tested without a
 // GPU.
 #ifndef ATTENTION_DEVICE_HOST_DEVICE_H_
 #define ATTENTION_DEVICE_HOST_DEVICE_H_

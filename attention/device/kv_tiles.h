@@ -1,13 +1,13 @@
 // Which tiles of keys a tile of query rows walks, and which of them need a mask.
 //
-// Keys that no row of the tile sees are skipped. Of the others, most are seen by every row, and
-// their tiles need no look at the mask; those at the edges do:
+// Keys that no row of the tile sees are skipped. Most of the others are seen by every row, so their
+// tiles need no mask. The tiles at the edges do:
 //
 //   begin          full_begin                  full_end           end
 //     | some rows see   |    all rows see all      |  some rows see |
 //
-// All four are multiples of the tile size, but for `end`, which is not rounded: the last tile is
-// cut there, at the sequence's end or where the mask ends.
+// `begin`, `full_begin` and `full_end` are multiples of the tile size. `end` is not rounded: the
+// last tile is cut there, at the sequence's end or where the mask ends.
 #ifndef ATTENTION_DEVICE_KV_TILES_H_
 #define ATTENTION_DEVICE_KV_TILES_H_
 
@@ -27,8 +27,8 @@ struct KvTiles {
   }
 };
 
-// The tiles of `tile` keys for the rows [row_begin, row_end) of a sequence; rows beyond q_len count
-// for nothing. No tiles where the rows see nothing.
+// The tiles of `tile` keys for rows [row_begin, row_end) of a sequence. Rows from q_len on are
+// ignored. There are no tiles if the rows see nothing.
 ATTNLAB_HOST_DEVICE constexpr KvTiles KvTilesOf(const Mask& mask, int64_t row_begin,
                                                 int64_t row_end, int64_t q_len, int64_t kv_len,
                                                 int64_t tile) {
@@ -39,8 +39,9 @@ ATTNLAB_HOST_DEVICE constexpr KvTiles KvTilesOf(const Mask& mask, int64_t row_be
   KvTiles tiles;
   tiles.begin = some.begin / tile * tile;
   tiles.end = some.end;
-  // What all see: ranges slide with the rows, so the last row has the latest begin and the first
-  // row the earliest end. A row that sees nothing has an end of 0, or a begin at the end.
+  // The keys that all rows see. Ranges slide with the rows, so the last row has the latest begin
+  // and the first row the earliest end. A row that sees nothing has an end of 0, or its begin at
+  // the end.
   const int64_t all_begin = VisibleKv(mask, row_end - 1, q_len, kv_len).begin;
   const int64_t all_end = VisibleKv(mask, row_begin, q_len, kv_len).end;
   tiles.full_begin = (all_begin + tile - 1) / tile * tile;

@@ -8,7 +8,7 @@
 namespace attnlab::device {
 namespace {
 
-// Holds the tiles of one query tile to what each row sees, pair by pair.
+// Checks the tiles of one query tile against what each row sees, pair by pair.
 void Check(const Mask& mask, int64_t row_begin, int64_t row_end, int64_t q_len, int64_t kv_len,
            int64_t tile) {
   const KvTiles t = KvTilesOf(mask, row_begin, row_end, q_len, kv_len, tile);
@@ -40,7 +40,7 @@ void Check(const Mask& mask, int64_t row_begin, int64_t row_end, int64_t q_len, 
     if (key == t.end - 1) any_at_end = any_at_end || seen > 0;
   }
   EXPECT_TRUE(any_at_end) << "ends behind the last key that is seen";
-  // No tile for nothing.
+  // No tile if the rows see nothing.
   for (int64_t first = t.begin; first < t.end; first += tile) {
     bool any = false;
     for (int64_t row = row_begin; row < std::min(row_end, q_len); ++row) {
@@ -69,7 +69,7 @@ TEST(KvTilesTest, HoldAllThatIsSeenAndMaskOnlyEdges) {
   }
 }
 
-// All but the edges of a long causal problem is full: what makes the mask cheap.
+// In a long causal problem, all tiles but those at the edges are full. That makes the mask cheap.
 TEST(KvTilesTest, CausalTilesAreFullBelowTheDiagonal) {
   const KvTiles t = KvTilesOf(Mask::Causal(), 512, 640, 1024, 1024, 64);
   EXPECT_EQ(t.begin, 0);

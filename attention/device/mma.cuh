@@ -1,4 +1,5 @@
-// Matrix products of a warp on tensor cores: one instruction each.
+// Matrix products of a warp on tensor cores, and the loads and stores of their fragments: one
+// instruction each.
 //
 // D += A B with A of 16 rows, B of 8 columns, 32 threads. Lane l holds, with g = l / 4, t = l % 4:
 //
@@ -6,8 +7,8 @@
 //   A, 16 bit    4 registers of two: (row g, k 2 t), (g + 8, 2 t), (g, 2 t + 8), (g + 8, 2 t + 8)
 //   B, 16 bit    2 registers of two: (k 2 t, column g), (k 2 t + 8, column g)
 //
-// An accumulator rounded to 16 bits in pairs is half of an A: that is how P goes from the first
-// product to the second without leaving the registers.
+// An accumulator whose pairs are rounded to 16 bits is half of an A. That is how P goes from the
+// first product to the second without leaving the registers.
 #ifndef ATTENTION_DEVICE_MMA_CUH_
 #define ATTENTION_DEVICE_MMA_CUH_
 
@@ -28,8 +29,8 @@ struct BFragment {
   uint32_t x[2];
 };
 
-// m16n8k16 for T = __half or __nv_bfloat16. Before 8.0 two products of k = 8 for __half; tensor
-// cores there do not know bf16, and no kernel asks them for it.
+// m16n8k16 for T = __half or __nv_bfloat16. Before 8.0, __half takes two products with k = 8.
+// Tensor cores there do not support bf16, and no kernel asks for it.
 template <typename T>
 __device__ void Mma(AccumulatorFragment& d, const AFragment& a, const BFragment& b);
 
@@ -67,7 +68,7 @@ __device__ inline void Mma<__nv_bfloat16>(AccumulatorFragment& d, const AFragmen
 #endif
 }
 
-// Two floats rounded to nearest, the first in the lower half.
+// Packs two floats, rounded to nearest, the first in the lower half.
 template <typename T>
 __device__ uint32_t PackPair(float low, float high);
 template <>
@@ -81,22 +82,23 @@ __device__ inline uint32_t PackPair<__nv_bfloat16>(float low, float high) {
   return *reinterpret_cast<const uint32_t*>(&pair);
 }
 
-// Four 8 x 8 matrices of 16-bit elements from shared memory, whose rows of 16 bytes lanes 0-7,
-// 8-15, 16-23 and 24-31 point at: of the i-th, x[i] has row l / 4 and columns 2 (l % 4), + 1.
+// Loads four 8 x 8 matrices of 16-bit elements from shared memory. Lanes 0-7, 8-15, 16-23 and 24-31
+// point at the 16-byte rows of one matrix each. In lane l, x[i] is row l / 4 and columns 2 (l % 4)
+// and 2 (l % 4) + 1 of matrix i.
 __device__ inline void LoadMatrices(uint32_t (&x)[4], uint32_t shared_address) {
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
                : "=r"(x[0]), "=r"(x[1]), "=r"(x[2]), "=r"(x[3])
                : "r"(shared_address));
 }
 
-// The same, each matrix transposed.
+// The same, with each matrix transposed.
 __device__ inline void LoadMatricesTransposed(uint32_t (&x)[4], uint32_t shared_address) {
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
                : "=r"(x[0]), "=r"(x[1]), "=r"(x[2]), "=r"(x[3])
                : "r"(shared_address));
 }
 
-// The other way: matrix i from x[i], to the rows that the lanes point at.
+// The inverse: stores matrix i from x[i] to the rows that the lanes point at.
 __device__ inline void StoreMatrices(uint32_t shared_address, const uint32_t (&x)[4]) {
 #if __CUDA_ARCH__ >= 900
   asm volatile(

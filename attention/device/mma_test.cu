@@ -1,4 +1,4 @@
-// On a GPU: fragments and products of a warp are what mma.cuh says, element by element.
+// On a GPU: checks that a warp's fragments and products are what mma.cuh says, element by element.
 #include <cmath>
 #include <cstdint>
 #include <cstring>
@@ -20,12 +20,12 @@ namespace {
 
 constexpr int kRows = 16, kColumns = 8, kK = 16;
 
-// What a lane holds of matrices in memory, as mma.cuh says.
+// What a lane holds of a matrix, as mma.cuh says.
 struct Lane {
   int group, pair;
   __device__ Lane() : group(threadIdx.x / 4), pair(threadIdx.x % 4) {}
   __device__ int Row(int i) const { return group + (i & 1) * 8; }      // of A's register i
-  __device__ int Column(int i) const { return 2 * pair + i / 2 * 8; }  // of it, the first of two
+  __device__ int Column(int i) const { return 2 * pair + i / 2 * 8; }  // the first of its two
 };
 
 // a: [16][16].
@@ -52,7 +52,7 @@ __device__ BFragment LoadB(const float* b) {
   return f;
 }
 
-// Where element i of the lane's accumulator lies in [16][8].
+// Where element i of the lane's accumulator lies in a [16][8] matrix.
 __device__ int AccumulatorPlace(int i) {
   const Lane lane;
   return (lane.group + i / 2 * 8) * kColumns + 2 * lane.pair + i % 2;
@@ -67,7 +67,7 @@ __global__ void Multiply(const float* a, const float* b, float* d) {
   for (int i = 0; i < 4; ++i) d[AccumulatorPlace(i)] = sum.x[i];
 }
 
-// d = (a [b0 b1]) c without memory between the products, as P goes from one to the next.
+// d = (a [b0 b1]) c without memory between the products, as P goes from one product to the next.
 template <typename T>
 __global__ void MultiplyTwice(const float* a, const float* b0, const float* b1, const float* c,
                               float* d) {
@@ -80,7 +80,7 @@ __global__ void MultiplyTwice(const float* a, const float* b0, const float* b1, 
   for (int i = 0; i < 4; ++i) d[AccumulatorPlace(i)] = result.x[i];
 }
 
-// Row r of the four matrices lies at chunk places[r]; a lane's registers go to out[lane][4].
+// Row r of the four matrices lies at chunk places[r]. A lane's registers go to out[lane][4].
 __global__ void LoadFour(const uint16_t* elements, const int* places, bool transposed,
                          uint32_t* out) {
   __shared__ __align__(16) uint16_t shared[64 * 8];
@@ -98,7 +98,7 @@ __global__ void LoadFour(const uint16_t* elements, const int* places, bool trans
   for (int i = 0; i < 4; ++i) out[4 * lane + i] = x[i];
 }
 
-// The other way: lane l's four registers are in[4 l] on, and what lay at the chunks goes to `out`.
+// The inverse: lane l's four registers are in[4 l] to in[4 l + 3], and the chunks go to `out`.
 __global__ void StoreFour(const uint32_t* in, const int* places, uint16_t* out) {
   __shared__ __align__(16) uint16_t shared[64 * 8];
   const int lane = static_cast<int>(threadIdx.x);
@@ -115,7 +115,7 @@ __global__ void Pack(const float* low, const float* high, uint32_t* out) {
   out[threadIdx.x] = PackPair<T>(low[threadIdx.x], high[threadIdx.x]);
 }
 
-// Small integers, whose products and sums have no rounding in either type.
+// Small integers, whose products and sums are exact in either type.
 void FillWithIntegers(ManagedArray<float>& x, int most, std::mt19937& random) {
   for (float& value : x) {
     value = static_cast<float>(static_cast<int>(random() % (2 * most + 1)) - most);
@@ -182,7 +182,7 @@ TYPED_TEST(MmaTest, ARoundedAccumulatorIsHalfOfAnA) {
   std::mt19937 random(3);
   ManagedArray<float> a(kRows * kK), b0(kK * kColumns), b1(b0.size()), c(b0.size());
   ManagedArray<float> d(kRows * kColumns);
-  FillWithIntegers(a, 3, random);  // sums to 144, which bf16 has
+  FillWithIntegers(a, 3, random);  // sums up to 144, exact in bf16
   FillWithIntegers(b0, 3, random);
   FillWithIntegers(b1, 3, random);
   FillWithIntegers(c, 100, random);
@@ -210,7 +210,7 @@ TEST(LoadMatricesTest, GiveEachLaneItsPairs) {
   ManagedArray<int> places(32);
   ManagedArray<uint32_t> out(32 * 4);
   for (size_t i = 0; i < elements.size(); ++i) elements[i] = static_cast<uint16_t>(i);
-  // Rows may lie anywhere: 37 is prime to 64.
+  // Rows may lie anywhere; 37 is coprime to 64.
   for (int row = 0; row < 32; ++row) places[row] = (row * 37 + 11) % 64;
   for (const bool transposed : {false, true}) {
     ASSERT_EQ(

@@ -1,4 +1,4 @@
-// On a GPU: the parts of fp32 numbers and products of them are what mma_tf32.cuh says.
+// On a GPU: checks that the parts of fp32 numbers, and their products, are what mma_tf32.cuh says.
 #include <cmath>
 #include <cstdint>
 #include <cstring>
@@ -61,7 +61,7 @@ __global__ void MultiplyOnce(const float* a, const float* b, float* d) {
   for (int i = 0; i < 4; ++i) d[AccumulatorPlace(i)] = sum.x[i];
 }
 
-// d = (a b) c without memory between the products, as P goes from one to the next.
+// d = (a b) c without memory between the products, as P goes from one product to the next.
 __global__ void MultiplyTwice(const float* a, const float* b, const float* c, float* d) {
   AccumulatorFragment p = {}, sum = {};
   Multiply(LoadA(a), LoadB(b, [](int k) { return k; }), p);
@@ -105,7 +105,7 @@ class MmaSplitTest : public ::testing::Test {
   }
 };
 
-// Errors of fp32, not of TF32: 2^-11.
+// Errors are those of fp32, not the 2^-11 of TF32.
 TEST_F(MmaSplitTest, IsNearlyAsGoodAsFp32) {
   std::mt19937 random(2);
   std::normal_distribution<float> normal;
@@ -147,7 +147,7 @@ TEST_F(MmaSplitTest, AnAccumulatorIsAnAInAnotherOrder) {
       }
       sum += p * c[k * kColumns + i % kColumns];
     }
-    // Few bits in all factors: every sum is exact.
+    // All factors have few bits, so every sum is exact.
     EXPECT_EQ(d[i], sum) << "element " << i;
   }
 }

@@ -1,9 +1,9 @@
 // The softmax of a row whose keys come in parts (Milakov and Gimelshein, "Online normalizer
-// calculation for softmax", 2018): a running maximum, and the sum of exponentials relative to it.
-// Whoever keeps O beside it multiplies O by the factors that are returned here.
+// calculation for softmax", 2018). The state is a running maximum and the sum of exponentials
+// relative to it. The caller keeps O and multiplies it by the factors that these functions return.
 //
-// For each tile of keys, with `max` its largest score and a score of minus infinity for keys that
-// the row does not see:
+// For each tile of keys, let `max` be its largest score. Keys that the row does not see have a
+// score of minus infinity.
 //
 //   const float factor = row.Grow(max, scale);          // or GrowLazily()
 //   O *= factor;
@@ -11,11 +11,11 @@
 //
 // At the end O *= row.Inverse(), and LSE is row.Lse().
 //
-// `scale` turns scores into base 2, where an exponential is one instruction: it is the problem's
-// scale times log2(e), or 1 for scores that are in base 2 already. It is positive.
+// `scale` turns scores into base 2, where an exponential is one instruction. It is the problem's
+// scale times log2(e), or 1 if the scores are in base 2 already. It must be positive.
 //
-// The running maximum need not be the maximum, only near it. GrowLazily() leaves it where it is
-// until a score exceeds it by 2^8: P is then at most 256, and O is hardly ever rescaled.
+// The running maximum need not be the exact maximum, only near it. GrowLazily() keeps it until a
+// score exceeds it by more than 8 in base 2. So P is at most 2^8 = 256, and O is rarely rescaled.
 #ifndef ATTENTION_DEVICE_ONLINE_SOFTMAX_H_
 #define ATTENTION_DEVICE_ONLINE_SOFTMAX_H_
 
@@ -29,13 +29,13 @@
 namespace attnlab::device {
 
 struct OnlineSoftmax {
-  // Of a row that has seen no key: any score exceeds it, and the weight of a hidden key is 0. It is
-  // finite, since infinity less infinity is NaN.
+  // neg_max of a row that has seen no key. Any score exceeds it, and the weight of a hidden key is
+  // 0. It is finite because infinity minus infinity is NaN.
   static constexpr float kNoKey = 3.402823466e38f;
   static constexpr float kMostGrowth = 8;
 
   float neg_max = kNoKey;  // minus the running maximum, in base 2
-  float sum = 0;           // of the weights; may be a thread's share
+  float sum = 0;           // of the weights; may be one thread's share
 
   // The weight of a key, before the division by the sum.
   ATTNLAB_HOST_DEVICE float Weight(float score, float scale = 1) const {
@@ -43,15 +43,15 @@ struct OnlineSoftmax {
   }
 
   // Takes in the maximum of more keys. Returns the factor by which the caller multiplies what it
-  // has summed so far: 1 where the maximum has not grown, 0 before the first key. A NaN among the
-  // keys is left to the sum.
+  // has summed so far: 1 if the maximum has not grown, 0 before the first key. Ignores NaN, which
+  // reaches the result through the sum.
   ATTNLAB_HOST_DEVICE float Grow(float max, float scale = 1) {
     return MoveTo(fminf(neg_max, -max * scale));
   }
 
-  // The same, if a score exceeds the running maximum by more than 2^kMostGrowth. It then becomes
-  // the true maximum, not something near it: the weight of a key that alone counts is 1, which no
-  // dtype rounds.
+  // The same, but only if a score exceeds the running maximum by more than kMostGrowth. The running
+  // maximum then becomes the true maximum: a key that outweighs all others has a weight of exactly
+  // 1, which no dtype rounds.
   ATTNLAB_HOST_DEVICE float GrowLazily(float max, float scale = 1) {
     return MoveTo(Exceeds(max, scale) ? -max * scale : neg_max);
   }
@@ -59,7 +59,7 @@ struct OnlineSoftmax {
     return fmaf(max, scale, neg_max) > kMostGrowth;
   }
 
-  // Has the sum relative to another maximum. Returns the factor for O.
+  // Makes the sum relative to another maximum. Returns the factor for O.
   ATTNLAB_HOST_DEVICE float MoveTo(float other_neg_max) {
     const float factor = Power(other_neg_max - neg_max);
     neg_max = other_neg_max;
@@ -67,8 +67,8 @@ struct OnlineSoftmax {
     return factor;
   }
 
-  // Merges a part with other keys into this one, in either order; an empty part changes nothing.
-  // The O of both, each as its part has it, goes together as
+  // Merges the state of a part with other keys into this one. The order does not matter, and an
+  // empty part changes nothing. The two O, neither divided by its sum yet, are merged as
   //
   //   const MergeFactors f = row.Merge(part);
   //   O = f.mine * O + f.parts * O of the part
@@ -83,13 +83,13 @@ struct OnlineSoftmax {
     return {mine, parts};
   }
 
-  // The state of a part whose O is divided already, from its LSE.
+  // The state of a part whose O is already divided by its sum, from the part's LSE.
   ATTNLAB_HOST_DEVICE static OnlineSoftmax OfLse(float lse) {
     if (lse == -INFINITY) return {};
     return {-lse * 1.44269504088896341f, 1};
   }
 
-  // By which O is multiplied at the end: 0 for a row that saw no key.
+  // The factor by which O is multiplied at the end: 0 for a row that saw no key.
   ATTNLAB_HOST_DEVICE float Inverse() const {
 #ifdef __CUDA_ARCH__
     return sum == 0 ? 0 : Reciprocal(sum);
@@ -104,7 +104,7 @@ struct OnlineSoftmax {
     return sum == 0 ? -INFINITY : (log2f(sum) - neg_max) * kLn2;
   }
 
-  // 2 to the x; where that is below 2^-126, 0 on the device.
+  // 2^x. On the device, results below 2^-126 are 0.
   ATTNLAB_HOST_DEVICE static float Power(float x) {
 #ifdef __CUDA_ARCH__
     return Exp2(x);

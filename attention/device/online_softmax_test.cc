@@ -13,7 +13,7 @@ namespace {
 
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
-// O of one dim and the state, over keys in tiles.
+// O of one dim and the softmax state, over keys that come in tiles.
 struct Row {
   OnlineSoftmax state;
   float o = 0;  // not yet divided by the sum
@@ -84,7 +84,7 @@ TEST_F(OnlineSoftmaxTest, TilesGiveWhatTheWholeRowGives) {
 }
 
 TEST_F(OnlineSoftmaxTest, HiddenTilesChangeNothing) {
-  // First, in between and last: minus infinity, as masks leave it.
+  // Minus infinity first, in between and last, as masks leave it.
   std::vector<float> scores = {-kInfinity, -kInfinity, 1, 2, -kInfinity, -kInfinity, 3, -kInfinity};
   const std::vector<float> v = {9, 9, 1, 2, 9, 9, 3, 9};
   Row row;
@@ -149,7 +149,7 @@ TEST_F(OnlineSoftmaxTest, PartsMergeInAnyOrder) {
       EXPECT_NEAR(o * whole.state.Inverse(), exact.o, 2e-6) << cut;
       EXPECT_NEAR(whole.state.Lse(), exact.lse, 1e-5) << cut;
 
-      // And of O that is divided already.
+      // The same for O that is already divided by the sum.
       OnlineSoftmax divided = OnlineSoftmax::OfLse(parts[swapped].state.Lse());
       const auto g = divided.Merge(OnlineSoftmax::OfLse(part.state.Lse()));
       const float normalised = g.mine * parts[swapped].o * parts[swapped].state.Inverse() +

@@ -1,5 +1,5 @@
-// The last step of a query tile: a warp's rows of O, from the swizzled tile in shared memory to
-// where they belong.
+// The last step of a query tile: copies a warp's rows of O from the swizzled tile in shared memory
+// to global memory.
 #ifndef ATTENTION_DEVICE_OUTPUT_ROWS_CUH_
 #define ATTENTION_DEVICE_OUTPUT_ROWS_CUH_
 
@@ -11,13 +11,13 @@
 
 namespace attnlab::device {
 
-// kRows rows of kDim elements of T, by the 32 lanes of a warp.
+// kRows rows of kDim elements of T, copied by the 32 lanes of a warp.
 template <typename T, int kDim, int kRows>
 struct OutputRows {
   static constexpr int kChunk = kChunkBytes / static_cast<int>(sizeof(T));  // elements
   using Place = Swizzle<kDim / kChunk>;
 
-  // Stores those rows that the tile has, of which the first is its row `first_row`.
+  // Stores those of the rows that exist. `rows` begins with row `first_row` of the tile.
   static __device__ void Store(const char* rows, const Arguments& a, const QueryTile& tile,
                                int first_row) {
     constexpr int kRowLanes = Place::kGroup, kStep = 32 / kRowLanes;

@@ -1,8 +1,8 @@
 // A tile of query rows: which queries of which heads it has, and where they lie.
 //
-// Its rows are those of one query head, or, packed, of all heads that share a KV head, so that a
-// short query fills a tile and K and V are read once for all of them. Heads change fastest: row r
-// is query r / pack of head first_head + r % pack.
+// Its rows belong to one query head or, if packed, to all heads that share a KV head. Packing lets
+// a short query fill a tile, and K and V are read once for all of its heads. Heads change fastest:
+// row r is query r / pack of head first_head + r % pack.
 #ifndef ATTENTION_DEVICE_QUERY_TILE_H_
 #define ATTENTION_DEVICE_QUERY_TILE_H_
 
@@ -19,39 +19,39 @@ namespace attnlab::device {
 struct QueryTile {
   Span q, kv;  // of the sequence
   int32_t first_head = 0, kv_head = 0;
-  int32_t pack = 1;   // query heads whose rows these are
+  int32_t pack = 1;   // query heads whose rows are in the tile
   int64_t begin = 0;  // its first row
-  int64_t end = 0;    // behind its last row, at most q.length * pack
+  int64_t end = 0;    // one past its last row; at most q.length * pack
 
   ATTNLAB_HOST_DEVICE int64_t QueryOf(int64_t row) const { return pack == 1 ? row : row / pack; }
   ATTNLAB_HOST_DEVICE int32_t HeadOf(int64_t row) const {
     return pack == 1 ? first_head : first_head + static_cast<int32_t>(row % pack);
   }
 
-  // Elements from the tensor's beginning to the row: of Q, O and LSE.
+  // Elements from the beginning of Q, O or LSE to the row.
   ATTNLAB_HOST_DEVICE int64_t Offset(const Rows& rows, int64_t row) const {
     return rows.Offset(q.batch, q.begin + QueryOf(row), HeadOf(row));
   }
-  // The same to key 0 of the sequence: of K and V.
+  // Elements from the beginning of K or V to key 0 of the sequence.
   ATTNLAB_HOST_DEVICE int64_t KvOffset(const Rows& rows) const {
     return rows.Offset(kv.batch, kv.begin, kv_head);
   }
 
-  // The keys that the row sees. `row` may lie beyond the tile: it sees none.
+  // The keys that the row sees. A `row` beyond the tile sees none.
   ATTNLAB_HOST_DEVICE KvRange Visible(const Mask& mask, int64_t row) const {
     if (row >= end) return {0, 0};
     return VisibleKv(mask, QueryOf(row), q.length, kv.length);
   }
 
-  // The tiles of keys that it walks.
+  // The tiles of keys that the query tile walks.
   ATTNLAB_HOST_DEVICE KvTiles Tiles(const Mask& mask, int64_t keys) const {
     if (begin >= end) return {};
     return KvTilesOf(mask, QueryOf(begin), QueryOf(end - 1) + 1, q.length, kv.length, keys);
   }
 };
 
-// Tile `index` of `rows` rows of heads [head * pack, (head + 1) * pack) of a sequence; empty where
-// the sequence has fewer. `pack` is 1 or the number of query heads of a KV head.
+// Tile `index` of a sequence, of `rows` rows of heads [head * pack, (head + 1) * pack). It is empty
+// if the sequence has fewer tiles. `pack` is 1 or the number of query heads per KV head.
 ATTNLAB_HOST_DEVICE inline QueryTile QueryTileOf(const Arguments& a, int64_t sequence, int32_t head,
                                                  int32_t pack, int64_t index, int64_t rows) {
   QueryTile tile;

@@ -9,7 +9,7 @@
 namespace attnlab::device {
 namespace {
 
-// Six query heads of two KV heads, in sequences of their own lengths.
+// Six query heads on two KV heads, in sequences of different lengths.
 class QueryTileTest : public ::testing::Test {
  protected:
   QueryTileTest() {
@@ -70,7 +70,7 @@ TEST_F(QueryTileTest, OffsetsAreThoseOfTheQueryAndItsHead) {
     for (int64_t row = tile.begin; row < tile.end; ++row) {
       EXPECT_EQ(tile.Offset(a_.q, row), (13 + tile.QueryOf(row)) * 1000 + tile.HeadOf(row) * 10);
     }
-    // Of K the padded batch counts, not Q's packed one.
+    // K has the padded batch, not Q's packed one.
     EXPECT_EQ(tile.KvOffset(a_.k), 77777 + tile.kv_head * 3333);
   }
 }
@@ -100,7 +100,7 @@ TEST_F(QueryTileTest, RowsSeeWhatTheirQuerySees) {
         EXPECT_EQ(got.begin, expected.begin) << row;
         EXPECT_EQ(got.end, expected.end) << row;
       }
-      // What fills up a tile sees nothing.
+      // Rows that only fill up a tile see nothing.
       for (int64_t row = tile.end; row < tile.end + 3; ++row) {
         const KvRange got = tile.Visible(mask, row);
         EXPECT_EQ(got.begin, got.end) << row;

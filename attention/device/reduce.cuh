@@ -11,7 +11,7 @@ constexpr int kMaxBlockWarps = 1024 / kWarpThreads;
 
 struct Max {
   static constexpr float kNone = -INFINITY;
-  // Takes the other of a number and NaN.
+  // fmaxf() ignores a NaN if the other argument is a number.
   __device__ static float Of(float a, float b) { return fmaxf(a, b); }
 };
 struct Sum {
@@ -19,7 +19,7 @@ struct Sum {
   __device__ static float Of(float a, float b) { return a + b; }
 };
 
-// Of one value a thread, to all threads of the warp, all of which call it.
+// Reduces one value per thread over a warp. All 32 threads call it, and all get the result.
 template <typename Op>
 __device__ float ReduceWarp(float value) {
 #pragma unroll
@@ -29,14 +29,15 @@ __device__ float ReduceWarp(float value) {
   return value;
 }
 
-// To all threads of the block, all of which call it; the block is of whole warps. `scratch`:
-// kMaxBlockWarps floats of shared memory, of this and no other use between two calls.
+// Reduces one value per thread over a block of whole warps. All threads call it, and all get the
+// result. `scratch` is kMaxBlockWarps floats of shared memory, not used for anything else between
+// two calls.
 template <typename Op>
 __device__ float ReduceBlock(float value, float* scratch) {
   value = ReduceWarp<Op>(value);
   if (blockDim.x <= kWarpThreads) return value;
   const unsigned warp = threadIdx.x / kWarpThreads, lane = threadIdx.x % kWarpThreads;
-  __syncthreads();  // the last reduction's results have been read
+  __syncthreads();  // the previous call's results have been read
   if (lane == 0) scratch[warp] = value;
   __syncthreads();
   return ReduceWarp<Op>(lane < blockDim.x / kWarpThreads ? scratch[lane] : Op::kNone);

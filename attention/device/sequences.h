@@ -1,8 +1,8 @@
-// Where the tokens of each sequence lie, for code on the device: SequenceOf() of tensors.h there.
+// Where the tokens of each sequence lie: the device's version of SequenceOf() in core/tensors.h.
 //
-// Lengths on a device cannot be validated without waiting for it, so they are clamped here:
-// whatever they say, no token is outside the tensors, and no sequence is longer than the problem
-// allows.
+// The host cannot validate lengths in device memory without waiting for the device. So they are
+// clamped here: whatever they say, no token lies outside the tensors and no sequence is longer than
+// the problem allows.
 #ifndef ATTENTION_DEVICE_SEQUENCES_H_
 #define ATTENTION_DEVICE_SEQUENCES_H_
 
@@ -22,7 +22,7 @@ struct Span {
 // One side of a problem, the queries or the keys.
 struct Sequences {
   const int32_t* offsets = nullptr;  // lens = packed: b + 1 of them
-  const int32_t* lengths = nullptr;  // lens = padded: b of them; null there: all are `longest`
+  const int32_t* lengths = nullptr;  // lens = padded: b of them; null: all are `longest`
   int64_t longest = 0;               // sq or skv
   int64_t tokens = 0;                // lens = packed: rows of the tensor
 

@@ -54,7 +54,7 @@ TEST(SequencesTest, NonsenseStaysWithinTheTensor) {
   packed.longest = 6;
   packed.tokens = 9;
   ExpectSpan(packed[0], 0, 0, 6);  // 0..9, cut to the longest
-  ExpectSpan(packed[1], 0, 9, 0);  // runs backwards
+  ExpectSpan(packed[1], 0, 9, 0);  // the end lies before the begin
   ExpectSpan(packed[2], 0, 5, 4);
   ExpectSpan(packed[3], 0, 9, 0);
 }

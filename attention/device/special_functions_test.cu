@@ -1,4 +1,4 @@
-// On a GPU: how exact the special functions are.
+// On a GPU: how precise the special functions are.
 #include <cmath>
 #include <cstdint>
 #include <limits>
@@ -37,7 +37,8 @@ std::vector<float> Of(Function function, const std::vector<float>& x) {
 
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
-// Of 0 above all: P of a key that alone counts is 1, and O its V (fa2/warp_rows.cuh).
+// Above all for 0: P of a key that outweighs all others is then 1, and O its V
+// (device/warp_rows.cuh).
 TEST(SpecialFunctionsTest, Exp2OfWholeNumbersIsExact) {
   std::vector<float> x;
   for (int i = -126; i <= 127; ++i) x.push_back(static_cast<float>(i));

@@ -9,7 +9,7 @@ namespace {
 
 constexpr int kRows = 64;
 
-// Places in the line of 128 bytes that the chunks have which `chunk_of(0..7)` names.
+// The places in a line of 128 bytes of the chunks chunk_of(0) to chunk_of(7).
 template <typename ChunkOf>
 int PlacesOfEight(const ChunkOf& chunk_of) {
   std::set<int> places;
@@ -20,7 +20,7 @@ int PlacesOfEight(const ChunkOf& chunk_of) {
 template <int kRowChunks>
 void TestRowsOf() {
   using Tile = Swizzle<kRowChunks>;
-  // A bijection of the tile.
+  // At() is a bijection of the tile.
   std::set<int> places;
   for (int row = 0; row < kRows; ++row) {
     for (int chunk = 0; chunk < kRowChunks; ++chunk) {
@@ -30,14 +30,14 @@ void TestRowsOf() {
       EXPECT_TRUE(places.insert(at).second) << kRowChunks << ": row " << row << " chunk " << chunk;
     }
   }
-  // ldmatrix: one chunk of eight rows.
+  // ldmatrix: the same chunk of eight rows.
   for (int row = 0; row < kRows; row += 8) {
     for (int chunk = 0; chunk < kRowChunks; ++chunk) {
       EXPECT_EQ(PlacesOfEight([&](int i) { return Tile::At(row + i, chunk); }), 8)
           << kRowChunks << ": rows from " << row << ", chunk " << chunk;
     }
   }
-  // Copies: eight chunks in a row, or of the rows that follow where one has fewer.
+  // Copies: eight chunks of a row, or of consecutive rows if one row has fewer.
   for (int first = 0; first < kRows * kRowChunks; first += 8) {
     EXPECT_EQ(PlacesOfEight([&](int i) {
                 return Tile::At((first + i) / kRowChunks, (first + i) % kRowChunks);
@@ -58,7 +58,7 @@ TEST(SwizzleTest, RowsAndColumnsHaveNoConflicts) {
   TestRowsOf<32>();
 }
 
-// What the test above is worth: without the shift, a column of eight rows is in one place.
+// Shows that the test above can fail: without the shift, a column of eight rows is in one place.
 TEST(SwizzleTest, PlainRowsWouldConflict) {
   EXPECT_EQ(PlacesOfEight([](int i) { return i * 8 + 3; }), 1);
 }

@@ -4,8 +4,8 @@
 
 namespace attnlab::device {
 
-// threadIdx.x, asked for where it is needed. What is computed from it in a loop stays there: before
-// the loop it would cost registers all the way through.
+// threadIdx.x, read where it is needed. The compiler keeps what is computed from it inside the loop
+// that uses it. Hoisted out of the loop, it would cost registers throughout.
 __device__ inline int ThreadIndex() {
   int index;
   asm volatile("mov.u32 %0, %tid.x;" : "=r"(index));

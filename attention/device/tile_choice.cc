@@ -58,7 +58,7 @@ absl::StatusOr<size_t> ChooseTile(absl::Span<const TileNeeds> tiles, const Atten
   }
   const bool free = *tile_q == 0 && *tile_kv == 0;
   if (free && rows <= tiles[named.back()].rows) std::reverse(named.begin(), named.end());
-  // Of a device that nobody has described, everything fits.
+  // If the device's shared memory is unknown, everything fits.
   const int64_t there = device.shared_memory_per_block;
   for (const size_t i : named) {
     if (there == 0 || tiles[i].shared_bytes <= there) return i;

@@ -1,4 +1,4 @@
-// Which tile of those that a kernel is compiled for a problem gets.
+// Chooses one of a kernel's compiled tiles for a problem.
 #ifndef ATTENTION_DEVICE_TILE_CHOICE_H_
 #define ATTENTION_DEVICE_TILE_CHOICE_H_
 
@@ -15,24 +15,25 @@
 
 namespace attnlab::device {
 
-// What matters of a tile.
+// What the choice depends on.
 struct TileNeeds {
   int head_dim = 0;  // the most that d and dv may be
   int rows = 0, keys = 0;
-  int shared_bytes = 0;  // dynamic shared memory a block
+  int shared_bytes = 0;  // dynamic shared memory per block
 };
 
 constexpr int64_t kManyRows = std::numeric_limits<int64_t>::max();
 
-// The index of the tile for the problem's head dims, of which those that are large enough come
-// after those that are not: of the least that is, the first that has the tile_q and tile_kv of the
-// configuration, where it names them, and fits the device. Where it names neither, and the last of
-// them has room for `rows` rows, the last that fits.
+// Returns the index of the tile for a problem. `tiles` is sorted by head dim. Candidates have the
+// smallest head dim that is at least d and dv. They also have the configuration's tile_q and
+// tile_kv, if it names them. The result is the first candidate that fits the device. If the
+// configuration names neither and the last candidate has room for all `rows` rows, it is the last
+// one that fits.
 //
-// Unimplemented for head dims above the largest; InvalidArgument for tiles that there are not, with
-// those that there are; ResourceExhausted, with how much is needed and how much there is, for those
-// that do not fit. `engine`: what messages call the kernel, as "mma=tf32x3"; empty where the
-// configuration need not name it.
+// Errors: Unimplemented for head dims above the largest. InvalidArgument for a tile that does not
+// exist; the message lists those that do. ResourceExhausted for a tile that does not fit, with the
+// bytes that it needs and the bytes that there are. `engine` is what messages call the kernel, such
+// as "mma=tf32x3"; it is empty if the configuration need not name it.
 absl::StatusOr<size_t> ChooseTile(absl::Span<const TileNeeds> tiles,
                                   const AttentionProblem& problem, const DeviceInfo& device,
                                   const LaunchConfig& config, int64_t rows = kManyRows,

@@ -1,9 +1,9 @@
-// Rows of a tensor to a tile in shared memory, by all threads of a block, asynchronously where the
-// tensor's alignment allows.
+// Copies rows of a tensor to a tile in shared memory, with all threads of a block. The copy is
+// asynchronous if the tensor's alignment allows it.
 //
-// The tile has kRows rows of kDim elements of T, in chunks of 16 bytes that lie as Swizzle says.
-// Rows from `rows` on and columns from the tensor's head dim on are zeros: what is multiplied with
-// them counts for nothing, as NaN would not.
+// The tile has kRows rows of kDim elements of T, in chunks of 16 bytes whose places are given by
+// Swizzle. Rows from `rows` on and columns from the tensor's head dim on become zeros, because NaN
+// there would spoil the products.
 #ifndef ATTENTION_DEVICE_TILE_COPY_CUH_
 #define ATTENTION_DEVICE_TILE_COPY_CUH_
 
@@ -22,9 +22,9 @@ struct TileCopy {
   static constexpr int kBytes = kRows * kDim * static_cast<int>(sizeof(T));
   using Place = Swizzle<kRowChunks>;
 
-  // Threads side by side in a row; each has every kRowThreads-th chunk of every kRowStep-th row.
-  // These are a whole number of groups and of shifts, so that the places of a thread's chunks are
-  // its first and constants.
+  // Threads side by side in a row. Each copies every kRowThreads-th chunk of every kRowStep-th row.
+  // Both steps are whole multiples of the swizzle's period, so all of a thread's places are its
+  // first one plus a constant.
   static constexpr int kRowThreads = Place::kGroup;
   static constexpr int kRowStep = kThreads / kRowThreads;
   static_assert(kDim % kChunkElements == 0 && kThreads % kRowThreads == 0);
@@ -33,7 +33,7 @@ struct TileCopy {
   static __device__ int Row(int thread) { return thread / kRowThreads; }
   static __device__ int Chunk(int thread) { return thread % kRowThreads; }
 
-  // Copies row i from row_at(i), for i < rows.
+  // Begins to copy row i from row_at(i), for i < rows.
   template <typename RowAt>
   static __device__ void Copy(char* tile, int rows, int dim, bool whole_chunks,
                               const RowAt& row_at) {
@@ -53,9 +53,9 @@ struct TileCopy {
     }
   }
 
-  // The same for rows `stride` elements apart, all of which there are, and of kDim columns in whole
-  // chunks: what inner loops copy. `from` is Offset() elements from the first row, `thread` the
-  // thread's index, which they may have asked for before they need it.
+  // The same for inner loops: all rows exist, `stride` elements apart, and their kDim columns are
+  // whole chunks. `from` is Offset() elements after the first row. `thread` is the thread's index,
+  // which the caller may have read before it is needed.
   static __device__ void CopyWhole(char* tile, const T* from, int64_t stride, int thread) {
     char* const to = tile + Place::At(Row(thread), Chunk(thread)) * kChunkBytes;
 #pragma unroll
@@ -67,7 +67,7 @@ struct TileCopy {
       }
     }
   }
-  // From the first row to what this thread copies first.
+  // Elements from the first row's beginning to the first chunk that this thread copies.
   static __device__ int64_t Offset(int64_t stride) {
     const int thread = ThreadIndex();
     return Row(thread) * stride + Chunk(thread) * kChunkElements;
@@ -79,8 +79,7 @@ struct TileCopy {
     return (i * kRowStep * kRowChunks + j * kRowThreads) * kChunkBytes;
   }
 
-  // In any alignment. Not unrolled more than for a few loads at a time, as it is much code and
-  // seldom what runs.
+  // For rows in any alignment. This path is rare and long, so it is unrolled for a few loads only.
   template <typename RowAt>
   static __device__ void CopyElements(char* tile, int rows, int dim, const RowAt& row_at) {
     static_assert(kRows * kRowChunks % kThreads == 0);

@@ -1,4 +1,4 @@
-// On a GPU: what TileCopy puts where, byte by byte, and that it touches nothing else.
+// On a GPU: where TileCopy puts chunks, byte by byte, and that it touches nothing else.
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
@@ -29,7 +29,7 @@ struct Tile {
   using Copy = TileCopy<T, Rows, Dim, Threads>;
 };
 
-// One tile in fenced shared memory, all of which goes to `out`.
+// Copies one tile to fenced shared memory, all of which goes to `out`.
 template <class Tile>
 __global__ void CopyTile(const typename Tile::T* from, int64_t stride, int rows, int dim,
                          bool whole_chunks, bool whole_tile, uint8_t* out) {
@@ -59,15 +59,15 @@ class TileCopyTest : public ::testing::Test {
   static constexpr int kElement = static_cast<int>(sizeof(T));
   using Word = std::conditional_t<kElement == 2, uint16_t, uint32_t>;
 
-  // Rows of `dim` elements, `stride` apart, the first `offset` elements behind 256 aligned bytes.
-  // The memory ends with the last element that there is.
+  // Rows of `dim` elements, `stride` apart, the first `offset` elements after a multiple of 256
+  // bytes. The memory ends with the last element.
   void Check(int rows, int dim, int64_t stride, int offset, bool whole_chunks, bool whole_tile) {
     SCOPED_TRACE(::testing::Message()
                  << rows << " rows of " << dim << ", stride " << stride << ", offset " << offset
                  << (whole_chunks ? ", in chunks" : "") << (whole_tile ? ", whole" : ""));
-    // Of a tile without rows an address is wanted all the same.
+    // Even a tile without rows needs a valid address.
     ManagedArray<Word> source(offset + std::max(0, rows - 1) * stride + dim);
-    // No zeros, not even in the gaps between rows: what should be zero shows.
+    // No zeros, not even in the gaps between rows: elements that should become zero show.
     for (size_t i = 0; i < source.size(); ++i) source[i] = static_cast<Word>(i % 65521 + 1);
     constexpr int kBytes = Tile::Copy::kBytes + 2 * kFence;
     ManagedArray<uint8_t> out(kBytes);
@@ -101,7 +101,7 @@ using Tiles = ::testing::Types<
     Tile<__half, 192, 32, 128>, Tile<__half, 256, 32, 64>, Tile<__half, 256, 32, 128>,
     Tile<float, 32, 32, 64>, Tile<float, 96, 32, 128>, Tile<float, 128, 32, 128>,
     Tile<float, 192, 32, 64>, Tile<float, 256, 32, 64>,
-    // As few and as many rows as there are.
+    // The fewest and the most rows.
     Tile<float, 192, 16>, Tile<float, 256, 16>, Tile<__half, 32, 128>, Tile<__half, 128, 128>>;
 TYPED_TEST_SUITE(TileCopyTest, Tiles);
 
@@ -109,7 +109,7 @@ TYPED_TEST(TileCopyTest, WholeTilesLieAsTheSwizzleSays) {
   constexpr int kDim = TestFixture::kDim, kRows = TestFixture::kRows;
   this->Check(kRows, kDim, kDim, 0, true, true);
   this->Check(kRows, kDim, kDim + 8, 8, true, true);
-  this->Check(kRows, kDim, 0, 0, true, true);  // all rows the same one
+  this->Check(kRows, kDim, 0, 0, true, true);  // all rows are the same
 }
 
 TYPED_TEST(TileCopyTest, WhatIsNotThereIsZero) {

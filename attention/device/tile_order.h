@@ -1,16 +1,17 @@
-// The blocks of a launch, one a query tile, in one dimension, and begun in that order.
+// The order of a launch's blocks. The grid has one dimension and one block per query tile; blocks
+// begin in the order of their index.
 //
-// Units, (sequence, head) pairs, are in groups, one group after the other; in a group the last
-// query tiles of all its units come first. Under a causal mask those see the most keys. With about
-// as many blocks a group as the GPU has at a time (or twice as many, on CUDA cores), a place that
-// had a long one gets a short one of the next group and the other way round, so that all are done
-// at the same time, and few heads are under way, whose K and V stay in the L2 cache. Without a mask
-// all blocks are as long, and each unit is a group.
+// A unit is a (sequence, head) pair. Units form groups, which run one after the other. Within a
+// group, the last query tiles of all units come first: under a causal mask they see the most keys.
+// A group has about as many blocks as the GPU runs at a time, or twice as many on CUDA cores. So a
+// slot that had a long block of one group gets a short block of the next, and the other way round,
+// and all slots finish at about the same time. Few heads are in flight at a time, so their K and V
+// stay in the L2 cache. Without a mask all blocks take equally long, and each unit is a group.
 //
-// The first `end_tiles` query tiles of each unit are in no group: those of all units are the last
-// blocks of the launch, the longer ones first. The last group is then done before the GPU runs out
-// of blocks, and these are short, so that none of its multiprocessors waits long for others. Their
-// keys are read once more for it.
+// The first `end_tiles` query tiles of each unit are in no group. They are the last blocks of the
+// launch, the longer ones first. The last group then finishes while the GPU still has blocks to
+// run, and these are short, so the tail wave wastes little. In exchange, their keys are read once
+// more.
 #ifndef ATTENTION_DEVICE_TILE_ORDER_H_
 #define ATTENTION_DEVICE_TILE_ORDER_H_
 
@@ -26,22 +27,23 @@ namespace attnlab::device {
 
 struct Grid {
   uint32_t units = 0;  // (sequence, head) pairs, or (sequence, KV head) where heads are packed
-  uint32_t tiles = 0;  // query tiles of each
-  int32_t pack = 1;    // query heads whose rows share tiles (query_tile.h)
-  Divisor heads;       // units of a sequence
+  uint32_t tiles = 0;  // query tiles of each unit
+  int32_t pack = 1;    // query heads whose rows share a tile (query_tile.h)
+  Divisor heads;       // units per sequence
 
-  // Groups are of two sizes that differ by one unit, the larger first. Blocks and units of a group
-  // of either size, and of all of the larger ones together.
+  // Groups have two sizes that differ by one unit; the larger groups come first. group_blocks and
+  // group_units: blocks and units of a larger [0] and a smaller [1] group. larger_blocks and
+  // larger_units: those of all larger groups together.
   Divisor group_blocks[2], group_units[2];
   uint32_t larger_blocks = 0, larger_units = 0;
 
   uint32_t end_tiles = 0;
-  uint32_t blocks_in_groups = 0;  // of all groups, behind which those of end_tiles begin
+  uint32_t blocks_in_groups = 0;  // of all groups; the blocks of end_tiles come after them
   Divisor all_units;
 };
 
-// `groups`: from 1 to `units`, or anything where there is no block. units * tiles: at most 2^31
-// - 1. `end_tiles`: fewer than `tiles`, or anything where there is no block.
+// `groups` is from 1 to `units`, and `end_tiles` is below `tiles`; neither matters if there is no
+// block. units * tiles is at most 2^31 - 1.
 inline Grid MakeGrid(uint32_t units, uint32_t heads, uint32_t tiles, uint32_t groups, int32_t pack,
                      uint32_t end_tiles = 0) {
   Grid grid;
@@ -57,7 +59,7 @@ inline Grid MakeGrid(uint32_t units, uint32_t heads, uint32_t tiles, uint32_t gr
   grid.larger_units = units % groups * (smaller + 1);
   grid.larger_blocks = grid.larger_units * (tiles - end_tiles);
   for (int i = 0; i < 2; ++i) {
-    // Where all groups are of one size there is none of the larger, which may be beyond 2^31.
+    // If all groups have the same size, no group is larger. A larger size might exceed 2^31.
     const uint32_t size = i == 0 && grid.larger_units > 0 ? smaller + 1 : smaller;
     grid.group_units[i] = Divisor(size);
     grid.group_blocks[i] = Divisor(size * (tiles - end_tiles));
@@ -65,7 +67,7 @@ inline Grid MakeGrid(uint32_t units, uint32_t heads, uint32_t tiles, uint32_t gr
   return grid;
 }
 
-// The queries that the first `tiles` tiles of a unit have rows of.
+// The number of queries that have rows in the first `tiles` tiles of a unit.
 inline int64_t QueriesOf(int64_t tiles, int64_t rows, int64_t pack, int64_t sq) {
   return std::min(sq, (tiles * rows + pack - 1) / pack);
 }
@@ -77,7 +79,7 @@ struct GridPlace {
   uint32_t unit = 0, tile = 0;
 };
 
-// Of block `index`.
+// The place of block `index`.
 ATTNLAB_HOST_DEVICE inline GridPlace PlaceOf(const Grid& grid, uint32_t index) {
   if (index >= grid.blocks_in_groups) {
     const uint32_t block = index - grid.blocks_in_groups;
@@ -94,7 +96,7 @@ ATTNLAB_HOST_DEVICE inline GridPlace PlaceOf(const Grid& grid, uint32_t index) {
   return {first + rest - row * units, grid.tiles - 1 - row};
 }
 
-// The query tile, of `rows` rows, of block `index`.
+// The query tile, of `rows` rows, that block `index` computes.
 ATTNLAB_HOST_DEVICE inline QueryTile TileOfBlock(const Arguments& a, const Grid& grid,
                                                  uint32_t index, int rows) {
   const GridPlace place = PlaceOf(grid, index);

@@ -11,7 +11,7 @@
 namespace attnlab::device {
 namespace {
 
-// Unit and tile of each block, in their order.
+// Unit and tile of each block, in order.
 std::vector<std::pair<uint32_t, uint32_t>> PlacesOf(const Grid& grid) {
   std::vector<std::pair<uint32_t, uint32_t>> places;
   for (uint32_t i = 0; i < BlocksOf(grid); ++i) {
@@ -76,12 +76,12 @@ TEST(TileOrderTest, NoTilesAreNoBlocks) {
 TEST(TileOrderTest, QueriesOfTiles) {
   EXPECT_EQ(QueriesOf(3, 128, 1, 1000), 384);
   EXPECT_EQ(QueriesOf(3, 128, 1, 300), 300);
-  EXPECT_EQ(QueriesOf(1, 128, 3, 1000), 43);  // of the last two of three heads
+  EXPECT_EQ(QueriesOf(1, 128, 3, 1000), 43);  // the last query has rows of two of three heads
   EXPECT_EQ(QueriesOf(1, 128, 200, 1000), 1);
   EXPECT_EQ(QueriesOf(0, 128, 1, 1000), 0);
 }
 
-// By plain division, of 64 bits.
+// The same by plain 64-bit division.
 std::pair<uint32_t, uint32_t> Expected(uint64_t units, uint64_t tiles, uint64_t groups,
                                        uint64_t index) {
   const uint64_t smaller = units / groups, larger_groups = units % groups;
@@ -95,8 +95,8 @@ std::pair<uint32_t, uint32_t> Expected(uint64_t units, uint64_t tiles, uint64_t 
           static_cast<uint32_t>(tiles - 1 - rest / size)};
 }
 
-// Around the first block, the last, the borders of the first groups and of the last, of the two
-// sizes of groups, of rows of units in groups; and many in between.
+// Blocks around the first, the last, the borders of the first groups and of the last, of the two
+// sizes of groups, and of rows of units in groups; and many in between.
 std::set<uint64_t> SomeBlocks(uint64_t units, uint64_t tiles, uint64_t groups) {
   const uint64_t blocks = units * tiles, smaller = units / groups;
   const uint64_t larger_groups = units % groups;

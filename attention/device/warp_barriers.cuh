@@ -1,4 +1,4 @@
-// Barriers of warps that stand next to each other in their block.
+// Barriers for neighbouring warps of a block.
 #ifndef ATTENTION_DEVICE_WARP_BARRIERS_CUH_
 #define ATTENTION_DEVICE_WARP_BARRIERS_CUH_
 
@@ -6,14 +6,14 @@
 
 namespace attnlab::device {
 
-// As __syncthreads(), for warps 2 i and 2 i + 1 of a block of at most 30. Uses the named barriers
-// from 1 on.
+// Like __syncthreads(), for warps 2 i and 2 i + 1 of a block of at most 30 warps. Uses the named
+// barriers from 1 on.
 __device__ inline void WaitForPairOfWarps() {
   asm volatile("barrier.cta.sync %0, 64;" ::"r"(1 + ThreadIndex() / 64) : "memory");
 }
 
-// The same for each kWarps warps of a block of kBlockWarps. Uses the named barriers behind those of
-// pairs.
+// The same for every kWarps neighbouring warps of a block of kBlockWarps. Uses the named barriers
+// after those of the pairs.
 template <int kWarps, int kBlockWarps>
 __device__ void WaitForWarps() {
   static_assert(kBlockWarps % kWarps == 0 && 1 + kBlockWarps / 2 + kBlockWarps / kWarps <= 16);

@@ -1,5 +1,6 @@
-// The rows of a query tile that a warp of tensor cores has, 16 or 32, whatever multiplies: which
-// lane has which row, which keys rows see, and the online softmax of their scores.
+// The 16 or 32 rows of a query tile that one warp of tensor cores has, whichever instruction
+// multiplies: which lane has which row, which keys a row sees, and the online softmax of the
+// scores.
 #ifndef ATTENTION_DEVICE_WARP_ROWS_CUH_
 #define ATTENTION_DEVICE_WARP_ROWS_CUH_
 
@@ -14,20 +15,21 @@
 
 namespace attnlab::device {
 
-// For kKeys keys of a tile and kDim columns of V. kWarps: how many share these rows.
+// For kKeys keys of a tile and kDim columns of V. kWarps warps share these rows.
 template <int kRows, int kKeys, int kDim, int kWarps = 1>
 class WarpRows {
  public:
-  static constexpr int kLaneRows = kRows / 8;  // rows of which a lane has elements
+  static constexpr int kLaneRows = kRows / 8;  // rows of which one lane has elements
   using Scores = Accumulators<kRows, kKeys / 8>;
   using Output = Accumulators<kRows, kDim / 8>;
   using LaneRows = float[kLaneRows];
 
-  // Computed where they are needed, to save registers. Pair: of four lanes that share rows.
+  // Computed where they are needed, to save registers. Quad(): which four lanes share a row.
+  // Pair(): the lane among those four.
   static __device__ int Lane() { return ThreadIndex() % 32; }
   static __device__ int Quad() { return Lane() / 4; }
   static __device__ int Pair() { return Lane() % 4; }
-  // Of the tile, the warp's first row, and the r-th row of which this lane has elements.
+  // The warp's first row in the tile, and the r-th row of which this lane has elements.
   static __device__ int First() { return ThreadIndex() / (32 * kWarps) * kRows; }
   static __device__ int Row(int r) { return First() + r / 2 * 16 + r % 2 * 8 + Quad(); }
 
@@ -41,8 +43,9 @@ class WarpRows {
     }
   }
 
-  // Minus infinity for keys that a row does not see; `visible` has the keys [x, y) of each row of
-  // the tile. Most tiles are cut at one side alone.
+  // Sets the scores of keys that a row does not see to minus infinity. `visible` has the keys [x,
+  // y) that each row of the tile sees. Most tiles are cut on one side only, so each side is checked
+  // by itself.
   static __device__ void MaskOut(Scores& s, const int2* visible, int first_key) {
     const int first = first_key + 2 * Pair();
 #pragma unroll
@@ -64,18 +67,18 @@ class WarpRows {
     }
   }
 
-  // Whether a row of the warp sees one of the kKeys keys from this one on.
+  // Whether any row of the warp sees any of the kKeys keys from first_key on.
   static __device__ bool SeesSome(const int2* visible, int first_key) {
     bool some = false;
 #pragma unroll
     for (int r = 0; r < kLaneRows; ++r) {
       const int2 seen = visible[Row(r)];
-      some |= seen.x - first_key < kKeys && seen.y > first_key;  // near 2^31, too
+      some |= seen.x - first_key < kKeys && seen.y > first_key;  // also right for keys near 2^31
     }
     return __any_sync(0xFFFFFFFF, some);
   }
 
-  // Of each row, the largest score that this lane has.
+  // The largest score of each row that this lane has.
   static __device__ void FindMaxima(const Scores& s, LaneRows& max) {
 #pragma unroll
     for (int r = 0; r < kLaneRows; ++r) {
@@ -85,10 +88,10 @@ class WarpRows {
     }
   }
 
-  // Takes in what FindMaxima() found. In most tiles no score exceeds its row's running maximum by
-  // far: then O is not rescaled, and the lanes of a row need not tell each other their maxima.
-  // Whether a row is rescaled depends on that row alone, and so do its bits. Returns whether one
-  // of the warp's was.
+  // Takes in the maxima of FindMaxima(). In most tiles no score exceeds its row's running maximum
+  // by far. Then O is not rescaled, and the lanes of a row need not exchange their maxima. Whether
+  // a row is rescaled depends on that row alone, so its bits do too. Returns whether any row of the
+  // warp was rescaled.
   __device__ bool Rescale(LaneRows& max, float scale_log2, Output& o) {
     bool exceeds = false;
 #pragma unroll
@@ -103,19 +106,19 @@ class WarpRows {
     return true;
   }
 
-  // Where warps share rows: of the lane's r-th row takes the other warp's maximum, if that is
-  // larger. Returns the factor for what is relative to the other's.
+  // For warps that share rows: moves the lane's r-th row to the other warp's maximum if that is
+  // larger. Returns the factor for numbers that are relative to the other's maximum.
   __device__ float Join(int r, float others_neg_max, Output& o) {
     const float least = fminf(rows_[r].neg_max, others_neg_max);
     Multiply(o, r, rows_[r].MoveTo(least));
     return OnlineSoftmax::Power(least - others_neg_max);
   }
 
-  // The state of the lane's r-th row; its sum is the lane's share, of weights that are not rounded.
+  // The state of the lane's r-th row. Its sum is the lane's share, over unrounded weights.
   __device__ OnlineSoftmax& State(int r) { return rows_[r]; }
   __device__ const OnlineSoftmax& State(int r) const { return rows_[r]; }
 
-  // After the last key: adds up what the lanes of a row have.
+  // After the last key: adds up the lanes' shares of each row's sum.
   __device__ void Finish() {
 #pragma unroll
     for (int r = 0; r < kLaneRows; ++r) {
@@ -124,7 +127,7 @@ class WarpRows {
     }
   }
 
-  // And then LSE of the warp's rows, where it is wanted.
+  // After Finish(): stores the LSE of the warp's rows, if it is wanted.
   __device__ void StoreLse(const Arguments& a, const QueryTile& tile) const {
     if (a.lse.data == nullptr || Pair() != 0) return;
 #pragma unroll
@@ -144,8 +147,9 @@ class WarpRows {
   OnlineSoftmax rows_[kLaneRows];
 };
 
-// By what scores become those of base 2. With a softcap the problem's scale comes before the cap;
-// otherwise it is part of the exponential. A scale of 0 would make NaN of minus infinity.
+// The factor that turns scores into base 2. With a softcap, the problem's scale is applied before
+// the cap; otherwise it is part of the exponential. A scale of 0 would turn minus infinity into
+// NaN.
 __device__ inline float ScaleLog2(const Arguments& a, bool capped) {
   constexpr float kLog2E = 1.44269504088896341f;
   return (capped ? 1.0f : fmaxf(a.scale, 1e-30f)) * kLog2E;
