@@ -1,5 +1,5 @@
-/* Expectations for the tests in C, and the smallest problem there is to call attention on: two keys
- * and one query of zeros, whose O is the mean of V, {2, 2, 2, 2}, and whose LSE is log 2. */
+/* Expectations for the tests in C, and a minimal attention problem: two keys and one query of
+ * zeros. Its O is the mean of V, {2, 2, 2, 2}, and its LSE is log 2. */
 #ifndef ATTENTION_C_ATTENTION_C_EXPECT_H_
 #define ATTENTION_C_ATTENTION_C_EXPECT_H_
 
@@ -18,7 +18,7 @@ static void Expect(int condition, const char* what, const char* file, int line) 
   ++failures;
 }
 #define EXPECT(condition) Expect((condition), #condition, __FILE__, __LINE__)
-/* The call fails with that code, and its message has that text. */
+/* The call must fail with this code, and its message must contain this text. */
 #define EXPECT_ERROR(call, code, text) \
   EXPECT((call) == (code) && strstr(attnlab_last_error(), (text)) != NULL)
 

@@ -1,5 +1,5 @@
-// What the files behind attention_c.h share: errors as codes, and structs of any version in and
-// out.
+// Shared by the files that implement attention_c.h: errors as codes, and reading and writing of
+// structs of any version.
 #ifndef ATTENTION_C_ATTENTION_C_INTERNAL_H_
 #define ATTENTION_C_ATTENTION_C_INTERNAL_H_
 
@@ -20,8 +20,8 @@
 
 namespace attnlab::c {
 
-// The code of what `call` returns; an error's message becomes the thread's last. No exception
-// passes: large memory is asked for with a Status, and what is left is small.
+// The code of what `call` returns; an error's message becomes the thread's last one. No exception
+// escapes. Large allocations report a Status; only small ones can still throw.
 int32_t Report(absl::FunctionRef<absl::Status()> call);
 
 // The thread's last message.
@@ -29,12 +29,12 @@ const char* LastError();
 
 absl::Status Invalid(absl::string_view field, absl::string_view message);
 
-// The size field of a struct that is `known` bytes here. Fields are at most 8 bytes and aligned, so
-// that a true size cuts none of them.
+// Checks the size field of a struct that has `known` bytes in this library. Fields are at most 8
+// bytes and aligned, so a valid size cuts no field in two.
 absl::Status CheckSize(absl::string_view name, uint64_t size, uint64_t known);
 
-// Copies what the caller's struct has of T, and zero for the rest. A caller's struct that is
-// longer than ours must be zero where we do not know it.
+// Copies the fields of T that the caller's struct has, and zero for the rest. If the caller's
+// struct is longer than ours, the bytes beyond ours must be zero.
 template <typename T>
 absl::StatusOr<T> Read(absl::string_view name, const T* from) {
   static_assert(std::is_trivially_copyable_v<T>);
@@ -56,8 +56,8 @@ absl::StatusOr<T> Read(absl::string_view name, const T* from) {
   return copy;
 }
 
-// Fills in the caller's struct, whose size alone is set: as much of `value` as it has room for,
-// and zero where it has fields that we do not know.
+// Fills in the caller's struct, of which only the size is set: as much of `value` as fits, and zero
+// for fields that we do not know.
 template <typename T>
 absl::Status Write(absl::string_view name, T value, T* to) {
   static_assert(std::is_trivially_copyable_v<T>);
@@ -75,8 +75,8 @@ absl::StatusOr<AttentionProblem> ReadProblem(const attnlab_problem* from);
 attnlab_problem ToC(const AttentionProblem& problem);
 absl::StatusOr<TensorView> ReadTensor(absl::string_view name, const attnlab_tensor* from);
 
-// The tensors of a call, which fit the structs but perhaps not the problem. Counts of lengths are
-// the problem's: C passes pointers alone.
+// The tensors of a call. They are well-formed, but may not fit the problem. The problem gives the
+// number of lengths, because C passes only pointers.
 absl::StatusOr<AttentionTensors> ReadTensors(const AttentionProblem& problem,
                                              const attnlab_forward_args& args);
 

@@ -14,7 +14,7 @@ def kernel_conformance_test(
         size = "medium",
         env = {},
         **kwargs):
-    """A test that holds kernels to the checks of //attention/conformance:conformance.
+    """A test that runs the checks of //attention/conformance:conformance on kernels.
 
         kernel_conformance_test(
             name = "cpu_conformance_test",
@@ -31,14 +31,14 @@ def kernel_conformance_test(
 
     Args:
       name: of the test.
-      deps: what registers the kernels, with alwayslink.
-      kernel: the kernel's name in the registry; all that deps link, if left out.
-      capabilities: of a CUDA kernel, the compute capabilities to test it for: targets NAME_sm_80 and
-        so on, which run on a GPU (gpu_test() of //ci:gpu_test.bzl). On fewer problems (--reduced of
-        conformance_main.cc), those that reach every tile, run NAME_sm_80 on a later GPU and NAME_memcheck and
-        so on (//ci:sanitizer.bzl).
+      deps: libraries that register the kernels, with alwayslink.
+      kernel: the kernel's name in the registry. By default, all kernels that deps link.
+      capabilities: for a CUDA kernel, the compute capabilities to test. Each gives a target NAME_sm_80
+        (and so on) that runs on a GPU; see gpu_test() of //ci:gpu_test.bzl. NAME_sm_80 on a later GPU
+        and NAME_memcheck (and so on, //ci:sanitizer.bzl) run fewer problems, which still reach every
+        tile: --reduced of conformance_main.cc.
       reduced: whether a few dozen small problems are enough.
-      shard_count: as of cc_test; GoogleTest shares the cases out.
+      shard_count: as of cc_test; GoogleTest distributes the cases over the shards.
       size: as of cc_test.
       env: of the test.
       **kwargs: other attributes of cc_test, or of gpu_test.

@@ -1,7 +1,7 @@
-// Tensors of billions of elements for tests: made on the GPU, where each element's value is a
-// function of where it lies, so that the host knows the few rows that it checks without the rest.
+// Tensors of billions of elements for tests. They are made on the GPU, and each element's value is
+// a function of its index. The host can therefore compute the few rows that it checks.
 //
-// Plain C++ without Abseil, as what device code includes.
+// Plain C++ without Abseil, because device code includes it.
 #ifndef ATTENTION_CONFORMANCE_NUMBERED_MEMORY_H_
 #define ATTENTION_CONFORMANCE_NUMBERED_MEMORY_H_
 
@@ -26,8 +26,8 @@ ATTNLAB_HOST_DEVICE inline float NumberAt(uint64_t seed, int64_t index) {
 // Sets elements 0 to count - 1 of memory on the current device. Does not wait.
 cudaError_t FillWithNumbers(void* data, device::Element element, int64_t count, uint64_t seed);
 
-// How many elements have only ones for bits, a NaN that no arithmetic gives: of memory filled with
-// them, those that nobody has written. Waits.
+// Counts the elements whose bits are all ones, a NaN that no arithmetic gives. In memory that was
+// filled with ones, these are the elements that nobody has written. Waits.
 cudaError_t CountAllOnes(const void* data, device::Element element, int64_t count,
                          int64_t* all_ones);
 

@@ -11,17 +11,17 @@
 
 namespace attnlab::conformance {
 
-// On the first GPU, by each kernel that does the problem there, but for those that are for
-// checking; and, if asked for, by its variants (KernelTraits). Errors are those of MakePlan(), but
-// not that a kernel declines, or wants more memory than there is.
+// Plans for the first GPU, by each kernel that supports the problem there, except kernels that are
+// only for checking. `with_variants` adds plans of each kernel's variants (KernelTraits). Errors
+// are those of MakePlan(). A kernel that declines, or needs too much memory, is left out instead.
 absl::StatusOr<std::vector<Plan>> PlansOfAllKernels(absl::string_view problem,
                                                     bool with_variants = false);
 
 // "fa2 [mma=none]".
 std::string NameOf(const Plan& plan);
 
-// Of the kernels that PlansOfAllKernels() asks, and if asked for of their variants, the names of
-// those that give it a plan for none of the problems: a test over these never runs them.
+// The names of those kernels of PlansOfAllKernels(), and of their variants if `with_variants`, that
+// have a plan for none of the problems. A test over these problems never runs them.
 absl::StatusOr<std::vector<std::string>> NeverPlanned(const std::vector<std::string>& problems,
                                                       bool with_variants = false);
 

@@ -1,4 +1,4 @@
-// Checks of when and where a kernel of a GPU works; conformance.h says what they check.
+// Checks of when and on which stream a GPU kernel works; see conformance.h.
 #ifndef ATTENTION_CONFORMANCE_STREAM_CHECKS_H_
 #define ATTENTION_CONFORMANCE_STREAM_CHECKS_H_
 

@@ -17,16 +17,16 @@ struct Subject {
   Device device;
 };
 
-// The kernel on the first device of this machine that it is made for. Unavailable, with the
-// reason, when there is none; InvalidArgument for a wrong $ATTNLAB_COMPUTE_CAPABILITY.
+// The kernel on the first device of this machine that it is built for. Unavailable, with the
+// reason, if there is none; InvalidArgument for a wrong $ATTNLAB_COMPUTE_CAPABILITY.
 absl::StatusOr<Subject> SubjectFor(const Kernel& kernel);
 
-// MakePlan() of the kernel, which need not be registered. Unimplemented when it declines the
-// problem, and for that alone.
+// MakePlan() of the kernel, which need not be registered. Unimplemented means that it declines the
+// problem, and nothing else.
 absl::StatusOr<Plan> PlanFor(const Subject& subject, const AttentionProblem& problem,
                              const LaunchConfig& config = {});
 
-// Unimplemented is kept for "declines"; from anywhere else it becomes an error like the others.
+// Replaces Unimplemented by Internal: only PlanFor() may say that a kernel declines.
 absl::Status NotDeclined(const absl::Status& s);
 
 }  // namespace attnlab::conformance

@@ -1,5 +1,5 @@
-// What a GPU of each compute capability can do, without asking one: for lists where there is none,
-// and for tests that run the code of an older GPU on a newer one.
+// What a GPU of each compute capability can do, without querying one: for lists on machines without
+// such a GPU, and for tests that run an older GPU's code on a newer one.
 //
 // A compute capability is ten times NVIDIA's number: 75, 80, 86, 89, 90, 100, 120.
 #ifndef ATTENTION_CORE_COMPUTE_CAPABILITY_H_
@@ -23,20 +23,20 @@ struct CapabilityLimits {
   int threads_per_block = 0;
 };
 
-// Of the capabilities that attnlab supports, least first.
+// The limits of each capability that attnlab supports, lowest first.
 const std::vector<CapabilityLimits>& SupportedCapabilities();
 
-// InvalidArgument, with those that there are, for another.
+// InvalidArgument, with the supported capabilities, for any other.
 absl::StatusOr<CapabilityLimits> LimitsOf(int compute_capability);
 
 // 90 -> "9.0".
 std::string CapabilityName(int compute_capability);
 
-// Makes GPUs look as if they had the compute capability that `value` names, "75" say, and no more
-// shared memory than that has, so that kernels choose the code path and the tiles that they would
-// choose there. Their memory, speed and number of multiprocessors stay. `value` is that of
-// $ATTNLAB_COMPUTE_CAPABILITY, and machine.h's CudaInfo() does this; "" changes nothing.
-// InvalidArgument for what is no supported capability, or one above a GPU's own.
+// Makes GPUs look as if they had the compute capability `value`, such as "75", and at most its
+// shared memory. Kernels then choose the code path and tiles that they would choose there. Memory,
+// speed and number of multiprocessors stay the same. CudaInfo() in machine.h calls this with the
+// value of $ATTNLAB_COMPUTE_CAPABILITY; "" changes nothing. InvalidArgument if the capability is
+// not supported or is above a GPU's own.
 absl::Status LimitCapability(absl::string_view value, std::vector<DeviceInfo>* gpus);
 
 }  // namespace attnlab

@@ -1,5 +1,5 @@
-// One clear sentence for who compiles a public header as an older C++, before the errors of the
-// language. Included first by the headers that all others include.
+// One clear error for users who compile a public header as an older C++, before the compiler's own.
+// The headers that all others depend on include this file first.
 #ifndef ATTENTION_CORE_CXX17_H_
 #define ATTENTION_CORE_CXX17_H_
 

@@ -30,7 +30,7 @@ struct Device {
 // "cpu", "cuda:1".
 std::string ToString(const Device& device);
 
-// The inverse of ToString(); "cuda" is "cuda:0". Says nothing about whether the device exists.
+// The inverse of ToString(); "cuda" means "cuda:0". Does not check that the device exists.
 absl::StatusOr<Device> ParseDevice(absl::string_view text);
 
 // What a kernel may ask about a device. Fields that do not apply are 0.
@@ -38,7 +38,7 @@ struct DeviceInfo {
   Device device;
   std::string name;                    // "NVIDIA H200", "Intel(R) Xeon(R) Processor"
   int64_t memory_bytes = 0;            // device memory, or the machine's RAM
-  int64_t last_level_cache_bytes = 0;  // L2 of a GPU, the L3 of one core of a CPU
+  int64_t last_level_cache_bytes = 0;  // L2 of a GPU; the L3 that one core of a CPU uses
 
   // CPU
   int threads = 0;  // hardware threads that this process may use

@@ -39,7 +39,7 @@ constexpr int64_t SizeOf(DType dtype) {
 // "fp32", "fp16", "bf16", "fp8_e4m3".
 absl::string_view Name(DType dtype);
 
-// The inverse of Name(). An unknown name is InvalidArgument and lists those there are.
+// The inverse of Name(). InvalidArgument lists the known names.
 absl::StatusOr<DType> ParseDType(absl::string_view name);
 
 // The distance from 1 to the next larger number: 2^-23, 2^-10, 2^-7, 2^-3. Tolerances scale
@@ -88,7 +88,7 @@ struct BFloat16 {
 static_assert(sizeof(Float16) == 2 && sizeof(BFloat16) == 2, "storage types are 16 bits");
 
 // Reads or writes element `index` of an array of `dtype` (fp32, fp16 or bf16). For oracles,
-// files and tests: one branch an element, so not for kernels.
+// files and tests: it branches once per element, which is too slow for kernels.
 float LoadElement(const void* data, DType dtype, int64_t index);
 void StoreElement(void* data, DType dtype, int64_t index, float value);
 

@@ -1,21 +1,21 @@
-// What a kernel is.
+// The interface of a kernel.
 //
-// A kernel family implements Kernel and registers it (registry.h). Tests, benchmarks, the
-// command and the profiler walk the registry and know no kernel by name: a new kernel is one
-// directory, and one line in //attention:kernels.
+// A kernel family implements Kernel and registers it (registry.h). Tests, benchmarks, the command
+// and the profiler walk the registry and know no kernel by name. A new kernel is one directory, and
+// one line in //attention:kernels.
 //
-// Prepare() decides everything that depends on the problem alone, once: the tile, the splits, the
-// schedule, the layout of the workspace, which code runs. What it returns is run any number of
-// times, from any number of threads at once, each with its own workspace and outputs. A run costs
-// the host about a microsecond besides the launch.
+// Prepare() decides once everything that depends on the problem alone: the tile, the splits, the
+// schedule, the layout of the workspace, which code runs. The prepared kernel may run any number of
+// times, on any number of threads at once, each with its own workspace and outputs. A run costs the
+// host about a microsecond besides the launch.
 //
-// The contract of Prepared::Run(), which the conformance suite holds every kernel to:
+// The contract of Prepared::Run(), which the conformance suite checks for every kernel:
 //   - On a GPU it is asynchronous on the caller's stream, allocates nothing, waits for nothing,
-//     and can be captured in a CUDA graph. On the CPU it is done on return. What the first call in
-//     a process sets up (loaded code, a library's handle) may allocate; it is kept.
+//     and can be captured in a CUDA graph. On the CPU the work is done on return. The first call in
+//     a process may allocate what it sets up (loaded code, a library's handle) and keeps.
 //   - Scratch comes from the caller; its content before the call does not matter.
 //   - The same call gives the same bits every time.
-//   - It writes O and LSE of the rows in use and nothing else, workspace aside.
+//   - It writes O and LSE of the rows in use, its workspace, and nothing else.
 #ifndef ATTENTION_CORE_KERNEL_H_
 #define ATTENTION_CORE_KERNEL_H_
 
@@ -39,66 +39,67 @@ struct KernelTraits {
   std::string name;     // lower case, the registry's key: "cpu", "fa2"
   std::string summary;  // one line
   DeviceKind device = DeviceKind::kCpu;
-  // Built for these; empty on the CPU. The kernel runs on any GPU from the least of them on, for
-  // PTX of one runs on all later ones (runs_on.h). Below it MakePlan() says Unimplemented; what
-  // later GPUs do not run either, such as code for sm_90a alone, is for Supports() to decline.
+  // The capabilities that it is built for; empty on the CPU. The kernel runs on any GPU from the
+  // lowest of them on, because later GPUs run its PTX (runs_on.h). On older GPUs MakePlan() returns
+  // Unimplemented. Supports() must decline later GPUs if they cannot run the code, such as code for
+  // sm_90a alone.
   std::vector<int> compute_capabilities;
-  std::vector<std::string> config_keys;  // what it reads of a LaunchConfig, "tile_q: rows of …"
-  // Configurations that take other paths than the default, as "softmax=fused,block=32": the
-  // conformance suite runs them all.
+  std::vector<std::string> config_keys;  // LaunchConfig keys that it reads, "tile_q: rows of …"
+  // Configurations that take other code paths than the default, such as "softmax=fused,block=32".
+  // The conformance suite runs them all.
   std::vector<std::string> config_examples;
-  // Those of them that compute in another way than the default: tests that are too long for all
+  // The examples that compute differently from the default. Tests that are too long for all
   // examples run these, and comparisons show each of them.
   std::vector<std::string> variants;
-  // Whether it forms S and P in memory and gives them to who asks, see Intermediates.
+  // Whether it forms S and P in memory and returns them on request; see Intermediates.
   bool gives_intermediates = false;
-  // Among the kernels that support a problem, the one with the highest preference is the
-  // default. 0: for checking, never chosen while another will do.
+  // Of the kernels that support a problem, the default is the one with the highest preference.
+  // 0: for checking; chosen only if no other kernel supports the problem.
   int preference = 0;
 };
 
-// Scratch memory, on the device of the tensors, aligned to kMemoryAlignment (memory.h).
+// Scratch memory on the device of the tensors, aligned to kMemoryAlignment (memory.h).
 struct Workspace {
   void* data = nullptr;
   int64_t bytes = 0;
 };
 
-// What lies between Q, K, V and O, from a kernel that forms it: for checking and for teaching.
-// Views in fp32 with the shape of O but skv in place of dv: [b, sq, hq, skv], or packed [1,
-// tokens_q, hq, skv]. Null data: not wanted. Rows that no sequence uses are not written.
+// S and P, from a kernel that forms them in memory: for checking and for teaching. Views in fp32
+// with the shape of O but skv in place of dv: [b, sq, hq, skv], or packed [1, tokens_q, hq, skv].
+// Null data: not wanted. Rows that no sequence uses are not written.
 struct Intermediates {
-  TensorView scores;         // S with scale, softcap and mask: minus infinity for hidden keys
-  TensorView probabilities;  // P as it is multiplied with V, rounded to its dtype; 0 if hidden
+  TensorView scores;         // S after scale, softcap and mask: minus infinity for hidden keys
+  TensorView probabilities;  // P as multiplied with V, rounded to its dtype; 0 for hidden keys
 
   bool wanted() const { return scores.data != nullptr || probabilities.data != nullptr; }
 };
 
-// Where to run.
+// The arguments of a run besides the tensors.
 struct Launch {
   Workspace workspace;     // at least Prepared::WorkspaceBytes()
   void* stream = nullptr;  // cudaStream_t; unused on the CPU
   Intermediates intermediates = {};
 };
 
-// A kernel that is ready for one problem, on one device, with one configuration. Immutable; it may
+// A kernel that is ready for one problem, on one device, with one configuration. Immutable. It may
 // refer to its kernel, but not to the arguments of Prepare().
 class Prepared {
  public:
   virtual ~Prepared() = default;
 
-  // Scratch bytes of a call.
+  // The scratch bytes that a run needs.
   virtual int64_t WorkspaceBytes() const { return 0; }
 
-  // Whether it multiplies fp32 numbers as TF32: then its errors are held to what that costs.
+  // Whether it multiplies fp32 values as TF32. Tests then allow the larger error of TF32.
   virtual bool MultipliesAsTf32() const { return false; }
 
-  // Attention. The caller has validated tensors, workspace and intermediates: Forward() in
-  // attention.h does so.
+  // Computes attention. The caller has validated tensors, workspace and intermediates, as Forward()
+  // in attention.h does.
   virtual absl::Status Run(const AttentionTensors& tensors, const Launch& launch) const = 0;
 };
 
-// A Prepared that is a function of Run()'s arguments, for kernels that need no more: a lambda that
-// holds by value what was chosen.
+// Makes a Prepared of a function with Run()'s arguments, for kernels that need no more: usually a
+// lambda that holds by value what Prepare() chose.
 template <typename Function>
 std::unique_ptr<const Prepared> PreparedAs(int64_t workspace_bytes, Function run) {
   class FromFunction : public Prepared {
@@ -123,10 +124,11 @@ class Kernel {
 
   virtual const KernelTraits& traits() const = 0;
 
-  // The kernel, ready for the problem, or why it cannot do it there with this configuration:
-  // Unimplemented for what it does not do, InvalidArgument for a configuration that makes no sense,
-  // ResourceExhausted for one that does not fit, with how much it needs and how much there is.
-  // The problem is valid. The device need not be there: a description of one is enough.
+  // The kernel, ready for the problem, or an error:
+  //   Unimplemented      the kernel does not do this problem on this device
+  //   InvalidArgument    the configuration makes no sense
+  //   ResourceExhausted  it does not fit; the message says how much it needs and how much there is
+  // The problem is valid. The device need not exist: a description of one is enough.
   virtual absl::StatusOr<std::unique_ptr<const Prepared>> Prepare(
       const AttentionProblem& problem, const DeviceInfo& device,
       const LaunchConfig& config) const = 0;
@@ -137,9 +139,9 @@ class Kernel {
     return Prepare(problem, device, config).status();
   }
 
-  // The family's own model of the work that a call does and the bytes that it moves between the
-  // device and its main memory, with all sequences at their maximal lengths. By default what any
-  // kernel must do; a family says otherwise where its algorithm moves more. Errors as Supports().
+  // The family's own model of a call: its FLOPs, and the bytes that it moves between the device and
+  // main memory, with all sequences at their maximum lengths. The default is CompulsoryTraffic(). A
+  // family overrides it if its algorithm moves more. Errors as for Supports().
   virtual absl::StatusOr<Traffic> ExpectedTraffic(const AttentionProblem& problem,
                                                   const DeviceInfo& device,
                                                   const LaunchConfig& config) const {

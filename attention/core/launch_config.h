@@ -1,6 +1,6 @@
-// How a kernel is launched, where the caller wants to say: tile sizes, splits, threads, the kind
-// of matrix instruction. A family documents the keys that it reads; an empty configuration
-// leaves everything to the family.
+// Launch choices that a caller makes for a kernel: tile sizes, splits, threads, the kind of matrix
+// instruction. Each family documents the keys that it reads. An empty configuration leaves
+// everything to the family.
 //
 //   absl::StatusOr<LaunchConfig> config = LaunchConfig::Parse("tile_q=64,tile_kv=256");
 #ifndef ATTENTION_CORE_LAUNCH_CONFIG_H_
@@ -38,13 +38,13 @@ class LaunchConfig {
   void Set(absl::string_view key, absl::string_view value);
   void Set(absl::string_view key, int64_t value);
 
-  // The value of the key, or `otherwise` where the caller left it out. GetInteger is
-  // InvalidArgument for what is not an integer in low..high.
+  // The value of the key, or `otherwise` if the key is not set. GetInteger() returns
+  // InvalidArgument if the value is not an integer in low..high.
   std::string Get(absl::string_view key, absl::string_view otherwise) const;
   absl::StatusOr<int64_t> GetInteger(absl::string_view key, int64_t otherwise, int64_t low,
                                      int64_t high) const;
 
-  // InvalidArgument that names the first key not in `known`, and what is known.
+  // InvalidArgument names the first key that is not in `known`, and lists `known`.
   absl::Status CheckKeys(absl::Span<const absl::string_view> known) const;
 
   friend bool operator==(const LaunchConfig& a, const LaunchConfig& b) {

@@ -1,9 +1,9 @@
 // Which keys a query may see.
 //
-// Position. Query row i of a sequence with q_len queries and kv_len keys stands at key position
+// Query row i of a sequence with q_len queries and kv_len keys has the key position
 // p = i + kv_len - q_len: the last query is aligned with the last key ("bottom right"), as in
-// decoding with a cache. Row i sees the keys [p - left, p + right], cut to [0, kv_len).
-// A row may see none (q_len > kv_len and causal): its output is zero and its LSE minus infinity.
+// decoding with a cache. Row i sees the keys [p - left, p + right], clipped to [0, kv_len).
+// A row may see no key (q_len > kv_len and causal): its output is 0 and its LSE minus infinity.
 //
 // Plain arithmetic without Abseil, so that device code can include it.
 #ifndef ATTENTION_CORE_MASK_H_
@@ -19,12 +19,12 @@ struct Mask {
   enum class Kind {
     kNone,           // every key
     kCausal,         // left unbounded, right = 0
-    kSlidingWindow,  // `left` keys before p and `right` after it, p itself included
+    kSlidingWindow,  // p itself, `left` keys before it and `right` keys after it
   };
 
   Kind kind = Kind::kNone;
-  // Used by kSlidingWindow alone, 0 otherwise. Both at least 0. The "sliding_window = W" of
-  // Mistral and others, which counts p itself, is SlidingWindow(W - 1, 0).
+  // Both at least 0; 0 unless the mask is kSlidingWindow. The "sliding_window = W" of Mistral and
+  // others counts p itself, so it is SlidingWindow(W - 1, 0).
   int64_t left = 0;
   int64_t right = 0;
 
@@ -55,8 +55,8 @@ constexpr KvRange VisibleKv(const Mask& mask, int64_t row, int64_t q_len, int64_
   return {mask.kind == Mask::Kind::kCausal ? 0 : clamp(position - mask.left), end};
 }
 
-// The keys that at least one row of [row_begin, row_end) sees, which is one range because rows
-// slide. For tiles: keys outside it can be skipped.
+// The keys that at least one row of [row_begin, row_end) sees. They are one range, because the
+// ranges of successive rows move forward. Tiles outside it can be skipped.
 constexpr KvRange VisibleKvOfRows(const Mask& mask, int64_t row_begin, int64_t row_end,
                                   int64_t q_len, int64_t kv_len) {
   if (row_begin >= row_end) return {0, 0};

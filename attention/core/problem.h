@@ -1,16 +1,16 @@
-// The attention problem: what is computed, without where the data lies.
+// An attention problem: what to compute, without where the data lies.
 //
 //   S = scale * Q Kᵀ,  S = softcap * tanh(S / softcap) if there is a cap,  P = softmax(mask(S)),
-//   O = P V,  LSE = log(sum(exp(mask(S)))) in natural log, one a row.
+//   O = P V,  LSE = log(sum(exp(mask(S)))), the natural log, one per row.
 //
-// A problem is a value: it prints to and parses from one line, hashes and compares, and is the
-// key of every benchmark row and test name. Pointers, strides and the lengths of the single
-// sequences come apart, in AttentionTensors (tensors.h).
+// A problem is a value: it prints to and parses from one line, hashes and compares. It is the key
+// of every benchmark row and test name. Pointers, strides and the lengths of individual sequences
+// are passed separately, in AttentionTensors (tensors.h).
 //
 //   absl::StatusOr<AttentionProblem> p =
 //       AttentionProblem::Parse("b=4,hq=32,hkv=8,sq=4096,skv=4096,d=128,dtype=bf16,mask=causal");
 //
-// The one-line form, keys in any order, each at most once:
+// The one-line form. Keys may come in any order, each at most once:
 //
 //   key      value                                              default
 //   b        batch, at least 1                                  1
@@ -20,16 +20,16 @@
 //   skv      KV length, at least 0                              sq
 //   d        head dim of Q and K, 1 to 512                      required
 //   dv       head dim of V and O, 1 to 512                      d
-//   dtype    fp32, fp16, bf16, fp8_e4m3: of Q                   bf16
-//   kvdtype  of K and V: dtype; or fp8_e4m3, for a cache of     dtype
-//            8 bits under Q of fp16 or bf16
-//   odtype   of O: dtype; or fp32, fp16 or bf16 where dtype     dtype
+//   dtype    of Q: fp32, fp16, bf16, fp8_e4m3                   bf16
+//   kvdtype  of K and V: dtype; or fp8_e4m3 (an 8-bit cache)    dtype
+//            if dtype is fp16 or bf16
+//   odtype   of O: dtype; or fp32, fp16 or bf16 if dtype        dtype
 //            is fp8_e4m3
 //   mask     none, causal, window:LEFT:RIGHT (see mask.h)       none
 //   scale    0, or 1e-12 to 1e12                                1/sqrt(d)
 //   softcap  1e-12 to 1e12; 0 or none: no cap                   none
 //   lens     fixed, packed, padded (see Lengths)                fixed
-//   page     tokens a page of the KV cache, a power of two;     none
+//   page     tokens per page of the KV cache, a power of two;   none
 //            0 or none: not paged
 #ifndef ATTENTION_CORE_PROBLEM_H_
 #define ATTENTION_CORE_PROBLEM_H_
@@ -52,20 +52,20 @@ namespace attnlab {
 // How the lengths of the sequences of a batch vary.
 enum class Lengths {
   kFixed,   // every sequence has sq queries and skv keys
-  kPacked,  // tokens of all sequences in a row, without gaps; cu_seqlens mark where each begins
-  kPadded,  // room for sq queries and skv keys each, of which q_len[b] and kv_len[b] are used
+  kPacked,  // tokens of all sequences one after another, no gaps; cu_seqlens has the offsets
+  kPadded,  // each sequence has room for sq queries and skv keys; q_len[b] and kv_len[b] are used
 };
 
 struct AttentionProblem {
   int64_t b = 1;
   int64_t hq = 1;
   int64_t hkv = 1;
-  int64_t sq = 0;   // the maximum over the batch, where lengths vary
-  int64_t skv = 0;  // the maximum over the batch, where lengths vary
+  int64_t sq = 0;   // the maximum over the batch, if lengths vary
+  int64_t skv = 0;  // the maximum over the batch, if lengths vary
   int64_t d = 64;
   int64_t dv = 64;
   DType dtype = DType::kBFloat16;
-  std::optional<DType> kv_dtype, o_dtype;  // unset: dtype; KvDType() and ODType() say which
+  std::optional<DType> kv_dtype, o_dtype;  // unset: dtype; read with KvDType() and ODType()
   Mask mask;
   std::optional<float> scale;  // unset: 1/sqrt(d)
   float softcap = 0;           // 0: no cap
@@ -73,20 +73,20 @@ struct AttentionProblem {
   int64_t page = 0;  // 0: K and V are not paged
 
   static constexpr int64_t kMaxHeadDim = 512;
-  // Of scale and softcap: their product and their quotient stay within the range of a float.
+  // Limits of scale and softcap: within them, their product and quotient fit in a float.
   static constexpr float kMinFactor = 1e-12f, kMaxFactor = 1e12f;
-  static constexpr int64_t kMaxExtent = (int64_t{1} << 31) - 1;  // of b, heads, sq, skv, window
+  static constexpr int64_t kMaxExtent = (int64_t{1} << 31) - 1;  // b, heads, sq, skv, window, page
 
-  // The problem of the line. InvalidArgument for an unknown, repeated, empty or missing key, for
-  // a value that is not one, and for whatever Validate() rejects.
+  // Parses a line. InvalidArgument for an unknown, repeated, empty or missing key and for a value
+  // that does not parse; also the errors of Validate().
   static absl::StatusOr<AttentionProblem> Parse(absl::string_view line);
 
-  // The canonical line: keys in the order above, those at their default left out except b, hkv,
-  // skv, dtype and mask. Parse(ToString()) == *this for every valid problem.
+  // The canonical line, with keys in the order above. Keys at their default are left out, except b,
+  // hkv, skv, dtype and mask. Parse(ToString()) == *this for every valid problem.
   std::string ToString() const;
 
-  // InvalidArgument that names the first field out of its range, the value and the limit.
-  // OutOfRange when a tensor of the problem would have more than 2^60 bytes.
+  // InvalidArgument names the first field that is out of range, its value and the limit.
+  // OutOfRange if a tensor of the problem would have more than 2^60 bytes.
   absl::Status Validate() const;
 
   // The factor on Q Kᵀ: `scale`, or 1/sqrt(d).
@@ -95,10 +95,10 @@ struct AttentionProblem {
   DType KvDType() const { return kv_dtype.value_or(dtype); }
   DType ODType() const { return o_dtype.value_or(dtype); }
 
-  // Pages that `tokens` of a sequence take.
+  // The number of pages that hold `tokens` tokens of a sequence.
   int64_t Pages(int64_t tokens) const { return (tokens + page - 1) / page; }
 
-  // Query heads that share one KV head.
+  // The number of query heads that share one KV head.
   int64_t GroupSize() const { return hq / hkv; }
 
   // All fields, for comparison and hashing.
@@ -118,31 +118,30 @@ struct AttentionProblem {
   }
 };
 
-// Work that a computation does: arithmetic, and bytes between it and main memory.
+// The work of a computation: arithmetic, and bytes moved to and from main memory.
 struct Traffic {
   double flops = 0;  // a multiply-add counts 2
   int64_t bytes_read = 0;
   int64_t bytes_written = 0;
-  // Of a model: how much is read again depends on what L2 keeps, which no simple rule says. Then
-  // bytes_read is a guess that nothing is to be held to.
+  // Set by a model when the bytes read again depend on what L2 keeps, which no simple rule
+  // predicts. bytes_read is then a guess, and tests do not hold a kernel to it.
   bool l2_decides = false;
 
   int64_t Bytes() const { return bytes_read + bytes_written; }
 };
 
-// Bytes of a model as a whole number, at most 2^61: what is read again can be more than an int64
-// counts.
+// Converts a model's bytes to an integer, at most 2^61. Repeated reads can exceed an int64.
 int64_t WholeBytes(double bytes);
 
-// What any implementation must do: the two matrix products over the (query, key) pairs that the
-// mask lets through, each input row that some query sees read once, O written once, and LSE
-// too if `with_lse`. Of a paged cache the table's entries of those rows, too. Exponentials, scales
-// and lengths are not counted.
+// The work that no implementation can avoid. FLOPs: the two matrix products over the (query, key)
+// pairs that the mask lets through. Bytes read: Q, and each row of K and V that some query sees,
+// once; for a paged cache also the page-table entries of these rows. Bytes written: O once, and LSE
+// if `with_lse`. Exponentials, scales and lengths are not counted.
 //
-// A causal problem has s(s+1)/2 pairs a head, where papers count s²/2; at s = 512 that is 0.2 %
+// A causal problem has s(s+1)/2 pairs per head, where papers count s²/2. At s = 512 that is 0.2 %
 // more FLOPs.
 //
-// `q_lens` and `kv_lens`: the lengths of the b sequences where they vary; empty: all sq and skv.
+// `q_lens` and `kv_lens`: the lengths of the b sequences if they vary. Empty: all sq and skv.
 Traffic CompulsoryTraffic(const AttentionProblem& problem, bool with_lse = false,
                           absl::Span<const int32_t> q_lens = {},
                           absl::Span<const int32_t> kv_lens = {});

@@ -1,7 +1,7 @@
 // The kernels that this program links, by name.
 //
 // A kernel's library registers it while the program starts, so a program has exactly the kernels
-// that it depends on, and a target outside this tree adds its own in the same way:
+// that it depends on. A target outside this tree adds its own in the same way:
 //
 //   // my_kernel.cc, in a cc_library with alwayslink = True
 //   class MyKernel : public attnlab::Kernel { … };
@@ -24,20 +24,20 @@ namespace attnlab {
 
 class Registry {
  public:
-  // The registry of the program. Filled before main(); safe to read from any thread after.
+  // The program's registry. It is filled before main(); then any thread may read it.
   static Registry& Global();
 
-  // Adds a kernel. A second one of the same name is not added: AlreadyExists, and Find() of that
-  // name fails from then on, since which one a program gets would depend on the order of linking.
+  // Adds a kernel. AlreadyExists if its name is taken: the kernel is not added, and Find() of that
+  // name fails from then on, because link order would decide which one a program gets.
   absl::Status Register(std::unique_ptr<const Kernel> kernel);
 
-  // NotFound lists the names there are.
+  // NotFound lists the registered names. FailedPrecondition if the name was registered twice.
   absl::StatusOr<const Kernel*> Find(absl::string_view name) const;
 
-  // In alphabetical order of their names.
+  // Sorted by name.
   std::vector<const Kernel*> All() const;
 
-  // OK, or which names were registered more than once.
+  // OK, or an error with a name that was registered more than once.
   absl::Status Check() const;
 
  private:
@@ -51,7 +51,7 @@ class Registry {
 namespace internal {
 template <typename KernelClass>
 bool RegisterKernel() {
-  // A repeated name is remembered by the registry, which has no one to tell before main().
+  // The registry remembers a repeated name, because before main() nobody can handle the error.
   Registry::Global().Register(std::make_unique<const KernelClass>()).IgnoreError();
   return true;
 }
@@ -59,7 +59,7 @@ bool RegisterKernel() {
 
 }  // namespace attnlab
 
-// At namespace scope in a .cc file, once a kernel class.
+// Use at namespace scope in a .cc file, once per kernel class.
 #define ATTNLAB_REGISTER_KERNEL(KernelClass)                    \
   [[maybe_unused]] static const bool kRegistered##KernelClass = \
       ::attnlab::internal::RegisterKernel<KernelClass>()

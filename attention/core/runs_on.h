@@ -1,4 +1,4 @@
-// Whether a device is one that a kernel is built for, by its traits alone.
+// Whether a kernel is built for a device, by the kernel's traits alone.
 #ifndef ATTENTION_CORE_RUNS_ON_H_
 #define ATTENTION_CORE_RUNS_ON_H_
 
@@ -8,9 +8,9 @@
 
 namespace attnlab {
 
-// OK, or Unimplemented, with what the kernel runs on and what the device is. A CUDA kernel runs on
-// every GPU from the least of its compute capabilities on: later ones run its PTX. A kernel with
-// code that later GPUs do not run (sm_90a) declines them in Prepare().
+// OK, or Unimplemented with what the kernel runs on and what the device is. A CUDA kernel runs on
+// every GPU from its lowest compute capability on, because later GPUs run its PTX. A kernel whose
+// code later GPUs cannot run (sm_90a) declines them in Prepare().
 absl::Status RunsOn(const KernelTraits& traits, const DeviceInfo& device);
 
 }  // namespace attnlab

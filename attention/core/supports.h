@@ -1,4 +1,4 @@
-// What kernels decline alike, for their Prepare().
+// Checks that several kernels' Prepare() share.
 #ifndef ATTENTION_CORE_SUPPORTS_H_
 #define ATTENTION_CORE_SUPPORTS_H_
 
@@ -7,9 +7,9 @@
 
 namespace attnlab {
 
-// Of a kernel that computes on Q, K, V and O of one dtype which is an Element (element.h), and on K
-// and V whose tokens lie at one stride: Unimplemented for other dtypes, for one of K and V or of O
-// that is not Q's, and for paged K and V. The problem is valid.
+// For kernels that compute on Q, K, V and O of a single dtype, which is an Element (element.h), and
+// on K and V with a constant stride between tokens. Unimplemented for other dtypes, for K and V or
+// O of another dtype than Q, and for paged K and V. The problem must be valid.
 absl::Status CheckDtypeAndPage(const AttentionProblem& problem);
 
 }  // namespace attnlab

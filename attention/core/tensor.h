@@ -1,9 +1,9 @@
-// A strided view of attention data in host or device memory: it owns nothing.
+// A strided view of attention data in host or device memory. It owns nothing.
 //
 // Every view has the same four logical axes, (batch, sequence, head, dim), whatever the order in
-// memory: BSHD, BHSD and packed QKV differ in strides alone, and so no kernel needs to know
-// their names. Packed tokens of sequences of different lengths ("varlen") are a view with
-// batch = 1 and sequence = the total number of tokens.
+// memory. BSHD, BHSD and packed QKV differ in strides alone, so no kernel needs to know their
+// names. Packed sequences of different lengths ("varlen") are a view with batch = 1 and sequence =
+// the total number of tokens.
 //
 //   TensorView o = BshdView(data, DType::kBFloat16, device, /*b=*/2, /*s=*/512, /*h=*/8, /*d=*/64);
 //   QkvViews in = PackedQkvViews(data, DType::kFloat32, Device::Cpu(), 8, 1024, 12, 64);
@@ -43,13 +43,13 @@ struct BasicTensorView {
 using TensorView = BasicTensorView<void*>;
 using ConstTensorView = BasicTensorView<const void*>;
 
-// Sequence lengths or offsets, int32, where the tensors live.
+// Sequence lengths or offsets, int32, on the device of the tensors.
 struct LengthsView {
   const int32_t* data = nullptr;
   int64_t count = 0;
 };
 
-// Which pages the sequences of a paged cache have, int32 [rows, columns], where the tensors live.
+// The pages of each sequence in a paged cache, int32 [rows, columns], on the device of the tensors.
 struct PageTableView {
   const int32_t* data = nullptr;
   int64_t rows = 0, columns = 0;
@@ -68,7 +68,7 @@ TensorView BhsdView(void* data, DType dtype, Device device, int64_t b, int64_t s
 ConstTensorView BhsdView(const void* data, DType dtype, Device device, int64_t b, int64_t s,
                          int64_t h, int64_t d);
 
-// Contiguous fp32 memory [batch][head][sequence]: the usual place of the log-sum-exp.
+// Contiguous fp32 memory [batch][head][sequence]: the usual layout of the log-sum-exp.
 TensorView LseView(float* data, Device device, int64_t b, int64_t s, int64_t h);
 
 struct QkvViews {

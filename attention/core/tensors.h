@@ -1,4 +1,4 @@
-// Where the data of an attention problem lies, and the check that it fits the problem.
+// Where the data of an attention problem lies, and checks that it fits the problem.
 #ifndef ATTENTION_CORE_TENSORS_H_
 #define ATTENTION_CORE_TENSORS_H_
 
@@ -12,7 +12,7 @@
 
 namespace attnlab {
 
-// The arguments of a forward pass. All on one device; which device, the views say.
+// The arguments of a forward pass. All are on one device; the views say which.
 //
 //   lens =    fixed, padded            packed                    any, with pages
 //   q         [b, sq, hq, d]           [1, tokens_q, hq, d]
@@ -22,67 +22,70 @@ namespace attnlab {
 //   lse       [b, sq, hq, 1], fp32     [1, tokens_q, hq, 1], fp32
 //
 // `lse` is optional: a null data pointer means that it is not wanted. O and LSE of rows that no
-// sequence uses (beyond q_len[b], or beyond cu_seqlens_q[b]) are not written. K and V beyond
-// kv_len[b] are not read, or at least have no influence, whatever their bits.
+// sequence uses (beyond q_len[b], or beyond the last offset cu_seqlens_q[b]) are not written. K and
+// V beyond kv_len[b] have no influence, whatever their bits, even if a kernel reads them.
 //
-// O and LSE share no memory with each other or with an input. Validation finds equal addresses;
-// views that overlap otherwise may also interleave, and are the caller's to keep apart. Scratch is
-// one piece of memory, and ValidateScratch() finds all that it shares.
+// O and LSE must not share memory with each other or with an input. Validation finds equal
+// addresses. It accepts other overlaps, because strided views may interleave: keeping those apart
+// is up to the caller. Scratch is one block of memory, and ValidateScratch() finds every overlap
+// with it.
 struct AttentionTensors {
   ConstTensorView q, k, v;
   TensorView o;
   TensorView lse;
 
-  // lens = packed: b + 1 offsets in tokens, the first 0, none below the one before it;
-  // sequence i has the tokens [cu_seqlens[i], cu_seqlens[i + 1]), at most sq (skv) of them.
+  // lens = packed: b + 1 offsets in tokens, starting at 0 and never decreasing. Sequence i has the
+  // tokens [cu_seqlens[i], cu_seqlens[i + 1]), at most sq (skv) of them.
   LengthsView cu_seqlens_q, cu_seqlens_kv;
 
   // lens = padded: b lengths, 0 to sq and 0 to skv. Either may be null: all of sq, all of skv.
-  // lens = packed with pages: kv_len takes the place of cu_seqlens_kv.
+  // lens = packed with pages: kv_len replaces cu_seqlens_kv.
   LengthsView q_len, kv_len;
 
-  // page != 0: entry [i, j] is the page of the keys [j * page, (j + 1) * page) of sequence i, an
-  // index into the first axis of K and V. b rows of at least Pages(skv) entries; entries beyond a
-  // sequence's length are not read.
+  // page != 0: entry [i, j] is the page that holds keys [j * page, (j + 1) * page) of sequence i,
+  // as an index into the first axis of K and V. There are b rows of at least Pages(skv) entries.
+  // Entries beyond a sequence's length are not read.
   PageTableView page_table;
 
-  // Where Q, or K and V, are fp8_e4m3: an element stands for itself times the number of its
+  // Scales, if Q, or K and V, are fp8_e4m3: an element stands for its value times the scale of its
   // sequence and head. fp32 [b, 1, hq, 1] and [b, 1, hkv, 1]; null: all 1. O is never scaled.
   ConstTensorView q_scale, k_scale, v_scale;
 };
 
-// InvalidArgument that names tensor, value and limit where the tensors do not fit the problem:
-// shapes, dtypes, devices, null pointers, a pointer not aligned to its element, a dim axis that
-// is not contiguous, negative strides, outputs whose elements overlap or that share an address
-// with an input, lengths, page table or scales missing or out of place. OutOfRange for strides that
-// reach beyond 2^60 bytes.
+// Checks that the tensors fit the problem. InvalidArgument names the tensor, the value and the
+// limit. It is returned for
+//   - wrong shapes, dtypes or devices;
+//   - null pointers, and pointers not aligned to their element;
+//   - a dim axis that is not contiguous, and negative strides;
+//   - outputs whose elements overlap or that share an address with an input;
+//   - lengths, page table or scales that are missing, wrong, or given where they do not apply.
+// OutOfRange if strides reach beyond 2^60 bytes.
 //
-// Lengths and page tables on the host are read and checked, too. On a device they cannot be without
-// waiting for it: kernels there clamp what they read to the tensors, and write nothing out of
-// bounds.
+// Lengths and page tables on the host are read and checked too. On a device this would mean waiting
+// for it, so kernels there clamp what they read to the tensors and write nothing out of bounds.
 absl::Status ValidateTensors(const AttentionProblem& problem, const AttentionTensors& tensors);
 
-// The same check for one more output, `name`, of the problem's rows: fp32 with the shape of O but
+// The same check for one more output, `name`, with the problem's rows: fp32 with the shape of O but
 // `columns` in place of dv, on the device of the tensors.
 absl::Status ValidateRows(const AttentionProblem& problem, const AttentionTensors& tensors,
                           absl::string_view name, const TensorView& view, int64_t columns);
 
-// InvalidArgument where the `bytes` of scratch at `scratch`, named `name`, share memory with a
-// tensor, lengths, page table or scales: with what elements take, not with gaps between them. A
-// view whose own elements interleave counts as one piece.
+// InvalidArgument if scratch memory named `name`, `bytes` bytes at `scratch`, overlaps a tensor,
+// lengths, page table or scales. Gaps between elements may be shared. A view whose own elements
+// interleave counts as one block.
 absl::Status ValidateScratch(const AttentionTensors& tensors, absl::string_view name,
                              const void* scratch, int64_t bytes);
 
-// The same for one more output of the call, `view`, named `view_name`.
+// The same for one more output of the call: `view`, named `view_name`.
 absl::Status ValidateScratch(absl::string_view view_name, const ConstTensorView& view,
                              absl::string_view name, const void* scratch, int64_t bytes);
 
-// The lengths of `count` sequences, 0 to `longest` each, on the host. InvalidArgument that names
-// the list, the entry and the limit.
+// Checks `count` sequence lengths on the host, each 0 to `longest`. InvalidArgument names the list,
+// the entry and the limit.
 absl::Status CheckLengths(absl::string_view name, absl::Span<const int32_t> lengths, int64_t count,
                           int64_t longest);
 
-// The tokens of sequence `i`, for code on the host. Takes lengths that ValidateTensors passed.
+// The tokens of sequence `i`, for host code. The lengths must have passed ValidateTensors().
 struct Sequence {
   int64_t q_batch, q_begin, q_len;     // indices into Q, O and LSE
   int64_t kv_batch, kv_begin, kv_len;  // indices into K and V; with pages into the page table

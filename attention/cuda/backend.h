@@ -1,8 +1,8 @@
 // The few calls to the CUDA runtime that host code needs: devices, memory, copies, timing.
 //
-// One of two files implements it: cuda_backend.cc where a CUDA toolkit was found at build time,
-// cuda_backend_none.cc elsewhere. So that callers need no #ifdef, and a program built with a
-// toolkit still runs on a machine with no GPU. Kernels do not use it.
+// One of two files implements it: backend.cc if a CUDA toolkit was found at build time,
+// backend_none.cc otherwise. Callers therefore need no #ifdef, and a program built with a toolkit
+// still runs on a machine without a GPU. Kernels do not use it.
 #ifndef ATTENTION_CUDA_BACKEND_H_
 #define ATTENTION_CUDA_BACKEND_H_
 
@@ -19,19 +19,19 @@ namespace attnlab::cuda_backend {
 // Unimplemented without a toolkit, Unavailable without a driver or a GPU.
 absl::StatusOr<std::vector<DeviceInfo>> Devices();
 
-// What is below the figures of a GPU.
+// The software versions behind measurements on a GPU.
 struct Versions {
-  std::string driver;        // of the driver, as nvidia-smi shows it: "570.124.06"; "" if not told
-  std::string cuda_driver;   // the CUDA that the driver is good for: "13.0"
+  std::string driver;        // as nvidia-smi shows it: "570.124.06"; "" if unknown
+  std::string cuda_driver;   // the newest CUDA that the driver supports: "13.0"
   std::string cuda_runtime;  // the CUDA that this program was built with: "12.9"
 };
 absl::StatusOr<Versions> GetVersions();
 
-// Aligned to 256 bytes. ResourceExhausted when the memory is not there.
+// Aligned to 256 bytes. ResourceExhausted if there is not enough memory.
 absl::StatusOr<void*> Allocate(int ordinal, int64_t bytes);
 absl::Status Free(int ordinal, void* data);
 
-// Bytes of the device's memory that nobody has taken yet.
+// The bytes of device memory that are free now.
 absl::StatusOr<int64_t> FreeMemory(int ordinal);
 
 // Synchronous with the host.
@@ -39,15 +39,15 @@ absl::Status CopyToDevice(int ordinal, void* to, const void* from, int64_t bytes
 absl::Status CopyToHost(int ordinal, void* to, const void* from, int64_t bytes);
 absl::Status Fill(int ordinal, void* data, uint8_t value, int64_t bytes);
 
-// OK for memory that kernels of that GPU were given for their own: of the GPU, or managed.
+// OK if kernels on that GPU may use the memory: it was allocated on the GPU, or it is managed.
 // InvalidArgument for memory of the host or of another GPU; the message has no field name before
-// it. Waits for nothing, and may be called while a stream is captured.
+// it. Does not wait, and may be called while a stream is captured.
 absl::Status CheckAddress(int ordinal, const void* data);
 
-// Waits for all work of the device, and returns the error that it had, if any.
+// Waits for all work of the device, and returns its error, if any.
 absl::Status Synchronize(int ordinal);
 
-// Two points in a stream (nullptr: the default stream) and the time between them.
+// Measures the time between two points in a stream (nullptr: the default stream).
 class Timer {
  public:
   static absl::StatusOr<Timer> Create(int ordinal);
@@ -56,7 +56,7 @@ class Timer {
   ~Timer();
 
   absl::Status Start(void* stream);
-  // Waits for the end point.
+  // Waits until the stream reaches the end point.
   absl::StatusOr<double> StopSeconds(void* stream);
 
  private:

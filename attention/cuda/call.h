@@ -1,4 +1,4 @@
-// What host code that calls the CUDA runtime itself needs, kernel families among it: errors as
+// Helpers for host code that calls the CUDA runtime itself, such as kernel families: errors as
 // absl::Status, and the current device.
 #ifndef ATTENTION_CUDA_CALL_H_
 #define ATTENTION_CUDA_CALL_H_
@@ -9,12 +9,12 @@
 
 namespace attnlab::cuda_backend {
 
-// OK, or "what: what CUDA says of it": ResourceExhausted for memory, Unavailable where there is no
-// driver or GPU, Unimplemented where the program has no code for the GPU, otherwise Internal.
-// Errors that CUDA would report again at its next call are taken back, if they can be.
+// OK, or an error with the message "what: CUDA's description". ResourceExhausted for memory,
+// Unavailable without a driver or GPU, Unimplemented if the program has no code for the GPU,
+// otherwise Internal. Clears the error where possible, so that CUDA does not report it again.
 absl::Status ToStatus(cudaError_t error, absl::string_view what);
 
-// Makes a device current on this thread, and the caller's one again at the end.
+// Makes a device current on this thread, and restores the caller's at the end of its life.
 class ScopedDevice {
  public:
   explicit ScopedDevice(int ordinal);
@@ -25,7 +25,7 @@ class ScopedDevice {
   const absl::Status& status() const { return status_; }
 
  private:
-  int previous_ = -1;  // to go back to; -1: the device was current already
+  int previous_ = -1;  // the device to restore; -1: it was current already
   absl::Status status_;
 };
 

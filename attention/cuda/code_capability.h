@@ -1,6 +1,6 @@
-// Which device code runs: on a GPU for which there is no machine code the driver compiles the
-// newest PTX that it can, and that may be older than the GPU. Code paths that are chosen by the
-// host must be in it.
+// Which device code runs. On a GPU for which there is no machine code, the driver compiles the
+// newest PTX that it can, and that PTX may be for an older GPU. The host must choose only code
+// paths that this PTX has.
 #ifndef ATTENTION_CUDA_CODE_CAPABILITY_H_
 #define ATTENTION_CUDA_CODE_CAPABILITY_H_
 
@@ -8,8 +8,8 @@
 
 namespace attnlab::device {
 
-// The compute capability that this library's code for the current device was compiled for, ten
-// times NVIDIA's number. All of a program's CUDA libraries are compiled for the same ones.
+// The compute capability, ten times NVIDIA's number, that this library's code for the current
+// device was compiled for. All CUDA libraries of a program are compiled for the same capabilities.
 cudaError_t CodeCapability(int* capability);
 
 }  // namespace attnlab::device

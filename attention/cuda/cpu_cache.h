@@ -10,9 +10,9 @@ namespace attnlab {
 // Where Linux describes the caches of processor 0.
 inline constexpr char kCpuCacheDirectory[] = "/sys/devices/system/cpu/cpu0/cache";
 
-// The bytes of the data or unified cache of the highest level that `directory` describes, in
-// index0/level, index0/type, index0/size and so on. Where a machine has several caches of that
-// level, the one of this processor: what one core can find there. 0 where nothing is described.
+// Bytes of the highest-level data or unified cache that `directory` describes, in index0/level,
+// index0/type, index0/size and so on. If the machine has several caches of that level, this is the
+// one of processor 0: what one core can use. 0 if no cache is described.
 int64_t LastLevelCacheBytes(const std::string& directory);
 
 }  // namespace attnlab

@@ -1,5 +1,5 @@
-// Launches of device kernels, all through one function, so that whoever wants to know what ran can
-// be told, such as a test that proves for which compute capability the code was built.
+// All device kernels are launched through one function, so that an observer can see what ran. For
+// example, a test proves which compute capability the code was built for.
 //
 //   cudaError_t error = device::Launch(SoftmaxKernel<float>, grid, block, shared_bytes, stream,
 //                                      scores, probabilities);
@@ -23,31 +23,31 @@ struct LaunchRecord {
 class LaunchObserver {
  public:
   virtual ~LaunchObserver() = default;
-  // Before the launch, on the thread that launches.
+  // Called before the launch, on the thread that launches.
   virtual void OnLaunch(const LaunchRecord& record) = 0;
 };
 
-// Tells this observer of every launch in the process from now on; nullptr: nobody. Returns the one
-// before. The observer outlives the launches.
+// From now on, every launch in the process is reported to this observer; nullptr: to none. Returns
+// the observer before it. An observer must outlive the launches.
 LaunchObserver* SetLaunchObserver(LaunchObserver* observer);
 
-// cudaLaunchKernel() that the observer sees. Asynchronous; the error is that of the launch alone.
-// For more shared memory than every kernel may have (48 KiB, with up to 16 that the kernel declares
-// itself) the first launch of a function on a device calls cudaFuncSetAttribute(); what the device
-// does not have is cudaErrorInvalidValue.
+// cudaLaunchKernel(), reported to the observer. Asynchronous; the error is that of the launch
+// alone. Above 32 KiB of dynamic shared memory, the first launch of a function on a device calls
+// cudaFuncSetAttribute(): every kernel may use 48 KiB, of which it may declare up to 16 KiB
+// statically. More than the device has is cudaErrorInvalidValue.
 cudaError_t LaunchFunction(const LaunchRecord& record, void** arguments);
 
-// Keeps a parameter out of the deduction of its type: the kernel alone says what it is.
+// Excludes a parameter from type deduction: the kernel alone determines its type.
 template <typename T>
 struct AsDeclared {
   using Type = T;
 };
 
-// The same for a __global__ function and its arguments, which are converted to its parameters.
+// The same for a __global__ function; arguments are converted to the types of its parameters.
 template <typename... Parameters>
 cudaError_t Launch(void (*kernel)(Parameters...), dim3 grid, dim3 block, size_t shared_bytes,
                    cudaStream_t stream, typename AsDeclared<Parameters>::Type... arguments) {
-  // One more, for kernels without parameters.
+  // The extra element is for kernels without parameters: an array cannot be empty.
   void* pointers[] = {const_cast<void*>(static_cast<const void*>(&arguments))..., nullptr};
   return LaunchFunction({reinterpret_cast<const void*>(kernel), grid, block, shared_bytes, stream},
                         pointers);

@@ -1,4 +1,4 @@
-// Whether there is a GPU to run on, for programs and libraries that tell their users.
+// Whether there is a GPU to run on, and if not, a reason to show to users.
 #ifndef ATTENTION_CUDA_LOOK_FOR_GPUS_H_
 #define ATTENTION_CUDA_LOOK_FOR_GPUS_H_
 
@@ -6,13 +6,13 @@
 
 namespace attnlab::device {
 
-// False where no driver is installed: without one the runtime speaks of one that is too old.
+// False if no driver is installed. CUDA's own error would then name a driver that is too old.
 inline bool HasDriver() {
   int driver = 0;
   return cudaDriverGetVersion(&driver) != cudaSuccess || driver != 0;
 }
 
-// Success where there is a GPU. Else the error, and in `reason` what a user is told of it.
+// Success if there is a GPU. Otherwise the error, and in `reason` a text for the user.
 inline cudaError_t LookForGpus(const char** reason) {
   if (!HasDriver()) {
     *reason = "no NVIDIA driver is installed";

@@ -1,4 +1,4 @@
-// For tests: an array that host and device code both reach.
+// For tests: an array that host and device code can both access.
 #ifndef ATTENTION_CUDA_MANAGED_ARRAY_H_
 #define ATTENTION_CUDA_MANAGED_ARRAY_H_
 
@@ -8,7 +8,7 @@
 
 namespace attnlab::device {
 
-// Null data where there is no memory. The host waits for the device before it looks.
+// The data is null if the allocation failed. The host must wait for the device before reading.
 template <typename T>
 class ManagedArray {
  public:

@@ -1,4 +1,4 @@
-// Memory on a device, owned, for tools and tests. Kernels own none: callers give them theirs.
+// Owned memory on a device, for tools and tests. Kernels own none: callers pass it in.
 #ifndef ATTENTION_CUDA_MEMORY_H_
 #define ATTENTION_CUDA_MEMORY_H_
 
@@ -13,21 +13,21 @@ namespace attnlab {
 // Every buffer begins at a multiple of this many bytes, and so must a kernel's workspace.
 constexpr int64_t kMemoryAlignment = 256;
 
-// `bytes` with what is missing to the next multiple of it: at most INT64_MAX - kMemoryAlignment.
+// Rounds `bytes`, at most INT64_MAX - kMemoryAlignment, up to a multiple of kMemoryAlignment.
 constexpr int64_t AlignedBytes(int64_t bytes) {
   return (bytes + kMemoryAlignment - 1) / kMemoryAlignment * kMemoryAlignment;
 }
 
-// Bytes that could be allocated on the device now: of a GPU what nobody has, on the host what the
-// system can give without swapping. Others take and give back memory, too, so it is a guide.
-// Unavailable and Unimplemented as CudaInfo(); NotFound where the host does not say.
+// Bytes that could be allocated on the device now: on a GPU what is free, on the host what the
+// system can give without swapping. Other programs allocate and free memory too, so it is a guide.
+// Unavailable and Unimplemented as for CudaInfo(); NotFound if the host does not say.
 absl::StatusOr<int64_t> FreeMemory(Device device);
 
-// Bytes on the host or on a GPU, freed at the end of its life. Moves, does not copy.
+// Memory on the host or on a GPU, freed at the end of its life. It can be moved, not copied.
 class Buffer {
  public:
-  // Uninitialised memory, aligned to kMemoryAlignment. Zero bytes are legal and give a non-null
-  // address. InvalidArgument for a negative size, ResourceExhausted when there is not enough.
+  // Uninitialised memory, aligned to kMemoryAlignment. Zero bytes are allowed and give a non-null
+  // address. InvalidArgument for a negative size, ResourceExhausted if there is not enough memory.
   static absl::StatusOr<Buffer> Allocate(Device device, int64_t bytes);
 
   Buffer() = default;
@@ -40,7 +40,7 @@ class Buffer {
   int64_t bytes() const { return bytes_; }
   Device device() const { return device_; }
 
-  // Copies of [offset, offset + bytes) that are done on return. OutOfRange beyond the buffer.
+  // Copies bytes [offset, offset + bytes) of the buffer and waits. OutOfRange beyond the buffer.
   absl::Status CopyFromHost(const void* from, int64_t bytes, int64_t offset = 0);
   absl::Status CopyToHost(void* to, int64_t bytes, int64_t offset = 0) const;
 

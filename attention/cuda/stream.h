@@ -1,11 +1,11 @@
-// Streams, graphs and memory pools of a GPU, for checks of when and where kernels work.
+// Streams, graphs and memory pools of a GPU, for tests of when and on which stream kernels run.
 //
-// As backend.h, it is implemented twice: Create() says so where a program was built without a
-// CUDA toolkit.
+// Like backend.h, it has two implementations. Without a CUDA toolkit, Create() returns an error
+// that says so.
 //
 //   absl::StatusOr<Stream> stream = Stream::Create(0, Stream::Kind::kIndependent);
 //   absl::StatusOr<Gate> gate = Gate::Close(*stream, 2.0);
-//   …enqueue work in stream->get(): it waits…
+//   …enqueue work on stream->get(): it waits…
 //   gate->Open();
 //   stream->Synchronize();
 #ifndef ATTENTION_CUDA_STREAM_H_
@@ -20,12 +20,12 @@
 
 namespace attnlab::cuda_backend {
 
-// A stream of its own; waits for its work and is gone at the end of its life.
+// A stream. At the end of its life it waits for its work and is destroyed.
 class Stream {
  public:
   enum class Kind {
-    kOrdinary,     // takes turns with the legacy default stream
-    kIndependent,  // of all other streams (cudaStreamNonBlocking)
+    kOrdinary,     // synchronises with the legacy default stream
+    kIndependent,  // synchronises with no other stream (cudaStreamNonBlocking)
   };
   static absl::StatusOr<Stream> Create(int ordinal, Kind kind);
   Stream(Stream&& other) noexcept;
@@ -35,7 +35,7 @@ class Stream {
   void* get() const { return stream_; }  // cudaStream_t
   int ordinal() const { return ordinal_; }
 
-  // Waits for the work of this stream, and returns the error that it had, if any.
+  // Waits for the work of this stream, and returns its error, if any.
   absl::Status Synchronize();
 
  private:
@@ -44,9 +44,9 @@ class Stream {
   void* stream_ = nullptr;
 };
 
-// Holds back whatever is put into a stream behind it until it is opened, or until its time is up:
-// so that whoever waits for the stream while the gate is closed gets out again. Opens at the end of
-// its life. It is a host function, and so needs no room on the GPU.
+// Holds back whatever is enqueued on a stream after it, until it is opened or its time is up. The
+// time limit releases a caller that waits for the stream while the gate is closed. It opens at the
+// end of its life. It is a host function, so it takes no room on the GPU.
 class Gate {
  public:
   static absl::StatusOr<Gate> Close(Stream& stream, double seconds);
@@ -55,7 +55,7 @@ class Gate {
   ~Gate();
 
   void Open();
-  // It opened because its time was up.
+  // Whether it opened because its time was up.
   bool TimedOut() const;
 
  private:
@@ -64,12 +64,12 @@ class Gate {
   std::shared_ptr<State> state_;
 };
 
-// Work that was recorded instead of done (stream capture), to be done any number of times.
+// Work that was recorded instead of done (stream capture). It can be launched any number of times.
 class Graph {
  public:
-  // Calls `enqueue` and records what it puts into the stream. Meanwhile calls that may wait or
-  // allocate are errors on every thread of the process (cudaStreamCaptureModeGlobal), cudaMalloc()
-  // and cudaDeviceSynchronize() among them. The error is that of `enqueue`, or of the recording.
+  // Calls `enqueue` and records what it puts on the stream. During the call, CUDA calls that may
+  // wait or allocate, such as cudaMalloc() and cudaDeviceSynchronize(), are errors on every thread
+  // of the process (cudaStreamCaptureModeGlobal). Errors: `enqueue`'s and the recording's.
   static absl::StatusOr<Graph> Capture(Stream& stream, absl::FunctionRef<absl::Status()> enqueue);
   Graph(Graph&& other) noexcept;
   Graph& operator=(Graph&&) = delete;
@@ -77,7 +77,7 @@ class Graph {
 
   absl::Status Launch(Stream& stream);
   int nodes() const { return nodes_; }
-  int allocations() const { return allocations_; }  // cudaMallocAsync() and its kin
+  int allocations() const { return allocations_; }  // cudaMallocAsync() and similar
 
  private:
   Graph() = default;
@@ -87,7 +87,7 @@ class Graph {
   int nodes_ = 0, allocations_ = 0;
 };
 
-// The device's default memory pool, which cudaMallocAsync() takes from.
+// Use of the device's default memory pool, from which cudaMallocAsync() allocates.
 struct PoolUse {
   int64_t bytes = 0;  // in use now
   int64_t peak = 0;   // the most since ResetPoolPeak()

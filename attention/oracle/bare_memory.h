@@ -1,17 +1,17 @@
-// Test data without fences and poison, for tools that watch every access to memory.
+// Test data without fences and poison, for tools that watch every memory access.
 //
-// Fences and poison show what a kernel did to whoever looks afterwards, and hide it from a tool
-// that watches: an access that lands in a fence is one that memcheck finds nothing wrong with, and
-// a read of poison is no read of what nobody wrote, to initcheck. With bare memory
-//   - tensors and workspace are allocations that end where they do, to the byte;
-//   - what the kernel is there to write, and all of the workspace, is left as the allocation gave
-//     it, and is allocated anew for every run.
+// Fences and poison show after a run what a kernel did, but they hide it from such a tool. To
+// memcheck, an access to a fence is valid; to initcheck, poison is initialised memory. With bare
+// memory
+//   - tensors and workspace are allocations that end exactly where the data ends;
+//   - the rows that the kernel must write, and all of the workspace, are left uninitialised and are
+//     allocated anew for every run.
 #ifndef ATTENTION_ORACLE_BARE_MEMORY_H_
 #define ATTENTION_ORACLE_BARE_MEMORY_H_
 
 namespace attnlab::oracle {
 
-// Of all Inputs, Outputs and Trials that are made from now on. False at first.
+// For all Inputs, Outputs and Trials made from now on. Initially false.
 void UseBareMemory(bool bare);
 bool BareMemory();
 

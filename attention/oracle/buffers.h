@@ -1,11 +1,11 @@
-// Memory that shows what a kernel does with it: poisoned before a run, fenced, and checked
-// after.
+// Memory that shows what a kernel does with it: filled with poison before a run, surrounded by
+// fences, and checked after.
 //
 // With bare_memory.h there are no fences, and poison only where the kernel must not write.
 //
-// Poison is a NaN of bits that no arithmetic gives, so that an element which still has them was
-// not written, and one outside the tensor that has others was. The inputs' NaNs (inputs.h) have
-// other bits, so that these two do not look the same.
+// Poison is a NaN with bits that no arithmetic gives. An element that still has these bits was not
+// written, and a place outside the tensor that has other bits was. The inputs' NaNs (inputs.h) have
+// different bits, so the two can be told apart.
 #ifndef ATTENTION_ORACLE_BUFFERS_H_
 #define ATTENTION_ORACLE_BUFFERS_H_
 
@@ -25,12 +25,12 @@
 
 namespace attnlab::oracle {
 
-// Twice in a row it is a signalling NaN of fp32; once, one of fp16 and of bf16.
+// Two in a row are a signalling NaN of fp32; one is a signalling NaN of fp16 and of bf16.
 constexpr uint16_t kPoison = 0x7FA5;
-// Another workspace content for a second run: small finite numbers, and as indices out of range.
+// Workspace content for a second run: small finite numbers, which are out of range as indices.
 constexpr uint16_t kOtherPoison = 0x3C3C;
 
-constexpr int64_t kFence = 16384;  // bytes of poison on both sides
+constexpr int64_t kFence = 16384;  // bytes of poison on each side
 
 // Bytes [begin, end).
 struct ByteRange {
@@ -44,16 +44,16 @@ class FencedBuffer {
 
   void* data();  // aligned to 256 bytes
   int64_t bytes() const { return bytes_; }
-  int64_t fence() const { return fence_; }  // bytes on both sides: kFence, or 0
+  int64_t fence() const { return fence_; }  // bytes on each side: kFence, or 0
 
-  // Sets all of it; fences always to kPoison.
+  // Fills the buffer with `content`, and its fences with kPoison.
   absl::Status Poison(uint16_t content = kPoison);
 
-  // Allocates it again, and poisons all but these ranges, which nobody has written then. They are
-  // in order and do not overlap.
+  // Allocates it again and poisons everything except these ranges, which stay uninitialised. The
+  // ranges are in order and do not overlap.
   absl::Status Renew(absl::Span<const ByteRange> unwritten);
 
-  // All of it, fences included, as 16-bit words.
+  // The whole buffer, fences included, as 16-bit words.
   absl::StatusOr<std::vector<uint16_t>> ToHost() const;
 
   // "", or which byte outside was written: "workspace: writes 4 bytes beyond its end of 1000".
@@ -68,7 +68,7 @@ class FencedBuffer {
 // O and LSE of one run, on the host.
 struct HostOutputs {
   std::vector<uint16_t> o_storage, lse_storage;  // with their fences
-  TensorView o, lse;                             // into these; lse.data is null without LSE
+  TensorView o, lse;                             // point into these; lse.data is null without LSE
 
   HostOutputs() = default;
   HostOutputs(HostOutputs&&) = default;
@@ -79,15 +79,15 @@ struct HostOutputs {
 // O and LSE for a problem, in device memory.
 class Outputs {
  public:
-  // `inputs` gives shapes and device.
+  // `inputs` determines shapes and device.
   static absl::StatusOr<Outputs> Make(const AttentionProblem& problem,
                                       const AttentionTensors& inputs, Layout layout, bool with_lse);
 
   // `inputs` with these outputs.
   AttentionTensors Attach(AttentionTensors inputs);
 
-  // Poisons all of it; with bare memory, allocates it again and poisons all but the rows in use.
-  // `host_inputs`: for the lengths.
+  // Poisons everything. With bare memory, allocates it again and poisons all but the rows in use.
+  // `host_inputs` gives the lengths.
   absl::Status Prepare(const AttentionProblem& problem, const AttentionTensors& host_inputs);
   absl::StatusOr<HostOutputs> ToHost() const;
 
@@ -96,9 +96,9 @@ class Outputs {
   TensorView o_view_, lse_view_;
 };
 
-// Every fault of what a kernel wrote, one line each: rows in use that it left out, and elements
-// that are not its to write (fences, gaps of strides, rows that no sequence uses). Empty: none.
-// `host_inputs`: for the lengths.
+// Every fault in what a kernel wrote, one line each: rows in use that it did not write, and writes
+// where it must not write (fences, gaps between strides, rows that no sequence uses). Empty if
+// there is none. `host_inputs` gives the lengths.
 std::string WriteFaults(const AttentionProblem& problem, const AttentionTensors& host_inputs,
                         const HostOutputs& outputs);
 
@@ -106,8 +106,8 @@ std::string WriteFaults(const AttentionProblem& problem, const AttentionTensors&
 Result ValuesOf(const AttentionProblem& problem, const AttentionTensors& host_inputs,
                 const HostOutputs& outputs, absl::Span<const Row> rows);
 
-// "", or the first of the rows whose bits differ between two runs, and the values there.
-// Compares LSE only where both have it.
+// "", or the first of the rows whose bits differ between two runs, with both values. Compares LSE
+// only if both runs have it.
 std::string BitDifference(const AttentionProblem& problem, const AttentionTensors& host_inputs,
                           const HostOutputs& a, const HostOutputs& b, absl::Span<const Row> rows);
 

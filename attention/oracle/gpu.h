@@ -1,10 +1,10 @@
-// The oracle on a GPU: what Exact() and Straightforward() of reference.h compute, in milliseconds
+// The oracle on a GPU. It computes Exact() and Straightforward() of reference.h in milliseconds,
 // where a CPU takes seconds. Tests of GPU kernels and `attnlab verify` use it; oracle_gpu_test
-// holds it to the CPU's.
+// compares it with the CPU's.
 //
-// Exact: in double; sums are taken in another order than on the CPU. Straightforward: every sum in
-// order, no multiply-add is fused. exp, log and tanh are computed in double and rounded to fp32,
-// which is within half a unit, as glibc's expf is; so nearly all bits are the CPU's.
+// Exact: in double; sums are taken in another order than on the CPU. Straightforward: every sum is
+// in order, and no multiply-add is fused. exp, log and tanh are computed in double and rounded to
+// fp32, which is within half a unit, as is glibc's expf; so nearly all bits equal the CPU's.
 #ifndef ATTENTION_ORACLE_GPU_H_
 #define ATTENTION_ORACLE_GPU_H_
 
@@ -16,8 +16,8 @@
 
 namespace attnlab::oracle {
 
-// `there` has the q, k and v of `host` in the memory of a GPU, with the same strides. Lengths are
-// read from `host`. Errors as Exact(), and those of the GPU; Unimplemented in a build without CUDA.
+// `there` has the q, k and v of `host` in GPU memory, with the same strides. Lengths are read from
+// `host`. Errors as for Exact(), and those of the GPU; Unimplemented in a build without CUDA.
 absl::StatusOr<Oracle> OracleOnGpu(const AttentionProblem& problem, const AttentionTensors& host,
                                    const AttentionTensors& there, absl::Span<const Row> rows,
                                    Factors factors = Factors::kAsTheyAre);

@@ -1,6 +1,6 @@
-// The device code behind gpu.h: rows of attention, a block each. Not a kernel of the registry: its
-// launches are not seen by launch observers, so that a test that counts a kernel's launches does
-// not count these.
+// The device code behind gpu.h: one block computes one row of attention. It is not a kernel of the
+// registry. Launch observers do not see its launches, so a test that counts a kernel's launches
+// does not count these.
 #ifndef ATTENTION_ORACLE_GPU_ROWS_H_
 #define ATTENTION_ORACLE_GPU_ROWS_H_
 
@@ -11,7 +11,7 @@
 
 namespace attnlab::oracle {
 
-// Where a row's query and the first key that it sees begin, in elements of q, k and v.
+// Offsets of a row's query and of the first key that it sees, in elements of q, k and v.
 struct GpuRow {
   int64_t q = 0, k = 0, v = 0;
   int64_t keys = 0;
@@ -21,21 +21,21 @@ struct GpuRow {
 struct GpuRows {
   const void *q = nullptr, *k = nullptr, *v = nullptr;
   device::Element element = device::Element::kFloat32;
-  int64_t k_stride = 0, v_stride = 0;  // elements from key to key
+  int64_t k_stride = 0, v_stride = 0;  // elements from one key to the next
   int64_t d = 0, dv = 0;
   float scale = 1, softcap = 0;
-  bool tf32 = false;  // of the straightforward rows
+  bool tf32 = false;  // for the straightforward rows
 
   const GpuRow* rows = nullptr;
   int64_t count = 0;
   int blocks = 1;
-  int64_t scratch_stride = 0;        // at least the most keys of a row
+  int64_t scratch_stride = 0;        // at least the number of keys of any row
   double* scratch = nullptr;         // [blocks][scratch_stride]
   double* exact = nullptr;           // [count][dv + 3]: O, LSE, spread, score
   float* straightforward = nullptr;  // [count][dv + 1]: O, LSE
 };
 
-// Starts both on the default stream.
+// Starts the exact and the straightforward kernel on the default stream.
 cudaError_t StartGpuRows(const GpuRows& rows);
 
 }  // namespace attnlab::oracle

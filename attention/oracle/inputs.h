@@ -3,16 +3,16 @@
 //   InputOptions options;
 //   options.seed = 7;
 //   absl::StatusOr<Inputs> inputs = Inputs::Make(problem, Device::Cuda(0), options);
-//   AttentionTensors tensors = inputs->tensors();       // o and lse are for the caller to add
+//   AttentionTensors tensors = inputs->tensors();       // the caller adds o and lse
 //   Exact(problem, inputs->host_tensors(), rows);
 //
-// Values come from a counter: element i of (seed, tensor, sequence, row, head) is the same
-// whatever the layout, the kind of lengths, the device and the number of threads, and so one
-// seed gives the same attention in all of them.
+// Values come from a counter. Element i of (seed, tensor, sequence, row, head) is the same whatever
+// the layout, the kind of lengths, the device and the number of threads. One seed therefore gives
+// the same attention in all of them.
 //
-// Everything that no kernel may look at is NaN, so that looking shows: gaps between strides, Q, K
-// and V beyond their sequence's length, tokens that no sequence has, and kInputFence bytes on
-// both sides (none with bare_memory.h).
+// Everything that a kernel must not use is NaN, so that using it shows: gaps between strides; Q, K
+// and V beyond their sequence's length; tokens of no sequence; and kInputFence bytes on each side
+// (none with bare_memory.h).
 #ifndef ATTENTION_ORACLE_INPUTS_H_
 #define ATTENTION_ORACLE_INPUTS_H_
 
@@ -32,15 +32,15 @@
 
 namespace attnlab::oracle {
 
-// What the numbers are like.
+// How the numbers are distributed.
 enum class Values {
   kNormal,       // "normal": mean 0, variance 1 (a sum of four uniforms: at most 3.5 in size)
   kUniform,      // "uniform": in [-1, 1)
   kOutliers,     // "outliers": normal, but one in 64 elements is 10 times as large
-  kLargeScores,  // "large": normal, but Q is 40 times as large: a softmax near a maximum, whose
-                 //          exponentials overflow unless the maximum is taken off first
+  kLargeScores,  // "large": normal, but Q is 40 times as large: softmax is close to a maximum, and
+                 //          exponentials overflow unless the maximum is subtracted first
   kZeroQ,        // "zero_q": normal, but Q is 0: O is the mean of the V that a row sees
-  kConstantV,    // "constant_v": normal, but V is 1: so is O
+  kConstantV,    // "constant_v": normal, but V is 1, and so is O
 };
 
 constexpr std::array<Values, 6> kAllValues = {Values::kNormal,   Values::kUniform,
@@ -49,7 +49,7 @@ constexpr std::array<Values, 6> kAllValues = {Values::kNormal,   Values::kUnifor
 
 absl::string_view Name(Values values);
 
-// The inverse of Name(). InvalidArgument lists the names there are.
+// The inverse of Name(). InvalidArgument lists the known names.
 absl::StatusOr<Values> ParseValues(absl::string_view name);
 
 constexpr int64_t kInputFence = 4096;  // bytes of NaN before and after each tensor
@@ -59,41 +59,41 @@ struct InputOptions {
   Values values = Values::kNormal;
   Layout layout = Layout::kBshd;
 
-  // Lengths of the b sequences, for lens = packed and padded. Empty: drawn from the seed, many
-  // of them 0, 1 or the maximum; one sequence has the maximum of both if b > 1.
+  // Lengths of the b sequences, for lens = packed and padded. Empty: drawn from the seed. Many of
+  // these are 0, 1 or the maximum; one sequence has the maximum of both if b > 1.
   std::vector<int32_t> q_lens = {};
   std::vector<int32_t> kv_lens = {};
 };
 
 class Inputs {
  public:
-  // The errors of Make() that do not depend on a device, without making anything.
+  // Returns the errors of Make() that do not depend on a device, without making anything.
   static absl::Status Check(const AttentionProblem& problem, const InputOptions& options = {});
 
   // InvalidArgument for an invalid problem, lengths that do not fit it, or a layout that cannot
-  // hold it; Unimplemented for fp8 and for paged K and V; ResourceExhausted when the device or
-  // the host has not enough memory.
+  // hold it; Unimplemented for fp8 and for paged K and V; ResourceExhausted if the device or the
+  // host has too little memory.
   static absl::StatusOr<Inputs> Make(const AttentionProblem& problem, Device device,
                                      const InputOptions& options = {});
 
-  // q, k, v and lengths on the device. Valid while this object, or one moved from it, lives.
+  // q, k, v and lengths on the device. Valid as long as this object, or one moved from it, lives.
   const AttentionTensors& tensors() const { return tensors_; }
   // The same on the host; on the CPU it is the same memory.
   const AttentionTensors& host_tensors() const { return host_tensors_; }
 
-  // One entry a sequence, whatever the kind of lengths.
+  // One entry per sequence, whatever the kind of lengths.
   absl::Span<const int32_t> q_lens() const { return q_lens_; }
   absl::Span<const int32_t> kv_lens() const { return kv_lens_; }
 
   // Changes rows of a sequence, for tests of what must have no influence: to numbers of another
-  // seed, or to NaN. Rows are cut to the sequence's length.
+  // seed, or to NaN. Rows beyond the sequence's length are left alone.
   enum class Fill { kOtherNumbers, kNan };
   absl::Status ChangeQ(int64_t sequence, int64_t begin, int64_t end, Fill fill);
   absl::Status ChangeKv(int64_t sequence, int64_t begin, int64_t end, Fill fill);
 
  private:
   Inputs() = default;
-  // With lengths and no tensors yet.
+  // Has lengths, but no tensors yet.
   static absl::StatusOr<Inputs> Begin(const AttentionProblem& problem, Device device,
                                       const InputOptions& options);
   absl::Status MakeLengths();
@@ -105,7 +105,7 @@ class Inputs {
   InputOptions options_;
   Device device_;
   std::vector<int32_t> q_lens_, kv_lens_, cu_q_, cu_kv_;
-  std::vector<Buffer> host_;       // one a tensor, or one for Q, K and V
+  std::vector<Buffer> host_;       // one per tensor, or one for Q, K and V
   std::vector<Buffer> on_device_;  // the same; none on the CPU
   Buffer device_lengths_;
   AttentionTensors tensors_, host_tensors_;

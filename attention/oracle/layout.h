@@ -1,6 +1,5 @@
 // Where test data lies in memory: ways to place a tensor of four logical axes (batch, sequence,
-// head, dim), from the usual ones to those that only a kernel which follows its strides gets
-// right.
+// head, dim). They range from the usual ones to those that work only if a kernel follows strides.
 #ifndef ATTENTION_ORACLE_LAYOUT_H_
 #define ATTENTION_ORACLE_LAYOUT_H_
 
@@ -19,7 +18,7 @@ enum class Layout {
   kBhsd,     // "bhsd": [batch][head][sequence][dim]
   kQkv,      // "qkv": Q, K and V of a token side by side, [batch][sequence][3][head][dim]
   kStrided,  // "strided": BSHD with gaps, every row still aligned to 16 bytes
-  kOdd,      // "odd": BSHD with odd gaps, beginning one element off; rows aligned to an element
+  kOdd,      // "odd": BSHD with odd gaps, starting one element late; rows aligned to an element
 };
 
 constexpr std::array<Layout, 5> kAllLayouts = {Layout::kBshd, Layout::kBhsd, Layout::kQkv,
@@ -27,14 +26,14 @@ constexpr std::array<Layout, 5> kAllLayouts = {Layout::kBshd, Layout::kBhsd, Lay
 
 absl::string_view Name(Layout layout);
 
-// The inverse of Name(). InvalidArgument lists the names there are.
+// The inverse of Name(). InvalidArgument lists the known names.
 absl::StatusOr<Layout> ParseLayout(absl::string_view name);
 
-// InvalidArgument, with the reason, where the problem cannot be laid out so: kQkv wants Q, K and V
-// of one shape, and no packed lengths.
+// InvalidArgument, with the reason, if the layout cannot hold the problem: kQkv needs Q, K and V of
+// the same shape, and no packed lengths.
 absl::Status CheckLayout(Layout layout, const AttentionProblem& problem);
 
-// A tensor in an allocation of `elements`, its first element at `begin`.
+// A tensor in an allocation of `elements`; its first element is at `begin`.
 struct Placement {
   int64_t begin = 0;
   int64_t elements = 0;
@@ -42,12 +41,12 @@ struct Placement {
   std::array<int64_t, 4> strides = {0, 0, 0, 0};
 };
 
-// Places one tensor. kQkv is placed as kBshd: only the inputs share their memory.
+// Places one tensor. kQkv is placed like kBshd: only the inputs share memory.
 Placement Place(Layout layout, DType dtype, int64_t batch, int64_t sequence, int64_t heads,
                 int64_t dim);
 
-// Elements of the allocation up to the tensor's last one: without the gap behind it. 0 for a tensor
-// that has none.
+// Elements of the allocation up to the tensor's last one, without the gap after it. 0 for an empty
+// tensor.
 int64_t ElementsToLast(const Placement& place);
 
 }  // namespace attnlab::oracle

@@ -1,19 +1,20 @@
-// The oracle: attention in double precision, which every kernel is judged by; and the
-// straightforward implementation in the precision of the dtype, whose error says how much error
-// is fair.
+// The oracle: attention in double precision, against which every kernel is judged. Also the
+// straightforward implementation in the precision of the dtype, whose error says how much error is
+// fair.
 //
-// Both take whole problems or single rows, so that a few hundred rows of a problem that would
-// take hours are checked in seconds:
+// Both compute whole problems or single rows, so a few hundred rows of a problem that would take
+// hours are checked in seconds:
 //
 //   std::vector<Row> rows = AllRows(problem, tensors);  // or a sample of them
 //   absl::StatusOr<Result> exact = Exact(problem, tensors, rows);
 //   double o = exact->O(i, c);  // element c of row rows[i]
 //
 // Inputs are on the host, in fp32, fp16 or bf16, with any strides, head counts, masks and
-// lengths; `o` and `lse` of the tensors are not looked at. Both functions return
-// InvalidArgument for what AttentionProblem::Validate() or ValidateTensors() rejects, for
-// tensors that are not on the host, and for rows that do not exist, Unimplemented for fp8 and for
-// paged K and V, and ResourceExhausted when there is not enough memory for K and V of one head.
+// lengths. The tensors' `o` and `lse` are ignored. Both functions return
+//   InvalidArgument    for what AttentionProblem::Validate() or ValidateTensors() rejects, tensors
+//                      that are not on the host, and rows that do not exist;
+//   Unimplemented      for fp8 and for paged K and V;
+//   ResourceExhausted  if there is too little memory for K and V of one head.
 #ifndef ATTENTION_ORACLE_REFERENCE_H_
 #define ATTENTION_ORACLE_REFERENCE_H_
 
@@ -28,7 +29,7 @@
 
 namespace attnlab::oracle {
 
-// Query `row` of sequence `sequence` (of the batch) in query head `head`.
+// Query `row` of sequence `sequence` in the batch, in query head `head`.
 struct Row {
   int64_t sequence = 0;
   int64_t head = 0;
@@ -39,55 +40,54 @@ struct Row {
   }
 };
 
-// Every row in use: those beyond a sequence's length are left out. Ordered by sequence, head,
-// row.
+// Every row in use, without those beyond a sequence's length. Ordered by sequence, head, row.
 std::vector<Row> AllRows(const AttentionProblem& problem, const AttentionTensors& tensors);
 
-// One entry for each of the rows asked for, in their order.
+// Has one entry for each requested row, in the same order.
 struct Result {
   int64_t dv = 0;
   std::vector<double> o;    // [rows][dv]; 0 where the row sees no key
   std::vector<double> lse;  // [rows], natural log; -infinity where the row sees no key
 
-  // [rows]: the largest sqrt(sum over keys of (P V)²) of the row's elements: how large O would
-  // be if the signs of its terms were random. Rounding errors of P have random signs, so this,
-  // and not O, which may cancel, is what they are measured against. Exact() fills it in.
+  // [rows]: the largest sqrt(sum over keys of (P V)²) of the row's elements: how large O would be
+  // if the signs of its terms were random. Rounding errors of P have random signs, so they are
+  // measured against this, and not against O, whose terms may cancel. Exact() fills it in.
   std::vector<double> spread;
 
-  // [rows]: the largest |s| of the row, s = scale Q K: what rounding errors of scores are in
-  // proportion to. Of its first eight keys the largest scale sqrt(sum (Q K)²) counts as well: where
-  // a row has so few, all of its scores may be small because their terms cancel. With softcap, what
-  // the cap leaves of them: the largest of (1 - tanh²(s / softcap)) scale sum |Q K| + |softcap
-  // tanh(s / softcap)|. Exact() fills it in.
+  // [rows]: the size of the row's scores s = scale Q K, to which their rounding errors are
+  // proportional. Without softcap it is the largest |s|. The first eight keys also count with
+  // scale sqrt(sum (Q K)²): if a row has so few keys, the terms of all its scores may cancel. With
+  // softcap it is what the cap leaves of the errors: the largest of
+  // (1 - tanh²(s / softcap)) scale sum |Q K| + |softcap tanh(s / softcap)|. Exact() fills it in.
   std::vector<double> score;
 
   double O(int64_t row, int64_t dim) const { return o[row * dv + dim]; }
 };
 
-// In double from the inputs as they are in their dtype: two passes over the keys, no tiles, no
-// rescaling. `threads` = 0: all that the process may use.
+// Computes in double from the inputs as rounded to their dtype: two passes over the keys, no tiles,
+// no rescaling. `threads` = 0: all threads that the process may use.
 absl::StatusOr<Result> Exact(const AttentionProblem& problem, const AttentionTensors& tensors,
                              absl::Span<const Row> rows, int threads = 0);
 
-// Of the two products in Straightforward().
+// The precision of the factors in the two products of Straightforward().
 enum class Factors {
   kAsTheyAre,
   kTf32,  // Q, K, P and V lose the low 13 bits of their mantissa, as on TF32 tensor cores
 };
 
-// What a careful programmer writes first: scores, softmax and sums in fp32, each sum in order; P
-// normalised, then rounded to the dtype; O accumulated in fp32 and rounded to the dtype; LSE in
-// fp32. `spread` and `score` stay empty.
+// What a careful programmer writes first. Scores, softmax and sums are in fp32, each sum in order.
+// P is normalised, then rounded to the dtype. O is accumulated in fp32 and rounded to the dtype.
+// LSE is in fp32. `spread` and `score` stay empty.
 absl::StatusOr<Result> Straightforward(const AttentionProblem& problem,
                                        const AttentionTensors& tensors, absl::Span<const Row> rows,
                                        Factors factors = Factors::kAsTheyAre, int threads = 0);
 
-// Both, of the same rows: what a kernel is judged by.
+// Both results for the same rows: what a kernel is judged by.
 struct Oracle {
   Result exact, straightforward;
 };
 
-// The errors that both have before they compute anything.
+// The errors that both functions check for before they compute anything.
 absl::Status Check(const AttentionProblem& problem, const AttentionTensors& tensors,
                    absl::Span<const Row> rows);
 

@@ -1,5 +1,5 @@
-// One query row of attention, in double and in the precision of the dtype. The two functions
-// that everything else is measured by; what is around them only finds the data.
+// One query row of attention, in double and in the precision of the dtype. Everything else is
+// measured by these two functions; the code around them only finds the data.
 #ifndef ATTENTION_ORACLE_ROW_H_
 #define ATTENTION_ORACLE_ROW_H_
 
@@ -10,8 +10,8 @@
 
 namespace attnlab::oracle {
 
-// Rows of Q and K are filled up with zeros to a multiple of this many elements, so that the
-// inner loop of the dot product has no tail.
+// Rows of Q and K are padded with zeros to a multiple of this many elements, so that the inner loop
+// of the dot product has no tail.
 constexpr int64_t kLanes = 8;
 constexpr int64_t Padded(int64_t dim) { return (dim + kLanes - 1) / kLanes * kLanes; }
 
@@ -28,7 +28,7 @@ struct RowInput {
   float softcap = 0;  // 0: none
 };
 
-// How large the numbers of a row are, which its rounding errors are in proportion to.
+// The size of a row's numbers, to which its rounding errors are proportional.
 struct RowSizes {
   double* spread = nullptr;  // [dv]: sum over keys of (P V)²
   double score = 0;          // see Result::score
@@ -37,12 +37,12 @@ struct RowSizes {
 // Writes o[dv], *lse, and *sizes unless it is null. `scores` is scratch for `keys` numbers.
 void ExactRow(const RowInput<double>& in, double* scores, double* o, double* lse, RowSizes* sizes);
 
-// O is rounded to the dtype, and so is P; all else is in fp32. `tf32`: the factors of both products
-// lose their low 13 bits, as tensor cores do not read those of fp32 numbers.
+// O and P are rounded to the dtype; everything else is in fp32. `tf32`: the factors of both
+// products lose their low 13 bits, because TF32 tensor cores ignore those of fp32 numbers.
 void StraightforwardRow(const RowInput<float>& in, DType dtype, bool tf32, float* scores, float* o,
                         float* lse);
 
-// Copies rows [begin, end) of one head to `out`, each filled up with zeros to `width` elements.
+// Copies rows [begin, end) of one head to `out`, each padded with zeros to `width` elements.
 template <typename Real>
 void LoadRows(const ConstTensorView& view, int64_t batch, int64_t head, int64_t begin, int64_t end,
               int64_t width, Real* out);

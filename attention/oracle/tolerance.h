@@ -1,28 +1,33 @@
 // How large an error may be.
 //
-// A row of O is as precise as its numbers are large. Over a thousand keys O is small, because its
-// terms cancel; over one key it is V. So errors are measured in a unit of their row: the larger of
-// its spread (reference.h: the size of O if the signs of its terms were random) and its largest
-// |O|. For LSE the unit is 1 + the row's largest |score| (reference.h says what that is where
-// terms cancel, or scores are capped) or |LSE|. In these units a kernel may err twice as much as
-// the straightforward implementation does on the worst of the same rows, plus a floor, for problems
-// so small that the straightforward implementation is right by luck:
+// The error of a row of O scales with the numbers in it. Over a thousand keys O is small, because
+// its terms cancel; over one key it is V. So each row has a unit u, in which its errors are
+// measured:
 //
-//   O     |error| <= 2 fair u + (e / 2 + 8 e32 (1 + the row's |score|)) u + spacing
+//   O     u = the larger of its spread (reference.h: the size of O if the signs of its terms were
+//         random) and its largest |O|
+//   LSE   u = 1 + the larger of |LSE| and the row's score (reference.h: its largest |score|, with
+//         the cases of cancelling terms and softcap)
+//
+// In these units a kernel may err twice as much as the straightforward implementation does on the
+// worst of the same rows, plus a floor. The floor is for problems so small that the straightforward
+// implementation is right by luck:
+//
+//   O     |error| <= 2 fair u + (e / 2 + 8 e32 u_lse) u + spacing
 //   LSE   |error| <= 2 fair u + 8 e32 u
 //
-// where u is the row's unit, `spacing` that of the dtype's denormals, `fair` the straightforward
-// implementation's largest error in units, e = Epsilon(dtype) and e32 = Epsilon(fp32). e / 2 is
-// what rounding O to the dtype may cost; scores have an fp32 error of a few units in proportion to
-// their size, and so have P, and O. For bf16, u = 1 and scores to 4 the floor is 0.0039; for fp32
-// 5e-6.
+// where `fair` is the straightforward implementation's largest error in units, u_lse the row's unit
+// of LSE, `spacing` that of the dtype's denormals, e = Epsilon(dtype) and e32 = Epsilon(fp32).
+// e / 2 is the cost of rounding O to the dtype. Scores have an fp32 error of a few units in
+// proportion to their size, and so have P and O. With u = 1 and scores up to 4 the floor is 0.0039
+// for bf16 and 5e-6 for fp32.
 //
-// Where factors are TF32 its epsilon, 2^-10, takes the place of 8 e32.
+// If factors are TF32, its epsilon, 2^-10, replaces 8 e32.
 //
-// An element that is not finite gives its row no unit and no allowance.
+// An element that is not finite adds nothing to its row's unit or allowance.
 //
-// NaN never passes, unless the oracle has NaN in the same place; infinity passes where the oracle
-// has it or rounds to it.
+// NaN passes only where the oracle has NaN. Infinity passes only where the oracle has it or rounds
+// to it.
 #ifndef ATTENTION_ORACLE_TOLERANCE_H_
 #define ATTENTION_ORACLE_TOLERANCE_H_
 
@@ -35,10 +40,10 @@
 
 namespace attnlab::oracle {
 
-// The error of one tensor that comes closest to its bound, or goes furthest beyond it, and where.
+// The error of one tensor that is largest in proportion to its bound, and where it is.
 struct TensorError {
-  double max_error = 0;  // absolute; infinity for NaN and infinities out of place
-  double bound = 0;      // of its row
+  double max_error = 0;  // absolute; infinity for misplaced NaN and infinities
+  double bound = 0;      // of the row
   Row row;
   int64_t dim = 0;
   double value = 0;     // what the kernel gave
@@ -53,8 +58,8 @@ struct Errors {
   TensorError o, lse;
 };
 
-// `values` are a kernel's results for the rows, widened to double; `values.lse` empty: O alone is
-// compared. All three results are of `rows`.
+// `values` are a kernel's results for the rows, widened to double. If `values.lse` is empty, only O
+// is compared. All three results are for `rows`.
 Errors Compare(DType dtype, absl::Span<const Row> rows, const Result& exact,
                const Result& straightforward, const Result& values,
                Factors factors = Factors::kAsTheyAre);

@@ -20,22 +20,22 @@ class Trial {
 
   struct Run {
     HostOutputs outputs;
-    std::string faults;  // of writing, one line each; see WriteFaults()
+    std::string faults;  // in what was written, one line each; see WriteFaults()
   };
 
-  // Poisons outputs and workspace, runs, waits. An error is the kernel's. With bare memory
-  // (bare_memory.h) outputs and workspace are allocated again and left unwritten.
+  // Poisons outputs and workspace, runs, and waits. An error is the kernel's. With bare memory
+  // (bare_memory.h) outputs and workspace are allocated again and left uninitialised.
   absl::StatusOr<Run> RunOnce(uint16_t workspace_content = kPoison);
 
-  // The steps of RunOnce(), for checks of when and where a kernel works.
+  // The steps of RunOnce(), for checks of when and on which stream a kernel works.
   absl::Status Prepare(uint16_t workspace_content = kPoison);
-  // On the stream (a cudaStream_t; nullptr: the default one); does not wait.
+  // Enqueues the run on the stream (a cudaStream_t; nullptr: the default one). Does not wait.
   absl::Status Start(void* stream, const Intermediates& intermediates = {});
-  // Once the work is done.
+  // Call it once the work is done.
   absl::StatusOr<Run> Finish() const;
 
-  // "", or which of outputs and workspace differs from what Prepare() left there. Of no use with
-  // bare memory, where that is not known.
+  // "", or the first of o, lse and workspace that differs from what Prepare() left there. Useless
+  // with bare memory, whose content is unknown.
   absl::StatusOr<std::string> WrittenTo() const;
 
   const Plan& plan() const { return plan_; }
@@ -43,7 +43,7 @@ class Trial {
 
  private:
   Trial(Plan plan, Inputs inputs, Outputs outputs, FencedBuffer workspace);
-  absl::Status OfKernel(const absl::Status& s) const;  // with kernel and problem in the message
+  absl::Status OfKernel(const absl::Status& s) const;  // adds kernel and problem to the message
 
   Plan plan_;
   Inputs inputs_;

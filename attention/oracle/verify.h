@@ -1,5 +1,5 @@
-// Checks a kernel on one problem: generated inputs, poisoned and fenced outputs and workspace,
-// the oracle, the tolerance.
+// Checks a kernel on one problem: generated inputs, poisoned and fenced outputs and workspace, the
+// oracle, the tolerance.
 //
 //   absl::StatusOr<Plan> plan = MakePlan(problem, Device::Cpu(), "cpu");
 //   VerifyOptions options;
@@ -24,33 +24,34 @@ namespace attnlab::oracle {
 struct VerifyOptions {
   InputOptions inputs;
   bool with_lse = true;
-  // Run twice, with another workspace content, and compare the bits.
+  // Run twice, with different workspace contents, and compare the bits.
   bool rerun = true;
-  // Where the oracle would need more arithmetic than this, a sample of the rows is checked: the
-  // first and last rows of sequences, and others from the seed. (That all rows in use are
-  // written, and nothing else, is always checked in full.)
+  // If the oracle would need more FLOPs than this, only a sample of the rows is checked: first and
+  // last rows of sequences, and others drawn from the seed. (It is always checked in full that all
+  // rows in use, and nothing else, are written.)
   double oracle_flops = 1e9;
 };
 
 struct VerifyResult {
   bool passed = false;
-  // What is wrong, one line each, and the command that shows it again; empty if passed.
+  // What is wrong, one line each, and the command that reproduces it; empty if passed.
   std::string message;
-  TensorError o;     // largest error and bound over the rows checked
-  TensorError lse;   // all zero unless with_lse
+  TensorError o;     // over the rows checked
+  TensorError lse;   // over the rows checked; all zero unless with_lse
   int64_t rows = 0;  // in use, over all sequences and heads
   int64_t rows_checked = 0;
 };
 
-// An error status is one of making the inputs or of the kernel's Forward(), with the kernel's
-// name and the problem: then nothing was verified.
+// Verifies the plan. An error status means that nothing was verified: making the inputs or the
+// kernel's Forward() failed. It has the kernel's name and the problem.
 absl::StatusOr<VerifyResult> Verify(const Plan& plan, const VerifyOptions& options = {});
 
-// What a plan's results for these inputs are judged by: of a plan on a GPU computed there, unless a
-// tool watches the program (bare_memory.h), which would take long.
+// What a plan's results for these inputs are judged by. For a plan on a GPU it is computed there,
+// but on the CPU if a tool that watches the program (bare_memory.h) would make that slow, or if the
+// GPU has too little memory left.
 absl::StatusOr<Oracle> OracleOf(const Plan& plan, const Inputs& inputs, absl::Span<const Row> rows);
 
-// The command that verifies the same again:
+// The command that repeats the check:
 // "attnlab verify --kernel=cpu --problem=b=1,… --seed=7 --layout=odd".
 std::string ReproduceCommand(const Plan& plan, const VerifyOptions& options);
 

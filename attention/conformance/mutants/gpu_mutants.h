@@ -1,6 +1,6 @@
-// Kernels of a GPU that work at the wrong time or place on purpose, to show that the conformance
+// GPU kernels that wait, allocate or use a stream wrongly on purpose, to show that the conformance
 // suite rejects them. They copy Q to O and set LSE to a number, with copies of the CUDA runtime
-// alone, for only the checks of streams, graphs and allocations are tried on them.
+// alone, because only the checks of streams, graphs and allocations are tried on them.
 #ifndef ATTENTION_CONFORMANCE_MUTANTS_GPU_MUTANTS_H_
 #define ATTENTION_CONFORMANCE_MUTANTS_GPU_MUTANTS_H_
 
@@ -16,7 +16,7 @@ struct GpuMutant {
   std::string name;
   std::unique_ptr<const Kernel> kernel;
   std::vector<std::string> checks;  // each of these must reject it
-  std::string message;              // and the first with this in what it says
+  std::string message;              // a part of what the first of them must say
 };
 
 std::unique_ptr<const Kernel> SoundGpuKernel();

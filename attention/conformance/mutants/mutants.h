@@ -14,10 +14,10 @@ struct Mutant {
   std::string name;
   std::unique_ptr<const Kernel> kernel;
   std::string check;    // the check that must reject it
-  std::string message;  // and a part of what it must say
+  std::string message;  // a part of what it must say
 };
 
-// The sound kernel that the mutants are made of: tiles of 16 keys, online softmax, fp32.
+// The correct kernel that the mutants are made from: tiles of 16 keys, online softmax, fp32.
 std::unique_ptr<const Kernel> SoundKernel();
 
 std::vector<Mutant> Mutants();
