@@ -5,22 +5,22 @@ load("@rules_cc//cc:cc_test.bzl", "cc_test")
 def fuzz_test(name, corpus, deps = [], args = [], data = [], tags = [], size = "small", **kwargs):
     """A cc_test of sources that define LLVMFuzzerTestOneInput.
 
-    By default any compiler builds it, with the driver of fuzz_main.cc: `bazel test` runs it for a
-    bounded number of mutations, `bazel run TARGET -- -max_total_time=600` for as long as wanted.
-    With Clang and libFuzzer, guided by coverage:
+    By default it uses the driver in fuzz_main.cc, which builds with any compiler. `bazel test` runs
+    a limited number of mutations; `bazel run TARGET -- -max_total_time=600` runs as long as you
+    like. With Clang and libFuzzer, guided by coverage:
 
         CC=clang bazel run --config=libfuzzer TARGET -- -max_total_time=600
 
     where --config=libfuzzer (.bazelrc) sets --define=fuzzer=libfuzzer and Clang's flags.
 
     Args:
-      name: of the test.
-      corpus: a directory of this package, one input a file.
-      deps: of the fuzz target.
-      args: as of cc_test, before the corpus.
-      data: as of cc_test.
-      tags: as of cc_test; "fuzz" is added.
-      size: as of cc_test.
+      name: name of the test.
+      corpus: a directory of this package, one file per input.
+      deps: dependencies of the fuzz target.
+      args: as in cc_test; placed before the corpus.
+      data: as in cc_test.
+      tags: as in cc_test; "fuzz" is added.
+      size: as in cc_test.
       **kwargs: other attributes of cc_test, srcs among them.
     """
     files = native.glob([corpus + "/*"])

@@ -1,13 +1,13 @@
-// Runs a fuzz target where there is no libFuzzer: a main() that feeds LLVMFuzzerTestOneInput first
-// every input of the corpus, then seeded random mutations of them. It has no eye for coverage,
-// and so needs a corpus that has an example of everything; but any compiler builds it, and the
-// same seed gives the same inputs.
+// Runs a fuzz target without libFuzzer: a main() that calls LLVMFuzzerTestOneInput with every input
+// of the corpus, then with seeded random mutations of them. It does not measure coverage, so the
+// corpus needs an example of everything. In return any compiler builds it, and the same seed gives
+// the same inputs.
 //
 //   problem_fuzz [-runs=N] [-max_total_time=SECONDS] [-seed=N] [-max_len=BYTES] [FILE | DIR]...
 //
-// The flags are libFuzzer's; its others are taken and ignored. By default a million runs and at
-// most 10 seconds; with -max_total_time alone, as many runs as fit. An input that crashes is
-// written to ./crash (or $TEST_UNDECLARED_OUTPUTS_DIR/crash) and shown.
+// The flags are libFuzzer's; its other flags are accepted and ignored. Defaults: a million runs,
+// and at most 10 seconds; with only -max_total_time, as many runs as fit. An input that crashes is
+// printed and written to ./crash (or $TEST_UNDECLARED_OUTPUTS_DIR/crash).
 #include <fcntl.h>
 #include <signal.h>
 #include <unistd.h>
@@ -37,12 +37,12 @@ namespace {
 
 using Input = std::vector<uint8_t>;
 
-// For the signal handler.
+// Read by the signal handler.
 const Input* current = nullptr;
 char crash_path[4096] = "crash";
 
 void OnCrash(int signal_number) {
-  // Only what a signal handler may call.
+  // Only calls that a signal handler may make.
   const auto say = [](const char* text) {
     if (write(STDERR_FILENO, text, std::strlen(text)) < 0) _exit(1);
   };
@@ -96,25 +96,25 @@ class Mutator {
       case 1:  // any byte
         if (at < input.size()) input[at] = static_cast<uint8_t>(Below(256));
         break;
-      case 2:  // one more byte
+      case 2:  // insert a byte
         input.insert(place, static_cast<uint8_t>(Below(4) == 0 ? Below(256) : ' ' + Below(95)));
         break;
-      case 3:  // leave some out
+      case 3:  // remove some bytes
         input.erase(place, place + length);
         break;
-      case 4: {  // repeat some
+      case 4: {  // repeat some bytes
         const Input part(place, place + length);
         input.insert(input.begin() + Below(input.size() + 1), part.begin(), part.end());
         break;
       }
-      case 5: {  // a piece of another entry
+      case 5: {  // insert a piece of another entry
         const Input& other = corpus[Below(corpus.size())];
         const size_t from = Below(other.size() + 1);
         const size_t to = from + Below(other.size() - from + 1);
         input.insert(place, other.begin() + from, other.begin() + to);
         break;
       }
-      case 6: {  // a number at a limit of its type
+      case 6: {  // insert a number at a limit of its type
         static const char* const kNumbers[] = {"0",
                                                "-1",
                                                "1",
@@ -143,7 +143,7 @@ class Mutator {
         input.insert(input.begin() + at, number, number + std::strlen(number));
         break;
       }
-      default:  // cut off
+      default:  // truncate
         if (Below(4) == 0) input.resize(at);
         break;
     }
@@ -166,7 +166,7 @@ bool Read(const std::filesystem::path& path, std::vector<Input>* corpus) {
 bool ReadAll(const std::string& argument, std::vector<Input>* corpus) {
   std::error_code error;
   if (!std::filesystem::is_directory(argument, error)) return Read(argument, corpus);
-  std::vector<std::filesystem::path> paths;  // sorted, so that a seed means the same everywhere
+  std::vector<std::filesystem::path> paths;  // sorted, so that a seed repeats
   for (const auto& entry : std::filesystem::directory_iterator(argument, error)) {
     if (entry.is_regular_file(error)) paths.push_back(entry.path());
   }
@@ -216,7 +216,7 @@ int main(int argc, char** argv) {
   for (const Input& input : corpus) Run(input);
   Mutator mutator(static_cast<uint64_t>(seed), static_cast<size_t>(max_size));
   int64_t done = 0;
-  // Looking at the clock costs more than a short run.
+  // Check the clock rarely: it costs more than a short run.
   for (; done < runs && (done % 64 != 0 || elapsed() < static_cast<double>(seconds)); ++done) {
     Run(mutator.Make(corpus));
   }

@@ -1,36 +1,37 @@
-"""Which GPUs there are, and which of them a test needs."""
+"""The supported GPUs, and which of them a test needs."""
 
-# Compute capabilities of the GPUs that tests run on, times ten.
+# Compute capabilities, times ten, of the GPUs that tests run on.
 GPUS = [75, 80, 86, 89, 90, 100, 120]
 
-# Tags of every test that runs on a GPU.
+# Tags of every test that needs a GPU.
 GPU_TAGS = ["gpu"]
 
-# The environment of a test that needs one GPU, which tells //ci:gpu_slot so.
+# Environment of a test that needs one GPU; //ci:gpu_slot reads it.
 GPU_ENV = {"ATTNLAB_GPUS": "1"}
 
-# Added to these: the test needs the GPU to itself. It measures time or memory, or takes more than 4 GiB.
-# Bazel runs it when everything else is done, so that nothing waits for it.
+# Added for a test that needs the GPU to itself because it measures time or memory, or takes more
+# than 4 GiB. Bazel runs such tests last, so that no other test waits for them.
 GPU_EXCLUSIVE_ENV = {"ATTNLAB_GPU_EXCLUSIVE": "1"}
 GPU_EXCLUSIVE_TAGS = ["exclusive"]
 
-# Architectures with instructions that only machine code for that one capability has (wgmma, TMA
-# multicast, tcgen05): "a" as nvcc names them.
+# Capabilities with instructions that exist only in architecture-specific machine code (wgmma, TMA
+# multicast, tcgen05); nvcc marks it with "a".
 _SPECIFIC = [90, 100, 120]
 
 def native_arch(capability):
-    """The machine code of a capability as nvcc names it: "sm_80", "sm_90a"."""
+    """nvcc's name for the machine code of a capability: "sm_80", "sm_90a"."""
     return "sm_%d%s" % (capability, "a" if capability in _SPECIFIC else "")
 
 def requires_gpu(minimum = 75, maximum = 120, other_than = []):
-    """A value for target_compatible_with: a GPU with a compute capability in a range.
+    """A value for target_compatible_with: a GPU whose compute capability is in a range.
 
-    On a platform without one (--platforms, --config=sm90 in .bazelrc), the target is skipped.
+    On a platform without such a GPU (--platforms, --config=sm90 in .bazelrc), the target is
+    skipped.
 
     Args:
       minimum: least compute capability times ten.
       maximum: greatest compute capability times ten.
-      other_than: compute capabilities in that range that will not do.
+      other_than: compute capabilities in that range that are excluded.
 
     Returns:
       A select() of constraints.
@@ -43,10 +44,10 @@ def requires_gpu(minimum = 75, maximum = 120, other_than = []):
     return select(conditions)
 
 def by_gpu(values, default):
-    """A select() of values[capability] by the GPU of the platform.
+    """A select() of values[capability] by the platform's GPU.
 
     Args:
-      values: a dictionary of capabilities, 75 and so on.
+      values: a dictionary by capability, such as 75.
       default: the value for other platforms.
 
     Returns:

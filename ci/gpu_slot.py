@@ -1,31 +1,32 @@
 #!/usr/bin/env python3
-"""Gives a test its place on a GPU:
+"""Assigns a test its place on a GPU:
 
-    bazel test --run_under=//ci:gpu_slot //...          (--config=gpu and sm75 to sm120 say so)
+    bazel test --run_under=//ci:gpu_slot //...          (set by --config=gpu and by sm75 to sm120)
 
-Waits until as many GPUs have a place as the test needs, sets CUDA_VISIBLE_DEVICES to them, says on stderr
-which and after how long, and becomes the test. Environment of the test:
+Waits until as many GPUs as the test needs have a free place, sets CUDA_VISIBLE_DEVICES to them,
+prints them and the waiting time on stderr, and executes the test. Environment of the test:
 
-    ATTNLAB_GPUS                how many it needs; without, the test starts at once and sees none: it would
-                                disturb those that have theirs to themselves
-    ATTNLAB_TESTS_PER_GPU       how many tests share one; by default one for each 4 GiB of its memory, but no
-                                more than there are processors
-    ATTNLAB_GPU_EXCLUSIVE       1: needs them to itself
-    ATTNLAB_COMPUTE_CAPABILITY  the least that they have, 75 say
-    ATTNLAB_GPU_LOCKS           the directory of the locks (/tmp/attnlab-gpu-locks)
-    CUDA_VISIBLE_DEVICES        if set, the GPUs to choose from: indices of nvidia-smi, or UUIDs
-    CUDA_CACHE_PATH             where the driver keeps what it has compiled of PTX, for all tests together
-                                (/tmp/attnlab-ptx-UID, of 4 GiB)
-    OMP_THREAD_LIMIT            threads of its own; by default its share of the processors, and 2 at least
+    ATTNLAB_GPUS                number of GPUs it needs; if unset, the test starts at once and sees none,
+                                so that it does not disturb tests that have a GPU to themselves
+    ATTNLAB_TESTS_PER_GPU       tests that share a GPU [one per 4 GiB of its memory, but at most the
+                                number of processors]
+    ATTNLAB_GPU_EXCLUSIVE       1: the test needs its GPUs to itself
+    ATTNLAB_COMPUTE_CAPABILITY  least compute capability of the GPUs, such as 75
+    ATTNLAB_GPU_LOCKS           directory of the locks [/tmp/attnlab-gpu-locks]
+    CUDA_VISIBLE_DEVICES        if set, the GPUs to choose from: nvidia-smi indices, or UUIDs
+    CUDA_CACHE_PATH             the driver's cache of compiled PTX, shared by all tests
+                                [/tmp/attnlab-ptx-UID, 4 GiB]
+    OMP_THREAD_LIMIT            threads of the test [its share of the processors, at least 2]
 
-A GPU is taken by an exclusive flock of a file with its UUID as name. Tests that share it hold that lock
-together (LOCK_SH), and each of them one of the files UUID.slot_0, UUID.slot_1 and so on, of which there are
-as many as ATTNLAB_TESTS_PER_GPU says: callers with different numbers get along. The test inherits the
-descriptors, so the locks end with the test and all that it has started, however they end.
+An exclusive test holds an exclusive flock on a file named after the GPU's UUID. Tests that share
+the GPU hold that lock with LOCK_SH. Each also holds one of the files UUID.slot_0, UUID.slot_1 and
+so on, of which there are ATTNLAB_TESTS_PER_GPU; callers may use different numbers. The test
+inherits the descriptors, so the locks end with the test and everything that it started, however
+they end.
 
-Of the GPUs that are not locked, those come first that the fewest tests share, then those that no process
-uses, of whatever origin. One test at a time looks for GPUs and the others queue behind it, so one that
-needs several, or one to itself, gets them in the end.
+Unlocked GPUs that the fewest tests share come first, then those that no process uses, whoever
+started it. One test at a time looks for GPUs, and the others queue behind it. A test that needs
+several GPUs, or one to itself, therefore gets them in the end.
 """
 
 import errno
@@ -39,31 +40,31 @@ import time
 
 LOCKS = "/tmp/attnlab-gpu-locks"
 POLL_SECONDS = 0.05
-# Each look for a place tries the locks of all, so there is an end to them.
+# Every attempt tries the locks of all places, so their number is limited.
 MOST_TESTS_PER_GPU = 64
-# What a test that shares a GPU may take of its memory.
+# GPU memory that a test may use on a shared GPU.
 MIB_PER_TEST = 4096
 PTX_CACHE = "/tmp/attnlab-ptx-%d"
 PTX_CACHE_BYTES = 4 << 30
-# How long a list of GPUs and their users is believed.
+# How long a list of GPUs and their users stays valid.
 LIST_SECONDS = 5
 
 
 class Failure(Exception):
-    """What is printed before the launcher gives up."""
+    """The message that the launcher prints before it gives up."""
 
 
 class Gpu:
     def __init__(self, index, uuid, capability=None, memory=0, total=0):
         self.index = index
         self.uuid = uuid
-        self.capability = capability  # 90; None: not told
+        self.capability = capability  # such as 90; None: unknown
         self.memory = memory  # MiB in use
-        self.total = total  # MiB; 0: not told
+        self.total = total  # MiB; 0: unknown
         self.busy = False
 
     def places(self):
-        """How many tests share it."""
+        """How many tests share this GPU."""
         return max(1, min(self.total // MIB_PER_TEST, processors(), MOST_TESTS_PER_GPU))
 
 
@@ -76,7 +77,7 @@ def say(text):
 
 
 def number_of(name, least, most, default, what):
-    """An environment variable as a number. None: it is not set, and the default is ""."""
+    """An environment variable as a number; None if it is not set and the default is ""."""
     value = os.environ.get(name) or str(default)
     if not value:
         return None
@@ -90,7 +91,7 @@ def number_of(name, least, most, default, what):
 
 
 def is_exclusive():
-    """ATTNLAB_GPU_EXCLUSIVE."""
+    """Whether ATTNLAB_GPU_EXCLUSIVE is set."""
     value = os.environ.get("ATTNLAB_GPU_EXCLUSIVE") or "0"
     if value not in ("0", "1"):
         raise Failure("ATTNLAB_GPU_EXCLUSIVE: \"%s\" is neither 0 nor 1" % value)
@@ -98,7 +99,7 @@ def is_exclusive():
 
 
 def nvidia_smi(query):
-    """The rows of a query, as lists of words. None where there is no such program, or it fails."""
+    """The rows of a query, as lists of words; None if nvidia-smi is missing or fails."""
     command = ["nvidia-smi", query, "--format=csv,noheader,nounits"]
     try:
         done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=60,
@@ -111,7 +112,7 @@ def nvidia_smi(query):
 
 
 def parse_gpus(rows):
-    """The GPUs of --query-gpu=uuid,compute_cap,memory.used,memory.total."""
+    """GPUs from the rows of --query-gpu=uuid,compute_cap,memory.used,memory.total."""
     gpus = []
     for index, (uuid, capability, used, total) in enumerate(rows):
         major, _, minor = capability.partition(".")
@@ -122,7 +123,8 @@ def parse_gpus(rows):
 
 
 def gpus_of_driver(root="/proc/driver/nvidia/gpus"):
-    """The GPUs as the kernel module lists them, where nvidia-smi does not: UUIDs alone."""
+    """GPUs as listed by the kernel module, when nvidia-smi lists none; only their UUIDs are
+    known."""
     gpus = []
     try:
         for directory in sorted(os.listdir(root)):
@@ -137,7 +139,7 @@ def gpus_of_driver(root="/proc/driver/nvidia/gpus"):
 
 
 def list_gpus():
-    """All GPUs, or None where there is no way to know."""
+    """All GPUs, or None if there is no way to list them."""
     rows = nvidia_smi("--query-gpu=uuid,compute_cap,memory.used,memory.total")
     if rows is None:
         return gpus_of_driver() or None
@@ -149,7 +151,7 @@ def list_gpus():
 
 
 def candidates(gpus, visible, capability):
-    """Those that the caller's CUDA_VISIBLE_DEVICES and the capability leave, the best first."""
+    """GPUs allowed by the caller's CUDA_VISIBLE_DEVICES and by the capability, the best first."""
     if visible is not None:
         words = [word.strip() for word in visible.split(",") if word.strip()]
         gpus = [g for g in gpus
@@ -160,7 +162,7 @@ def candidates(gpus, visible, capability):
 
 
 def open_directory(path):
-    """A descriptor of the directory of the locks, which every user of the machine may use."""
+    """A descriptor of the lock directory, which every user of the machine may use."""
     try:
         os.mkdir(path)
         os.chmod(path, 0o1777)
@@ -175,21 +177,22 @@ def open_directory(path):
 
 
 def open_lock(directory, name):
-    """A descriptor of a lock file. Reading is enough for flock, so the file may belong to anyone."""
+    """A descriptor of a lock file. flock needs only read access, so the file may belong to another
+    user."""
     flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     deadline = time.monotonic() + 1
     while True:
         try:
-            # Without O_CREAT: Linux refuses that for files of others in a sticky directory.
+            # No O_CREAT: Linux refuses it for other users' files in a sticky directory.
             descriptor = os.open(name, flags, dir_fd=directory)
         except FileNotFoundError:
             try:
                 descriptor = os.open(name, flags | os.O_CREAT | os.O_EXCL, 0o644, dir_fd=directory)
-                os.fchmod(descriptor, 0o644)  # whatever the umask
+                os.fchmod(descriptor, 0o644)  # regardless of the umask
             except FileExistsError:
                 continue
         except PermissionError as error:
-            # Another user may have made it a moment ago and not yet said who may read it.
+            # Another user may have created it just now, and not yet made it readable.
             if time.monotonic() < deadline:
                 time.sleep(0.01)
                 continue
@@ -202,7 +205,7 @@ def open_lock(directory, name):
 
 
 def lock(directory, name, kind=fcntl.LOCK_EX, wait=False):
-    """A descriptor that holds the lock, or None while another's keeps it out."""
+    """A descriptor that holds the lock, or None if another process holds it."""
     while True:
         descriptor = open_lock(directory, name)
         try:
@@ -210,7 +213,7 @@ def lock(directory, name, kind=fcntl.LOCK_EX, wait=False):
         except BlockingIOError:
             os.close(descriptor)
             return None
-        # A file that was removed meanwhile keeps nobody out.
+        # A lock on a file that was removed meanwhile locks nothing.
         try:
             there = os.stat(name, dir_fd=directory, follow_symlinks=False)
             if os.path.samestat(there, os.fstat(descriptor)):
@@ -226,10 +229,11 @@ def close_all(descriptors):
 
 
 def place_on(directory, gpu, places):
-    """(how many others share the GPU, descriptors of the locks), or None where there is no place on it.
+    """(number of other tests on the GPU, descriptors of the locks), or None if the GPU is full.
 
-    Of `places` places; 1: all of the GPU. For the holder of the queue's lock: nobody else then takes
-    places, so that those tried here and given back are missed by nobody.
+    `places` is the number of places on the GPU; 1 means the whole GPU. The caller must hold the
+    queue's lock. No one else then takes places, so places that are locked here and released are not
+    missed.
     """
     name = gpu.uuid.replace("/", "_")
     if places == 1:
@@ -248,10 +252,10 @@ def place_on(directory, gpu, places):
 
 
 def take(number, directory, visible, capability, places=None):
-    """Waits for a place on `number` GPUs: the descriptors of the locks and the GPUs.
+    """Waits for a place on `number` GPUs and returns a list of (lock descriptors, GPU).
 
-    `places`: how many each GPU has; None: Gpu.places(). None is the answer where it is not known which GPUs
-    there are.
+    `places` is the number of places per GPU; None means Gpu.places(). Returns None if GPUs cannot
+    be listed.
     """
     queue = lock(directory, "queue", wait=True)
     taken = []
@@ -273,7 +277,7 @@ def take(number, directory, visible, capability, places=None):
                 place = place_on(directory, gpu, places or gpu.places())
                 if place is not None:
                     offers.append((place, gpu))
-        # Sorting keeps the order of those that as many share.
+        # The sort is stable: GPUs shared by equally many tests keep their order.
         offers.sort(key=lambda offer: offer[0][0])
         for (_, descriptors), gpu in offers:
             if len(taken) < number:
@@ -287,8 +291,9 @@ def take(number, directory, visible, capability, places=None):
 
 
 def share_ptx():
-    """One cache for what the driver compiles of PTX: each test has a home of its own, and would begin anew."""
-    os.environ.setdefault("CUDA_MODULE_LOADING", "LAZY")  # and only what runs is compiled
+    """Gives all tests one cache of compiled PTX. Each test has its own home, so its cache would be
+    empty."""
+    os.environ.setdefault("CUDA_MODULE_LOADING", "LAZY")  # compile only what runs
     if os.environ.get("CUDA_CACHE_PATH"):
         return
     path = PTX_CACHE % os.getuid()
@@ -300,14 +305,15 @@ def share_ptx():
         found = os.lstat(path)
     except OSError:
         return
-    # Code from there runs: it is to be one's own.
+    # Code in the cache is executed, so the directory must belong to this user.
     if stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid():
         os.environ["CUDA_CACHE_PATH"] = path
         os.environ["CUDA_CACHE_MAXSIZE"] = str(PTX_CACHE_BYTES)
 
 
 def main(argv):
-    # As any program that is waited for; and the test gets no ignored signals from Python.
+    # The defaults of a program that is waited for; the test must not inherit Python's ignored
+    # signals.
     for number in (signal.SIGINT, signal.SIGPIPE, signal.SIGXFSZ):
         signal.signal(number, signal.SIG_DFL)
     if not argv:
@@ -349,7 +355,7 @@ def main(argv):
         except OSError as error:
             if error.errno != errno.ENOEXEC:
                 raise
-            # A script without "#!", as Bazel's analysis tests are: shells run those themselves.
+            # A script without "#!", such as Bazel's analysis tests. Shells run those themselves.
             os.execv("/bin/sh", ["sh"] + argv)
     except OSError as error:
         say("%s: %s" % (argv[0], error.strerror))

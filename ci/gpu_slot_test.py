@@ -1,5 +1,5 @@
-"""gpu_slot gives each test GPUs of its own, or its place on one. nvidia-smi is a script here, and tests are
-shell commands."""
+"""gpu_slot gives each test GPUs of its own, or a place on one. nvidia-smi is a fake script here,
+and the tests are shell commands."""
 
 import os
 import signal
@@ -14,7 +14,7 @@ from ci import gpu_slot
 
 SLOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "gpu_slot.py")
 
-# Prints what files of its directory say: the GPUs, and those that are in use.
+# Prints files of its directory that list the GPUs, and those in use.
 NVIDIA_SMI = """#!/bin/sh
 case $1 in
   --query-gpu=uuid,compute_cap,memory.used,memory.total) cat "$(dirname "$0")/gpus" ;;
@@ -81,7 +81,7 @@ class GpuSlotTest(unittest.TestCase):
         return process.returncode, out.strip(), err
 
     def hold(self, name, **env):
-        """Starts a test that runs until release(name), and waits until it does run."""
+        """Starts a test that runs until release(name), and waits until it is running."""
         process = self.start(self.holding(name), **env)
         return process, self.wait_for(name)
 
@@ -91,7 +91,7 @@ class GpuSlotTest(unittest.TestCase):
                 "while [ ! -e %s.end ]; do sleep 0.02; done" % ((name,) * 4))
 
     def wait_in_vain(self, script="echo $CUDA_VISIBLE_DEVICES", **env):
-        """Starts a test and sees that it has to wait."""
+        """Starts a test and checks that it has to wait."""
         process = self.start(script, **env)
         deadline = time.monotonic() + 60
         while os.path.join(self.locks, "queue") not in self.open_files(process):
@@ -143,7 +143,7 @@ class GpuSlotTest(unittest.TestCase):
         process, _ = self.hold("a")
         process.send_signal(signal.SIGTERM)
         self.assertEqual(process.wait(timeout=60), -signal.SIGTERM)
-        # Python ignores SIGPIPE; the test must not.
+        # Python ignores SIGPIPE, but the test must not.
         self.assertEqual(self.run_one("kill -PIPE $$")[0], -signal.SIGPIPE)
 
     def test_arguments_arrive_as_they_are(self):
@@ -172,7 +172,7 @@ class GpuSlotTest(unittest.TestCase):
         self.assertGreaterEqual(float(err.split()[-2]), 0, err)  # "GPU-bbbb after 0.5 s"
 
     def test_each_gpu_has_one_test_at_a_time(self):
-        # mkdir fails where another test of the same GPU is between its two lines.
+        # mkdir fails if another test on the same GPU is between its mkdir and its rmdir.
         script = "mkdir $CUDA_VISIBLE_DEVICES || exit 1; sleep 0.05; rmdir $CUDA_VISIBLE_DEVICES"
         tests = [self.start(script) for _ in range(12)]
         for test in tests:
@@ -182,10 +182,10 @@ class GpuSlotTest(unittest.TestCase):
     def test_prefers_a_gpu_that_nobody_uses(self):
         self.machine(["GPU-aaaa, 9.0, 5", "GPU-bbbb, 9.0, 5"], apps=["GPU-aaaa", "GPU-aaaa"])
         self.assertEqual(self.run_one()[1], "GPU-bbbb")
-        # Users that a container does not see still take memory.
+        # Processes that a container does not see still use memory.
         self.machine(["GPU-aaaa, 9.0, 70000", "GPU-bbbb, 9.0, 5"])
         self.assertEqual(self.run_one()[1], "GPU-bbbb")
-        # In use is better than none.
+        # A GPU in use is better than none.
         self.hold("b")
         self.assertEqual(self.run_one()[1], "GPU-aaaa")
 
@@ -210,7 +210,7 @@ class GpuSlotTest(unittest.TestCase):
     def test_several_gpus(self):
         _, first = self.hold("a")
         both = self.wait_in_vain(ATTNLAB_GPUS="2")
-        # It waits for the first, and those that come later wait behind it.
+        # The test waits for the first GPU, and later tests wait behind it.
         later = self.wait_in_vain()
         self.assertIsNone(both.poll())
         self.release("a")
@@ -233,7 +233,7 @@ class GpuSlotTest(unittest.TestCase):
         self.assertRegex(err, r"^gpu_slot: GPU-aaaa, shared, after \d+\.\d s\n$")
 
     def test_many_share_and_no_more_than_may(self):
-        # Each of two tests at a time makes one of two directories.
+        # At most two tests run at a time, so each can make one of two directories.
         script = ("for k in 1 2; do mkdir $CUDA_VISIBLE_DEVICES.$k 2>>err && break; done || exit 1; "
                   "sleep 0.05; rmdir $CUDA_VISIBLE_DEVICES.$k")
         tests = [self.start(script, ATTNLAB_TESTS_PER_GPU="2") for _ in range(16)]
@@ -246,7 +246,7 @@ class GpuSlotTest(unittest.TestCase):
         self.share("a", 4)
         self.share("b", 4)
         alone = self.wait_in_vain(self.holding("alone"), ATTNLAB_TESTS_PER_GPU="4", ATTNLAB_GPU_EXCLUSIVE="1")
-        # There are places yet, but it was first.
+        # Places are free, but the other test was first.
         later = self.wait_in_vain(ATTNLAB_TESTS_PER_GPU="4")
         self.release("a")
         time.sleep(0.3)
@@ -273,7 +273,7 @@ class GpuSlotTest(unittest.TestCase):
         self.wait_in_vain(ATTNLAB_TESTS_PER_GPU="3")
 
     def test_two_gpus_fill_evenly(self):
-        # One has far less memory in use, which is a lesser reason.
+        # One GPU has far less memory in use, but this counts less.
         self.machine(["GPU-aaaa, 9.0, 0", "GPU-bbbb, 9.0, 70000"], apps=["GPU-bbbb"])
         gpus = [self.share(name, 3)[1] for name in "abcd"]
         self.assertEqual(gpus, TWO + TWO)
@@ -352,7 +352,7 @@ class GpuSlotTest(unittest.TestCase):
                        "Model: \t\t NVIDIA H200\nGPU UUID: \t %s\n" % uuid)
         gpus = gpu_slot.gpus_of_driver(self.path("gpus_of_driver"))
         self.assertEqual([gpu.uuid for gpu in gpus], TWO)
-        # What has no known capability may do.
+        # GPUs of unknown capability remain candidates.
         self.assertEqual(len(gpu_slot.candidates(gpus, None, 90)), 2)
         self.assertEqual(gpu_slot.gpus_of_driver(self.path("nowhere")), [])
 

@@ -1,4 +1,5 @@
-"""gpu_test: a test on a GPU, also as one target for each compute capability. README.md beside this says how it works."""
+"""gpu_test: a test on a GPU, or one target per compute capability. See README.md in this
+directory."""
 
 load("@rules_cc//cc:cc_test.bzl", "cc_test")
 load("//ci:gpu.bzl", "GPUS", "by_gpu", "requires_gpu")
@@ -7,10 +8,10 @@ load("//ci/private:capability_test.bzl", _capability_test = "capability_test")
 
 capability_test = _capability_test
 
-# Attributes that are about running: the tests get them, the program does not.
+# Attributes for running: only the tests get them, not the program.
 _RUN_ATTRS = ["args", "env", "exec_properties", "flaky", "local", "shard_count", "size", "timeout"]
 
-# Attributes that both get.
+# Attributes that the tests and the program get.
 _COMMON_ATTRS = ["data", "deprecation", "visibility"]
 
 def gpu_test(
@@ -26,7 +27,7 @@ def gpu_test(
         sanitizer_args = None,
         tags = [],
         **kwargs):
-    """A test on a GPU: one target, or one for each of some compute capabilities.
+    """A test on a GPU: one target, or one for each of several compute capabilities.
 
         gpu_test(
             name = "softmax_test",
@@ -34,32 +35,33 @@ def gpu_test(
             deps = […],
         )
 
-    With device code as configured, on whatever GPU there is. Where code differs by capability:
+    This test has device code as configured, and runs on whatever GPU there is. For code that
+    differs by capability:
 
         gpu_test(
             name = "mma_test",       # mma_test_sm_75, mma_test_sm_80, and mma_test for both
             capabilities = [75, 80],
             …
 
-    NAME_sm_XX has device code for that capability alone and runs on a GPU of that capability or later;
-    ATTNLAB_COMPUTE_CAPABILITY, which it gets, makes devices look as if they had no more. The test
-    itself, with code as configured, is NAME_program.
+    NAME_sm_XX has device code for that capability alone, and runs on a GPU of that capability or
+    later. Its ATTNLAB_COMPUTE_CAPABILITY makes devices report at most that capability. The test
+    program, with code as configured, is NAME_program.
 
     Args:
-      name: of the tests together.
-      rule: what makes the program: cc_test, cuda_test, or any other rule of executables.
-      capabilities: compute capabilities times ten, of GPUS; none: one target, for all.
-      minimum: without capabilities, the least that the GPU has.
-      also_native: whether there is a target NAME_native for GPUs that have none of the capabilities but a later
-        one than the first: with the code that this GPU gets.
-      older_args: the test's arguments on GPUs later than the target's capability, where they are not args:
-        there PTX runs, of which fewer cases are enough. Such a test has one shard.
+      name: name of the test, or of the suite of tests.
+      rule: the rule of the program: cc_test, cuda_test, or any other rule for executables.
+      capabilities: compute capabilities times ten, from GPUS; empty: one target for all GPUs.
+      minimum: the least capability of the GPU, if there are no capabilities.
+      also_native: whether to add NAME_native, with code for the GPU itself. It is for GPUs later than the
+        first of the capabilities that have none of them.
+      older_args: the test's arguments, in place of args, on GPUs later than the target's capability. PTX runs
+        there, and fewer cases are enough. Such a test has one shard.
       gpus: how many GPUs the test needs.
       exclusive: whether it needs them to itself: it measures time or memory, or takes more than 4 GiB.
-      sanitizers: the tools of compute-sanitizer that it is run under, of SANITIZERS of sanitizer.bzl: targets
-        NAME_memcheck and so on.
-      sanitizer_args: the test's arguments there, where they are not args.
-      tags: as of cc_test.
+      sanitizers: the tools of compute-sanitizer to run it under, from SANITIZERS in sanitizer.bzl; adds
+        targets NAME_memcheck and so on.
+      sanitizer_args: the arguments under these tools, in place of args.
+      tags: as in cc_test.
       **kwargs: attributes of the rule, and of the tests: args, env, shard_count, size and so on.
     """
     unknown = [c for c in capabilities if c not in GPUS]

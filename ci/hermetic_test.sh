@@ -1,6 +1,6 @@
 #!/bin/sh
-# What .bazelrc promises of every test: it sees the files that it declared and no others, of the caller's environment
-# nothing but where CUPTI is, and no network.
+# Checks what .bazelrc promises of every test. It sees only the files that it declared, and no
+# network. Of the caller's environment it sees only where CUPTI is.
 set -eu
 
 fail() {
@@ -8,7 +8,8 @@ fail() {
   exit 1
 }
 
-# The sandbox has a tree of its own, with declared files alone; outside it, whole packages are linked there.
+# The sandbox has its own tree with declared files only; outside it, whole packages are linked
+# there.
 execution_root=${TEST_SRCDIR%%/bazel-out/*}
 [ -e ci/gpu.bzl ] || fail "ci/gpu.bzl is declared as data and not here"
 [ ! -e ci/BUILD ] || fail "ci/BUILD is not declared and yet here"
@@ -17,8 +18,8 @@ execution_root=${TEST_SRCDIR%%/bazel-out/*}
 [ -z "${LD_LIBRARY_PATH+set}${PYTHONPATH+set}${ATTNLAB_PREFIX_PATH+set}" ] ||
   fail "the caller's environment reaches tests"
 
-# Bazel's linux-sandbox runs in a user namespace of its own. Where the system allows none, Bazel falls back to
-# a sandbox that cannot take the network away, and there is nothing to hold it to.
+# Bazel's linux-sandbox runs in its own user namespace. Where the system forbids these, Bazel falls
+# back to a sandbox that cannot remove the network, so there is nothing to check.
 if [ "$(tr -s ' ' <"/proc/self/uid_map")" = " 0 0 4294967295" ]; then
   echo "no user namespace: the network is not checked"
   exit 0

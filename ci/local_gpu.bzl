@@ -1,13 +1,13 @@
 """local_gpu: the platform of this machine with its GPU, as @local_gpu//:platform, for --config=gpu.
 
-nvidia-smi says which GPU there is; ATTNLAB_GPU=sm_90, or none, says so in its place. Looked up again when
-that, or PATH, changes, when Bazel's server starts, and at `bazel sync --configure`.
+nvidia-smi tells the GPU; ATTNLAB_GPU=sm_90, or none, overrides it. It is looked up again when
+ATTNLAB_GPU or PATH changes, when Bazel's server starts, and at `bazel sync --configure`.
 """
 
 load(":gpu.bzl", "GPUS", "native_arch")
 
 def parse_capabilities(text):
-    """The compute capabilities, times ten, in what nvidia-smi prints: "9.0", one line a GPU."""
+    """The compute capabilities, times ten, in the output of nvidia-smi: "9.0", one line per GPU."""
     capabilities = []
     for line in text.split("\n"):
         major, point, minor = line.strip().partition(".")
@@ -16,10 +16,10 @@ def parse_capabilities(text):
     return capabilities
 
 def supported_gpu(capability):
-    """The one of GPUS whose machine code a GPU runs, or None.
+    """The entry of GPUS whose machine code runs on a GPU of this capability, or None.
 
-    That is its own, or an earlier one with the same major number, but for architecture-specific code, which
-    runs on no other.
+    That is its own, or an earlier one with the same major number. Architecture-specific code runs
+    on no other capability.
     """
     for gpu in reversed(GPUS):
         if gpu == capability:
@@ -29,15 +29,15 @@ def supported_gpu(capability):
     return None
 
 def choose_gpu(wanted, listed):
-    """Which GPU the platform has.
+    """Chooses the platform's GPU.
 
     Args:
-      wanted: the value of ATTNLAB_GPU, "" where it is not set.
+      wanted: the value of ATTNLAB_GPU, "" if it is not set.
       listed: compute capabilities of this machine's GPUs.
 
     Returns:
-      struct(gpu, problem): one of GPUS, or None for no GPU; what is wrong, or "". With several GPUs it is
-      the least: what is built for that runs on all that have its major number.
+      struct(gpu, problem): an entry of GPUS, or None for no GPU; what is wrong, or "". With several GPUs
+      it is the least capability, because code for it runs on all with the same major number.
     """
     names = ", ".join(["sm_%d" % gpu for gpu in GPUS])
     if wanted == "none":
@@ -59,7 +59,7 @@ def choose_gpu(wanted, listed):
     )
 
 def _list_capabilities(rctx):
-    """The compute capabilities of the GPUs, and what nvidia-smi says where it fails."""
+    """Returns the compute capabilities of the GPUs, and the message of nvidia-smi if it fails."""
     nvidia_smi = rctx.which("nvidia-smi")
     if not nvidia_smi:
         return [], ""
@@ -75,7 +75,7 @@ def _local_gpu_impl(rctx):
     if wanted and chosen.problem:
         fail(chosen.problem)
 
-    # A machine whose GPU is of no use is one without, and says so.
+    # A GPU that cannot be used counts as none, with a message.
     for text in [problem, chosen.problem]:
         if text:
             # buildifier: disable=print
@@ -83,7 +83,7 @@ def _local_gpu_impl(rctx):
     ci = rctx.attr._gpu_bzl
     parent = "@local_config_platform//:host"
     if chosen.gpu:
-        # Absolute from here, whether attnlab is the main workspace ("@//") or an external one.
+        # Absolute, because attnlab may be the main workspace ("@//") or an external one.
         parent = "@%s//%s:linux_sm_%d" % (ci.workspace_name, ci.package, chosen.gpu)
     rctx.file("BUILD.bazel", """\
 package(default_visibility = ["//visibility:public"])

@@ -2,8 +2,8 @@
 
 load("//ci/private:capability_test.bzl", "capability_test")
 
-# What the tools look for: accesses out of bounds or misaligned, and leaks; reads of memory that nobody
-# wrote; races in shared memory; barriers that not all who must come to.
+# In this order they find: out-of-bounds or misaligned accesses, and leaks; reads of unwritten
+# memory; races in shared memory; barriers that not all required threads reach.
 SANITIZERS = ["memcheck", "initcheck", "racecheck", "synccheck"]
 
 _SANITIZER = Label("@local_cuda//:compute_sanitizer")
@@ -19,19 +19,19 @@ def sanitizer_tests(
         tags = [],
         timeout = "long",
         **kwargs):
-    """A test NAME_TOOL for each tool: the program under compute-sanitizer.
+    """One test NAME_TOOL for each tool: the program under compute-sanitizer.
 
-    It has device code as configured, runs on any GPU, and is skipped where the toolkit has no
-    compute-sanitizer. //ci:sanitizer.py says when it fails.
+    The tests have device code as configured, run on any GPU, and are skipped if the toolkit has no
+    compute-sanitizer. //ci:sanitizer.py says when they fail.
 
     Args:
-      name: of the test.
+      name: name of the test.
       program: the test as an executable.
-      tools: of SANITIZERS.
-      args: of the program: kernels take many times as long, so those for few and small cases.
-      data: as of cc_test.
-      tags: as of cc_test; "sanitizer" and the tool's name are added.
-      timeout: as of cc_test.
+      tools: some of SANITIZERS.
+      args: arguments of the program. Kernels run many times slower, so choose few and small cases.
+      data: as in cc_test.
+      tags: as in cc_test; "sanitizer" and the tool's name are added.
+      timeout: as in cc_test.
       **kwargs: env, minimum, size and the like of capability_test.
     """
     unknown = [t for t in tools if t not in SANITIZERS]

@@ -3,19 +3,19 @@
     sanitizer.py --tool=racecheck --sanitizer=COMPUTE_SANITIZER --known=sanitizer_known.ini
                  --planted=PROGRAM -- TEST ARGUMENT...
 
-It fails
-  - where the tool does not find the bug of its kind in the program with planted bugs (//ci/debugging), which
-    is run first: then it does not see what kernels do here, and a clean report would mean nothing;
-  - where TEST fails, runs no case, or never gets as far as CUDA;
-  - for each finding of the tool that is not a known false one or more than are known, and where there are
-    more than it prints.
+It first runs the tool on the program with planted bugs (//ci/debugging). The test fails
+  - if the tool does not find its planted bug: it then does not see what kernels do on this machine, and a
+    clean report would mean nothing;
+  - if TEST fails, runs no case, or never initialises CUDA;
+  - if the tool has a finding that is not a known false one, more of them than are known, or more findings
+    than it prints.
 
-Known false findings are entries of an INI file that says what they look like and where they come from; see
-sanitizer_known.ini. Which entries matched is printed, and
+Known false findings are entries of an INI file, which describes them and their causes; see
+sanitizer_known.ini. The test prints which entries matched.
 
     sanitizer.py --known=FILE --unused=DIRECTORY
 
-lists those that no test.log below the directory (bazel-testlogs) speaks of, to be removed.
+lists entries that no test.log below the directory (bazel-testlogs) mentions; remove those.
 """
 
 import argparse
@@ -29,9 +29,9 @@ import tempfile
 import xml.etree.ElementTree as ElementTree
 
 TOOLS = ("memcheck", "initcheck", "racecheck", "synccheck")
-FOUND = 42  # the tool's exit code when it found something
+FOUND = 42  # exit code of the tool if it found something
 
-# Which bug of //ci/debugging:planted each tool has to find first.
+# The bug of //ci/debugging:planted that each tool has to find first.
 PLANTED = {
     "memcheck": "out_of_bounds",
     "initcheck": "uninitialized",
@@ -39,7 +39,7 @@ PLANTED = {
     "synccheck": "warp_mask",
 }
 
-# Options that every version has, and those that are used where the version has them.
+# OPTIONS exist in every version; OPTIONS_OF_SOME are used if the version has them.
 OPTIONS = {
     "memcheck": ["--leak-check", "full", "--padding", "512"],
     "initcheck": [],
@@ -48,13 +48,14 @@ OPTIONS = {
 }
 OPTIONS_OF_SOME = {"initcheck": ["--initcheck-address-space", "all"]}
 
-# Lines of a report without indentation begin a finding, but for these.
+# An unindented line of a report begins a finding, unless it matches this.
 NOT_FINDINGS = re.compile(
     r"COMPUTE-SANITIZER|ERROR SUMMARY:|LEAK SUMMARY:|RACECHECK SUMMARY:|"
     r"Target application returned an error"
 )
 SUMMARY = re.compile(r"ERROR SUMMARY: ([\d,]+) error|RACECHECK SUMMARY: ([\d,]+) hazard")
-# Where something was found the exit code is the tool's, not the test's.
+# If the tool found something, the exit code is the tool's, so only this text tells that the test
+# failed.
 TEST_FAILED = "Target application returned an error"
 NOT_PRINTED = re.compile(r"([\d,]+) errors? (?:was|were) not printed")
 
@@ -67,7 +68,7 @@ class Fault(Exception):
 
 
 def read_known(path):
-    """The entries of a file of known false findings. Fault where one lacks something or has too much."""
+    """Reads a file of known false findings. Fault if an entry has missing or unknown fields."""
     parser = configparser.ConfigParser(interpolation=None)
     try:
         with open(path, encoding="utf-8") as f:
@@ -98,7 +99,7 @@ def read_known(path):
 
 
 def findings_of(report):
-    """What a tool says it found: for each finding its lines, without the tool's margin."""
+    """The findings of a report: for each, its lines without the tool's margin."""
     findings, current = [], None
     for line in report.splitlines():
         if not line.startswith("========="):
@@ -118,7 +119,7 @@ def findings_of(report):
 
 
 def counted(report):
-    """How many findings the tool's own summary counts, or None where it has none."""
+    """The number of findings in the tool's own summary, or None if there is no summary."""
     total = None
     for match in SUMMARY.finditer(report):
         total = (total or 0) + int((match.group(1) or match.group(2)).replace(",", ""))
@@ -134,7 +135,8 @@ def matches(entry, tool, finding):
 
 
 def judge(tool, report, exit_code, known):
-    """(faults, counts by entry): the findings that are not known, and what else is wrong with the report."""
+    """(faults, counts by entry). Faults are unknown findings, and anything else wrong with the
+    report."""
     faults, used = [], collections.Counter()
     findings = findings_of(report)
     unknown = []
@@ -185,7 +187,7 @@ class Sanitizer:
         return OPTIONS[self.tool] + (extra if extra and extra[0] in self.help else [])
 
     def run(self, command, options, quiet=False):
-        """(exit code, report)"""
+        """Returns (exit code, report)."""
         descriptor, log = tempfile.mkstemp(suffix=".log", dir=os.environ.get("TEST_TMPDIR"))
         os.close(descriptor)
         full = [self.executable, "--tool", self.tool, "--error-exitcode", str(FOUND), "--require-cuda-init", "yes"]

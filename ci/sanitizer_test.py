@@ -1,4 +1,5 @@
-"""The runner of sanitizer tests. compute-sanitizer is a script here, which writes the report that a test gives it."""
+"""Tests sanitizer.py with a fake compute-sanitizer, a script that writes the report given by the
+test."""
 
 import contextlib
 import io
@@ -12,7 +13,7 @@ from ci import sanitizer
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 
-# Runs the program, writes its report to the log, and has the exit code of the tool.
+# Runs the program, writes its report to the log, and returns the tool's exit code.
 FAKE = """#!/bin/sh
 here=$(dirname "$0")
 [ "$1" != --help ] || { cat "$here/help"; exit; }
@@ -101,7 +102,7 @@ class SanitizerTest(unittest.TestCase):
         self.write("test", '#!/bin/sh\necho "the test says $*"\ncp "%s.in" "$XML_OUTPUT_FILE"\nexit %d\n' % (self.path("xml"), code), True)
 
     def run_it(self, tool="racecheck"):
-        """(exit code, what it prints)"""
+        """(exit code, output)"""
         self.write("xml.in", self.xml)
         arguments = ["--tool=" + tool, "--sanitizer=" + self.path("compute-sanitizer")]
         arguments += ["--known=" + self.path("known.ini"), "--planted=" + self.path("planted")]

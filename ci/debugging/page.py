@@ -2,8 +2,8 @@
 
     python3 ci/debugging/page.py DIRECTORY docs/debugging.md
 
-A comment `<!-- output: STEP -->` in the page says which file belongs there, as the code block that follows it. Blocks
-of steps that the directory has no file of stay as they are.
+A comment `<!-- output: STEP -->` in the page names a file; its text becomes the code block after
+the comment. Blocks whose file is missing stay as they are.
 """
 
 import os
@@ -15,27 +15,28 @@ BLOCK = re.compile(r"^<!-- output: (\w+) -->\n(?:\n```text\n(.*?)```\n)?", re.MU
 MARGIN = "========="
 MORE = "…"
 
-# Lines of the tools about the host, which differ from machine to machine and have nothing to do with the kernel.
+# Lines of the tools about the host. They differ from machine to machine and do not concern the
+# kernel.
 OF_THE_HOST = re.compile(
     MARGIN + r" +(Saved host backtrace|Host Frame:)|"
     r"\[(New Thread|Thread debugging|Detaching after|Inferior)|Using host libthread_db|No symbol table is loaded"
 )
 NAMESPACES = re.compile(r"attnlab::debugging::|(<unnamed>|\(anonymous namespace\))::")
-# Of one finding, the pairs of accesses after the first.
+# Further pairs of accesses in one finding.
 ANOTHER_ACCESS = re.compile(MARGIN + r" +and (Read|Write) access at")
 
 
 def _without_repetition(lines):
-    """One finding in full, and one access of those that it lists; MORE for the rest."""
+    """Keeps the first finding in full, with one of its accesses; MORE stands for the rest."""
     shorter, findings, accesses = [], 0, 0
     for line in lines:
         text = line[len(MARGIN) :] if line.startswith(MARGIN) else ""
         if line.startswith(MARGIN) and not text.strip():
-            findings += 1  # the empty line at the end of one
+            findings += 1  # the empty line at the end of a finding
             accesses = 0
             continue
         if findings and text.startswith("     "):
-            continue  # of another
+            continue  # belongs to a later finding
         if findings and re.match(r" (Error|Warning|Invalid|Uninitialized|Barrier|Leaked)\b", text):
             if shorter[-1] != MORE:
                 shorter.append(MORE)
@@ -52,18 +53,18 @@ def _without_repetition(lines):
 
 def shortened(output):
     lines = [NAMESPACES.sub("", line) for line in output.splitlines() if not OF_THE_HOST.match(line)]
-    # A table of cuda-gdb's.
+    # A table of cuda-gdb.
     lines = [re.sub(r" {9,}", "  ", line).rstrip() if line.startswith(("*", " ")) else line for line in lines]
     return "".join(line + "\n" for line in _without_repetition(lines))
 
 
 def blocks(page):
-    """(step, block) for each of a page's comments; the block is None where there is none yet."""
+    """(step, block) for each such comment in a page; block is None if the comment has none yet."""
     return [(match.group(1), match.group(2)) for match in BLOCK.finditer(page)]
 
 
 def filled(page, texts):
-    """The page with the text of each step in `texts`."""
+    """The page with the text of each step in `texts` filled in."""
 
     def fill(match):
         step = match.group(1)

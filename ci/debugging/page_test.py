@@ -1,4 +1,4 @@
-"""docs/debugging.md has output that sessions.py would accept, and page.py shortens output and nothing else."""
+"""sessions.py accepts the output in docs/debugging.md, and page.py only shortens output."""
 
 import os
 import re
@@ -76,7 +76,8 @@ class PageTest(unittest.TestCase):
             self.assertIn(name, steps)
             self.assertTrue(block, "%s: no output" % name)
             exit_code = int(re.search(r"^\(exit code (\d+)\)$", block, re.MULTILINE).group(1))
-            # Lines of planted.cu among it: output of another planted.cu has other ones.
+            # The output has line numbers of planted.cu, so it must come from the current
+            # planted.cu.
             self.assertEqual(sessions.faults(steps[name], exit_code, block), [])
 
     def test_what_repeats_and_what_is_the_hosts_is_left_out(self):

@@ -1,5 +1,5 @@
-// The kernel of planted.h. A comment BUG(name) marks the line that a tool is to name, or LINE(name)
-// another that it has to do with: tests look up their numbers.
+// The kernel of planted.h. BUG(name) marks the line that a tool must name; LINE(name) marks another
+// line that its output names. Tests look up the line numbers.
 #include <cmath>
 #include <cstdio>
 
@@ -22,7 +22,7 @@ __device__ float WarpSum(float value) {
   return value;
 }
 
-// Four floats of row `key` of K, from column `column` on.
+// Loads four floats of row `key` of K, from column `column` on.
 template <Bug kBug>
 __device__ float4 LoadKey(const Arguments& a, int64_t key, int column) {
   const char* row = reinterpret_cast<const char*>(a.k) + key * a.k_stride * sizeof(float);
@@ -45,8 +45,8 @@ __device__ float4 LoadKey(const Arguments& a, int64_t key, int column) {
   return value;
 }
 
-// One row a block: tiles of keys go through shared memory, the first warp does the softmax, online,
-// and the first kDim threads add up a column of O each.
+// One block per row. Tiles of keys go through shared memory, the first warp computes the online
+// softmax, and each of the first kDim threads adds up one column of O.
 template <Bug kBug>
 __global__ void AttentionRow(Arguments a) {
   __shared__ __align__(16) float tile[kTile][kDim + 4];
@@ -71,9 +71,9 @@ __global__ void AttentionRow(Arguments a) {
 
     if (thread < kTile) {
       const bool seen = begin + thread < a.keys;
-      // A key a lane. Lanes beyond the last key come along, with a score of minus infinity, which
-      // weighs nothing: all lanes of the warp have to come to the shuffles of WarpMax() and of
-      // WarpSum(), and to the barriers below.
+      // One key per lane. Lanes past the last key take part with a score of minus infinity, so
+      // their weight is 0: every lane of the warp must reach the shuffles in WarpMax() and
+      // WarpSum(), and the barriers below.
       float score = 0;
       for (int c = 0; c < kDim; ++c) {
         const float k = tile[thread][c];  // BUG(missing_barrier)
@@ -108,7 +108,7 @@ __global__ void AttentionRow(Arguments a) {
         o += weights[key] * a.v[(begin + key) * kDim + thread];
       }
     }
-    // All are done with this tile before the next takes its place.
+    // All threads must be done with this tile before the next one replaces it.
     if constexpr (kBug == Bug::kDivergentBarrier) {
       if (begin + thread % kTile < a.keys) __syncthreads();  // BUG(divergent_barrier)
     } else {

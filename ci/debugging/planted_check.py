@@ -1,4 +1,4 @@
-"""Runs a session of sessions.py on a GPU and holds its output to what the session says.
+"""Runs a session of sessions.py on a GPU and checks its output.
 
     planted_check.py --session=memcheck --planted=FILE --planted_debug=FILE [--tool=FILE]
 """

@@ -1,11 +1,11 @@
-// Runs the kernel of planted.h and holds its O against double precision, as the conformance suite
-// does, but in a file that a debugger shows whole.
+// Runs the kernel of planted.h and compares its O with double precision, as the conformance suite
+// does, but in a file that a debugger shows in full.
 //
 //   planted BUG [--print_row=N]
 //
-// BUG is one of the names below. Prints what is wrong. Exit code 0: O is right (which it can be by
-// luck); 1: it is not; 2: the command line; 3: no GPU, no driver or another error of CUDA; 4: the
-// GPU has not enough memory for it.
+// BUG is one of the names below. Prints what is wrong. Exit code 0: O is right (maybe by luck),
+// otherwise 1; 2: bad command line; 3: no GPU, no driver or another CUDA error; 4: not enough GPU
+// memory.
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
@@ -53,7 +53,7 @@ void Check(const char* what, cudaError_t error) {
   if (error != cudaSuccess) Stop(what, error);
 }
 
-// Ends the program where there is nothing to run on.
+// Exits with 3 if there is no usable GPU.
 void CheckGpu() {
   const char* reason = nullptr;
   const cudaError_t error = attnlab::device::LookForGpus(&reason);
@@ -65,7 +65,7 @@ void CheckGpu() {
   std::exit(kCudaError);
 }
 
-// Memory of a GPU, of just this size: a sanitizer sees what lies beyond.
+// GPU memory of exactly this size, so that a sanitizer sees accesses past its end.
 class DeviceArray {
  public:
   explicit DeviceArray(int64_t floats) {
@@ -90,7 +90,7 @@ std::vector<float> Numbers(int64_t count, uint32_t seed) {
   return numbers;
 }
 
-// O in double.
+// O in double precision.
 std::vector<double> Exact(const std::vector<float>& q, const std::vector<float>& k,
                           const std::vector<float>& v, int64_t keys) {
   std::vector<double> o(kRows * kDim, 0.0);
@@ -111,11 +111,11 @@ std::vector<double> Exact(const std::vector<float>& q, const std::vector<float>&
   return o;
 }
 
-// How many are wrong, and where the first of them is.
+// Prints how many elements are wrong, and the first of them.
 int Compare(const std::vector<float>& o, const std::vector<double>& exact) {
   int64_t wrong = 0;
   for (size_t i = 0; i < o.size(); ++i) {
-    if (std::fabs(o[i] - exact[i]) <= 1e-5) continue;  // not so for NaN
+    if (std::fabs(o[i] - exact[i]) <= 1e-5) continue;  // false for NaN
     if (wrong++ == 0) {
       std::printf("o: row %zu, dim %zu: %g, where %g is right\n", i / kDim, i % kDim, o[i],
                   exact[i]);
@@ -127,7 +127,7 @@ int Compare(const std::vector<float>& o, const std::vector<double>& exact) {
 
 int Run(Bug bug, int64_t print_row) {
   CheckGpu();
-  // Not a multiple of the tile, and rows of K that are not aligned to 16 bytes.
+  // The keys are no multiple of the tile, and the rows of K are not aligned to 16 bytes.
   int64_t keys = 77, k_stride = kDim + 1;
   if (bug == Bug::kIndexOverflow) keys = 20, k_stride = (int64_t{1} << 26) + kDim;  // 5 GiB
   const std::vector<float> q = Numbers(kRows * kDim, 1), k = Numbers(keys * kDim, 2),

@@ -1,6 +1,6 @@
-"""What the tools say of the planted bugs: commands, and what has to be in their output.
+"""What the tools say about the planted bugs: commands, and what their output must contain.
 
-planted_check.py holds the tools to it, and transcribe.py writes the output to files, for docs/debugging.md.
+planted_check.py checks the output, and transcribe.py writes it to files for docs/debugging.md.
 """
 
 import collections
@@ -11,9 +11,10 @@ import tempfile
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 
-# `command` has {sanitizer}, {cuda_gdb}, {planted} and {planted_debug} in it, and {script} where `script` is a
-# file beside this one. `wanted`: regular expressions, each of which the output has; @NAME@ in them is the line of
-# planted.cu that BUG(NAME) or LINE(NAME) marks. `unwanted`: which it does not have. `exit_codes`: the good ones.
+# `command` contains {sanitizer}, {cuda_gdb}, {planted}, {planted_debug}, and {script} if `script`
+# is set, a file beside this one. `wanted`: regular expressions that the output must match; @NAME@
+# in them stands for the line of planted.cu marked BUG(NAME) or LINE(NAME). `unwanted`: those that
+# it must not match. `exit_codes`: the allowed ones.
 Step = collections.namedtuple("Step", "name command wanted unwanted exit_codes script")
 Step.__new__.__defaults__ = ([], [], (0,), None)
 
@@ -32,7 +33,7 @@ def _plain(bug, wanted=(), exit_codes=(0,)):
 
 KERNEL = r"AttentionRow<"
 AT = r" at .*AttentionRow<.* in planted\.cu:"
-CALLED_BY = r"Device Frame: .*AttentionRow<.* in planted\.cu:"  # from a function that was inlined
+CALLED_BY = r"Device Frame: .*AttentionRow<.* in planted\.cu:"  # of an inlined function
 
 SESSIONS = {
     "sound": [
@@ -45,12 +46,14 @@ SESSIONS = {
         _tool("synccheck", "none", [RIGHT, "ERROR SUMMARY: 0 errors"], exit_codes=(0,)),
     ],
     "memcheck": [
-        # The scores of what was read too much are masked: the result is right, and nothing else shows it.
+        # The scores of the extra keys are masked, so the result is right and only the tool sees the
+        # bug.
         _plain("out_of_bounds", [RIGHT]),
         _tool(
             "memcheck",
             "out_of_bounds",
-            # Which of LoadKey()'s loads is first is the compiler's affair: what called it is where the bug is.
+            # The compiler decides which load of LoadKey() comes first; the bug is in the line that
+            # calls it.
             [r"Invalid __global__ read of size (4|16) bytes", r"LoadKey<", CALLED_BY + r"@out_of_bounds@\b"],
         ),
         _plain("misaligned", [r"misaligned address"], (3,)),
@@ -66,14 +69,14 @@ SESSIONS = {
         ),
     ],
     "initcheck": [
-        # Zero times what was there: right, unless that is infinite or NaN.
+        # Zero times what was there, which is right unless that is infinite or NaN.
         _plain("uninitialized", exit_codes=(0, 1)),
         _tool(
             "initcheck",
             "uninitialized",
             [r"Uninitialized __global__ memory read of size 4 bytes", KERNEL, r"planted\.cu:@uninitialized@\b"],
         ),
-        # 5 GiB of memory: exit code 4 where there is less.
+        # Needs 5 GiB of memory; exit code 4 with less.
         _plain("index_overflow", [r"^o: row 0, dim 0: "], (1,)),
         _tool("memcheck", "index_overflow", [r"ERROR SUMMARY: 0 errors"], exit_codes=(1,)),
         _tool(
@@ -100,7 +103,7 @@ SESSIONS = {
             "synccheck",
             "divergent_barrier",
             [r"Barrier error detected\. Divergent thread", AT + r"@divergent_barrier@\b"],
-            # No other barrier is left that could be named in its place.
+            # No other barrier is left that the tool could name instead.
             unwanted=[AT + r"(?!@divergent_barrier@\b)\d"],
         ),
         _tool(
@@ -146,7 +149,7 @@ SESSIONS = {
 
 
 def lines_of_markers():
-    """Line numbers in planted.cu by the name in BUG(name) or LINE(name)."""
+    """Line numbers in planted.cu, by the name in BUG(name) or LINE(name)."""
     lines = {}
     with open(os.path.join(HERE, "planted.cu"), encoding="utf-8") as f:
         for number, line in enumerate(f, 1):
@@ -163,7 +166,7 @@ def with_lines(text, pattern=r"@(\w+)@"):
 
 
 def run(step, programs):
-    """(exit code, output) of a step. `programs`: what to put for the names in braces."""
+    """(exit code, output) of a step. `programs`: what replaces the names in braces."""
     programs = dict(programs)
     with tempfile.TemporaryDirectory(dir=os.environ.get("TEST_TMPDIR")) as scratch:
         if step.script:
@@ -172,7 +175,7 @@ def run(step, programs):
             programs["script"] = os.path.join(scratch, step.script)
             with open(programs["script"], "w", encoding="utf-8") as f:
                 f.write(text)
-        # Split first: a path may have spaces.
+        # Split before formatting, because paths may contain spaces.
         command = [word.format(**programs) for word in step.command.split()]
         done = subprocess.run(
             command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=300
@@ -181,7 +184,7 @@ def run(step, programs):
 
 
 def faults(step, exit_code, output):
-    """What is not as the step says, one line each."""
+    """What differs from the step's requirements, one line each."""
     wrong = []
     for pattern in step.wanted:
         if not re.search(with_lines(pattern), output, re.MULTILINE):

@@ -22,7 +22,7 @@ class SessionsTest(unittest.TestCase):
                     with open(os.path.join(sessions.HERE, step.script), encoding="utf-8") as f:
                         asked.update(re.findall(r"@LINE\((\w+)\)@", f.read()))
         self.assertLessEqual(asked, set(lines))
-        # And no bug is planted that no session looks at.
+        # Every planted bug is covered by a session.
         self.assertLessEqual(set(lines) - {"index_overflow"}, asked)
 
     def test_every_bug_has_a_session(self):
@@ -41,7 +41,7 @@ class SessionsTest(unittest.TestCase):
     def test_a_step_runs_with_its_script_and_is_held_to_what_it_says(self):
         step = sessions.Step("x", "{planted} -c {script}", script="stale_maximum.gdb")
         exit_code, output = sessions.run(step, {"planted": sys.executable})
-        self.assertNotEqual(exit_code, 0)  # no program of Python, but a path that was put in
+        self.assertNotEqual(exit_code, 0)  # the path of the script is no Python program
         self.assertIn("stale_maximum.gdb", output)
         step = sessions.Step("y", "{planted} --version", [r"^Python 3", r"^never$"], [r"Python"], (7,))
         exit_code, output = sessions.run(step, {"planted": sys.executable})

@@ -1,5 +1,5 @@
 # cuda-gdb -batch -x stale_maximum.gdb --args planted_debug stale_maximum
-# Stops in the kernel where the first weight is computed, and prints what it is made of.
+# Stops in the kernel where the first weight is computed, and prints the values it is computed from.
 set pagination off
 set confirm off
 set breakpoint pending on

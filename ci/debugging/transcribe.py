@@ -1,9 +1,10 @@
-"""Writes the sessions with the planted bugs to text files, a file a step, for docs/debugging.md.
+"""Writes the sessions with the planted bugs to text files, one per step, for docs/debugging.md.
 
     bazel run --config=sm90 //ci/debugging:transcribe -- DIRECTORY [--cuda=/usr/local/cuda]
 
-A file has the command as one would type it, what it printed, and its exit code; page.py puts them into the page. Says
-what is not as sessions.py wants it, and is 1 then. Without a GPU or one of the tools it is 2, and nothing is written.
+A file contains the command as one would type it, its output and its exit code; page.py puts it into
+the page. Exit status: 1 if sessions.py does not accept the output, with what differs; 2 without a
+GPU or one of the tools, and then nothing is written.
 """
 
 import argparse
@@ -22,11 +23,11 @@ SHORT = {
     "script": "stale_maximum.gdb",
 }
 
-NO_GPU = 3  # planted's exit code for an error of CUDA
+NO_GPU = 3  # exit code of `planted` for a CUDA error
 
 
 def lacking(programs):
-    """What the sessions need and is not there, in a line; None where all is."""
+    """A line on what the sessions need but is missing, or None."""
     for name, path in sorted(programs.items()):
         if shutil.which(path) is None:
             return "%s: is no program; --cuda=DIRECTORY says where the toolkit is" % path
@@ -44,7 +45,7 @@ def main():
     parser.add_argument("directory")
     parser.add_argument("--cuda", default=os.environ.get("CUDA_HOME", "/usr/local/cuda"))
     options = parser.parse_args()
-    # bazel run starts programs somewhere else.
+    # `bazel run` starts programs in another directory.
     directory = os.path.join(os.environ.get("BUILD_WORKING_DIRECTORY", "."), options.directory)
     programs = {
         "planted": os.path.join(sessions.HERE, "planted"),

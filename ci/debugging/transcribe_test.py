@@ -1,4 +1,4 @@
-"""transcribe.py says what is missing before it does anything. No GPU needed."""
+"""transcribe.py says what is missing before it does anything. Needs no GPU."""
 
 import contextlib
 import io
@@ -26,7 +26,7 @@ class TranscribeTest(unittest.TestCase):
         os.chmod(path, 0o755)
 
     def transcribe(self):
-        """(exit code, standard error), with the programs of the test's directory."""
+        """(exit code, standard error) with the programs in the test's directory."""
         arguments = ["transcribe", self.out, "--cuda=" + self.root]
         with mock.patch.object(sessions, "HERE", self.root), mock.patch.object(sys, "argv", arguments):
             with contextlib.redirect_stderr(io.StringIO()) as err:

@@ -1,4 +1,4 @@
-"""capability_test: a program as a test, with device code for one compute capability."""
+"""capability_test: runs a program as a test, with device code for one compute capability."""
 
 load("//ci:gpu.bzl", "GPUS", "GPU_EXCLUSIVE_ENV", "GPU_EXCLUSIVE_TAGS", "GPU_TAGS", "by_gpu", "native_arch", "requires_gpu")
 
@@ -10,8 +10,8 @@ def _archs_transition_impl(settings, attr):
     if not attr.archs or settings[_BUILT_ONCE]:
         return {_ARCHS: configured, _BUILT_ONCE: settings[_BUILT_ONCE]}
 
-    # Where the platform has that very GPU, everything else is built for it, too. The same value again is
-    # the same configuration, and nothing is compiled twice.
+    # If the platform has this GPU, everything else is already built for it. Returning the same
+    # value keeps the same configuration, so nothing is compiled twice.
     native = attr.archs[0].startswith("sm_")
     if native and (not configured or attr.archs[0] in configured):
         return {_ARCHS: configured, _BUILT_ONCE: settings[_BUILT_ONCE]}
@@ -23,8 +23,8 @@ _archs_transition = transition(
         _ARCHS,
         _BUILT_ONCE,
     ],
-    # What is read is written, too: Bazel 4 would else tell a flag at its default from one that is not set, and
-    # build everything twice to the same files.
+    # Outputs repeat the inputs: otherwise Bazel 4 takes a flag at its default for another
+    # configuration than an unset flag, and builds everything twice, to the same files.
     outputs = [
         _ARCHS,
         _BUILT_ONCE,
@@ -51,7 +51,7 @@ def _capability_test_impl(ctx):
         }),
     ]
 
-# Of no GPU in particular, so that tests of this rule need none.
+# Not tied to a GPU, so that tests of this rule need none.
 program_test = rule(
     implementation = _capability_test_impl,
     test = True,
@@ -78,20 +78,20 @@ def capability_test(
         exec_properties = {},
         tags = [],
         **kwargs):
-    """A test that runs a program on a GPU. gpu_test() is made of these.
+    """A test that runs a program on a GPU. gpu_test() consists of these.
 
     Args:
-      name: of the test.
-      program: an executable target. It, and `data`, are built with device code for the capability.
-      capability: 75, 80, …: code for it alone, machine code where the platform has that GPU and PTX
-        elsewhere, on GPUs of that capability or later. None: on any GPU, with code as configured.
+      name: name of the test.
+      program: an executable target. It and `data` are built with device code for the capability.
+      capability: 75, 80, …: device code for it alone, run on GPUs of that capability or later: machine code
+        if the platform has that GPU, otherwise PTX. None: any GPU, with code as configured.
       minimum: without a capability, the least that the GPU has.
-      other_than: without a capability, those of GPUs on which the test is left out.
-      gpus: how many GPUs it needs; //ci:gpu_slot gives it as many.
-      exclusive: whether it needs them to itself, where other tests share.
-      env: as of cc_test.
-      exec_properties: as of cc_test; "gpu" and "gpus", what a runner must have, are added.
-      tags: as of cc_test; GPU_TAGS and the capability's, "sm_75", are added.
+      other_than: without a capability, entries of GPUS on which the test is left out.
+      gpus: how many GPUs it needs; //ci:gpu_slot assigns them.
+      exclusive: whether it needs them to itself; other tests share.
+      env: as in cc_test.
+      exec_properties: as in cc_test; "gpu" and "gpus", which a runner must have, are added.
+      tags: as in cc_test; GPU_TAGS and the tag of the capability, such as "sm_75", are added.
       **kwargs: args, data, size, timeout, shard_count, visibility and the like of any test.
     """
     environment = {"ATTNLAB_GPUS": str(gpus)}

@@ -1,4 +1,5 @@
-"""archs_file: the architectures that cuda_library would compile for where this stands, as a file."""
+"""archs_file: writes the architectures that cuda_library compiles for in this configuration to a
+file."""
 
 load("//third_party/cuda/private:archs.bzl", "CudaArchsInfo")
 

@@ -17,7 +17,7 @@ def _supported_test_impl(ctx):
         asserts.equals(env, gpu, supported_gpu(gpu))
     asserts.equals(env, 86, supported_gpu(87))
 
-    # sm_100a and sm_120a run on those GPUs alone, and 7.0 and 11.0 have none of their major number.
+    # sm_100a and sm_120a run only on those GPUs, and 7.0 and 11.0 have none of their major number.
     for gpu in [61, 70, 72, 103, 110, 121, 130]:
         asserts.equals(env, None, supported_gpu(gpu))
     return unittest.end(env)

@@ -1,4 +1,4 @@
-// A program under program_test() has all that a cc_test has: arguments, environment, data, shards;
+// A program under program_test() gets what a cc_test gets (arguments, environment, data, shards),
 // and is built for the architectures that the test names.
 #include <cstdio>
 #include <cstdlib>
@@ -35,7 +35,7 @@ TEST(ProgramTest, Environment) {
   EXPECT_EQ(Variable("WHERE"), "ci/tests/archs");
 }
 
-// As data of the test, and as data of the program: both for the same architectures.
+// Data of the test and data of the program are built for the same architectures.
 TEST(ProgramTest, IsBuiltForItsArchitectures) {
   EXPECT_EQ(Line("ci/tests/archs"), Variable("EXPECTED_ARCHS"));
   EXPECT_EQ(Line("ci/tests/program_archs"), Variable("EXPECTED_ARCHS"));
@@ -43,7 +43,7 @@ TEST(ProgramTest, IsBuiltForItsArchitectures) {
 
 TEST(ProgramTest, ReportsItsCases) { EXPECT_NE(Variable("XML_OUTPUT_FILE"), "(not set)"); }
 
-// Of two shards, each runs half of the tests.
+// Each of two shards runs half of the tests.
 TEST(ProgramTest, IsOneOfTwoShards) {
   EXPECT_EQ(Variable("TEST_TOTAL_SHARDS"), "2");
   const ::testing::TestSuite* const suite =
