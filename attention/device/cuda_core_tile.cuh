@@ -7,8 +7,8 @@
 // Each tile of keys takes two barriers of the block. If two warps share rows, the pair waits twice
 // more. If four do, the pair waits once and the four wait once.
 //
-//   K has arrived   begin to copy V         S = Q Kᵀ, mask, maximum of each row
-//   V has arrived   begin to copy next K    P = exp2(S - maximum), to shared memory; O = factor O + PV
+//   K has arrived  begin to copy V       S = Q Kᵀ, mask, maximum of each row
+//   V has arrived  begin to copy next K  P = exp2(S - maximum) to shared memory; O = factor O + P V
 //
 // Half of the warps begin to copy the next K after P. If a tile of K is 64 KiB, all warps copy it
 // during P V. So each copy overlaps with one of the products, and neither needs a second buffer.

@@ -1,4 +1,4 @@
-// What the .cu files of single head dims instantiate.
+// The kernel of forward.h, for the .cu files that instantiate it, one per head dim.
 #ifndef ATTENTION_FA1_FORWARD_CUH_
 #define ATTENTION_FA1_FORWARD_CUH_
 
@@ -13,16 +13,16 @@
 
 namespace attnlab::fa1 {
 
-// Heads that share a KV head are neighbours, and so are their blocks: what one reads of K and V the
-// others find in L2.
+// Heads that share a KV head are neighbours, and so are their blocks: the K and V that one block
+// reads, the others find in L2.
 template <class Shape, typename T>
 __global__ void __launch_bounds__(Shape::kThreads, 1)
     ForwardKernel(const __grid_constant__ device::Arguments a) {
   extern __shared__ float4 shared[];
   for (int64_t pair = blockIdx.x; pair < a.b * a.hq; pair += gridDim.x) {
     for (int32_t index = 0;; ++index) {
-      // Which sequence and head that is, is found again for every tile: kept from one to the next
-      // it would cost registers that the tile needs.
+      // The sequence and head are computed again for every tile. Kept from one tile to the next,
+      // they would cost registers that the tile needs.
       asm volatile("" : "+l"(pair));
       const device::QueryTile tile = device::QueryTileOf(
           a, pair / a.hq, static_cast<int32_t>(pair % a.hq), /*pack=*/1, index, Shape::kRows);

@@ -1,4 +1,4 @@
-// FA1's kernel: one thread block for each (sequence, head), which walks the query tiles.
+// FA1's kernel: one thread block per (sequence, head), which walks the query tiles.
 #ifndef ATTENTION_FA1_FORWARD_H_
 #define ATTENTION_FA1_FORWARD_H_
 
@@ -9,12 +9,12 @@
 
 namespace attnlab::fa1 {
 
-// Enqueues it. The tile is a row of the table for the head dims of the arguments; `element` is that
-// of Q, K, V and O.
+// Enqueues the kernel. `tile` is a row of the table for the arguments' head dims. `element` is the
+// type of Q, K, V and O.
 cudaError_t Forward(const device::Arguments& arguments, const device::CudaCoreTile& tile,
                     device::Element element, cudaStream_t stream);
 
-// The same for tiles of one head dim each, apart so that they compile side by side.
+// The same for tiles of one head dim, in separate sources so that they compile in parallel.
 template <int kDim>
 cudaError_t ForwardOfDim(const device::Arguments& arguments, const device::CudaCoreTile& tile,
                          device::Element element, cudaStream_t stream);

@@ -1,11 +1,11 @@
-// FA1: the shape of the first FlashAttention (Dao et al., "FlashAttention: Fast and
-// Memory-Efficient Exact Attention with IO-Awareness", 2022). One thread block for each (sequence,
-// head) walks the query tiles; for each of them K and V stream through shared memory, and the
-// online softmax keeps S and P out of memory. Arithmetic is fp32 on CUDA cores.
+// FA1: the structure of the first FlashAttention (Dao et al., "FlashAttention: Fast and
+// Memory-Efficient Exact Attention with IO-Awareness", 2022). One thread block per (sequence, head)
+// walks the query tiles. For each of them K and V stream through shared memory, and the online
+// softmax keeps S and P out of global memory. Arithmetic is fp32 on CUDA cores.
 //
-// Its time goes into multiply-adds as long as there are as many (sequence, head) pairs as
-// multiprocessors; with fewer, the others have nothing to do, which is what FA2 changed.
-// docs/fa1.md says more.
+// Its time goes into multiply-adds if there are as many (sequence, head) pairs as multiprocessors.
+// With fewer pairs, the other multiprocessors are idle, which is what FA2 changed. docs/fa1.md says
+// more.
 #include "attention/core/kernel.h"
 
 #include <memory>
@@ -40,7 +40,7 @@ class Fa1Kernel : public Kernel {
     traits_.device = DeviceKind::kCuda;
     traits_.compute_capabilities = {75, 80, 86, 89, 90, 100, 120};
     traits_.config_keys = ConfigKeys();
-    // The small tiles, which short queries get anyway.
+    // The small tiles, which short queries get by default.
     traits_.config_examples = {"tile_q=64", "tile_q=64,tile_kv=32", "tile_q=32,tile_kv=32",
                                "tile_q=32,tile_kv=16", "tile_q=16,tile_kv=16"};
     traits_.preference = 5;

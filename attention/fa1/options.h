@@ -1,4 +1,4 @@
-// What can be configured of FA1.
+// FA1's configuration.
 #ifndef ATTENTION_FA1_OPTIONS_H_
 #define ATTENTION_FA1_OPTIONS_H_
 
@@ -13,10 +13,10 @@
 
 namespace attnlab::fa1 {
 
-// The keys with what they mean, for KernelTraits.
+// The configuration keys and their meanings, for KernelTraits.
 std::vector<std::string> ConfigKeys();
 
-// The tile of the configuration, or the problem's (cuda_core_choice.h, whose errors these are).
+// The configured tile, or the default for the problem. Errors are those of cuda_core_choice.h, and
 // InvalidArgument for unknown keys.
 absl::StatusOr<device::CudaCoreTile> TileFor(const AttentionProblem& problem,
                                              const DeviceInfo& device, const LaunchConfig& config);

@@ -8,8 +8,9 @@
 namespace attnlab::fa1 {
 
 Traffic ExpectedTraffic(const AttentionProblem& p, const DeviceInfo& device, int64_t tile_rows) {
-  // A block a query head, one block a multiprocessor: of small tiles there may be more, which run
-  // in step. Blocks take equally long, so that the last ones, which are fewer, run by themselves.
+  // One block per query head, and one block per multiprocessor. With small tiles there may be more,
+  // which run in step. Blocks take equally long. So the last blocks, which are fewer than the
+  // multiprocessors, run by themselves.
   const int64_t blocks = p.b * p.hq, at_a_time = std::max(device.multiprocessors, 1);
   const int64_t last = blocks % at_a_time;
   ReadAgain again(L2BytesForAll(device));

@@ -7,7 +7,7 @@
 namespace attnlab::fa1 {
 namespace {
 
-// With tiles of 256 rows, on a GPU of 132 multiprocessors and an L2 in one part.
+// Tiles of 256 rows on a GPU of 132 multiprocessors with an L2 in one part.
 Traffic Of(const std::string& line, int64_t l2) {
   DeviceInfo gpu;
   gpu.device = Device::Cuda(0);

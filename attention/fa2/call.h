@@ -1,4 +1,4 @@
-// One call of FA2: the launch of what was chosen for it.
+// One call of FA2: launches the kernel that was chosen for it.
 #ifndef ATTENTION_FA2_CALL_H_
 #define ATTENTION_FA2_CALL_H_
 
@@ -9,7 +9,7 @@
 
 namespace attnlab::fa2 {
 
-// Enqueues it on the current device. The options are those of the problem.
+// Enqueues the call on the current device. `options` must be those of the problem.
 cudaError_t Run(const device::Arguments& arguments, device::Element element, const Options& options,
                 cudaStream_t stream);
 

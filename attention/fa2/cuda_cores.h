@@ -1,5 +1,5 @@
-// FlashAttention-2's structure on CUDA cores, for fp32. One block a query tile, as on tensor cores;
-// the tile itself is device/cuda_core_tile.cuh.
+// FlashAttention-2's structure on CUDA cores, for fp32. There is one block per query tile, as on
+// tensor cores; device/cuda_core_tile.cuh computes the tile.
 #ifndef ATTENTION_FA2_CUDA_CORES_H_
 #define ATTENTION_FA2_CUDA_CORES_H_
 
@@ -17,7 +17,7 @@ struct CudaCoreCall {
   cudaStream_t stream = nullptr;
 };
 
-// kDim: that of the tile.
+// kDim is the tile's head dim.
 template <int kDim>
 cudaError_t LaunchCudaCores(const CudaCoreCall& call);
 

@@ -1,5 +1,5 @@
-// On a GPU: problems at the edges of FA2's own tiles, which the conformance suite's, drawn for all
-// kernels, meet only by chance.
+// On a GPU: problems at the edges of FA2's own tiles. The conformance suite, whose problems are
+// drawn for all kernels, meets those edges only by chance.
 #include <algorithm>
 #include <cstdint>
 #include <set>
@@ -35,7 +35,7 @@ absl::StatusOr<Plan> PlanOf(const std::string& line, const std::string& config) 
                   *LaunchConfig::Parse(config));
 }
 
-// Tests ask for nothing that FA2 does not promise here: whatever is declined is an error.
+// These tests use only what FA2 supports here, so a declined problem is a failure.
 void ExpectRight(const std::string& line, const std::string& config = "",
                  Layout layout = Layout::kBshd) {
   const absl::StatusOr<Plan> plan = PlanOf(line, config);
@@ -49,7 +49,7 @@ void ExpectRight(const std::string& line, const std::string& config = "",
 
 struct Engine {
   std::string dtype, mma;
-  int capability = 75;  // of the code, from which on there is such a one
+  int capability = 75;  // the lowest code capability that has this engine
 };
 
 const DeviceInfo& Gpu() {
@@ -76,11 +76,11 @@ std::string LineOf(const Engine& e, absl::string_view line) {
   return absl::StrCat(line, ",dtype=", e.dtype);
 }
 
-// One configuration for each tile that the engine has for the head dim and that fits the GPU; the
-// tiles that it chooses are among them.
+// One configuration for each tile that the engine has for the head dim and that fits the GPU. The
+// tiles that FA2 chooses by default are among them.
 std::vector<std::string> ConfigsOf(const Engine& e, int head_dim) {
   const std::string mma = absl::StrCat("mma=", e.mma);
-  if (e.mma == "tf32x3") return {mma};  // one tile each
+  if (e.mma == "tf32x3") return {mma};  // one tile per head dim
   std::set<std::string> configs;
   const auto add = [&](const auto& tile) {
     if (tile.shared_bytes > Gpu().shared_memory_per_block) return;
@@ -116,7 +116,7 @@ TEST(Fa2Test, RowsAndKeysAtTheEdgesOfTiles) {
   }
 }
 
-// Where K and V have one stage, copies wait for each other in another order.
+// With one stage of K and V, copies wait for each other in a different order.
 TEST(Fa2Test, RowsAndKeysAtTheEdgesOfTilesOfOneStage) {
   for (const int d : {128, 192, 256}) {
     for (const std::string& config : ConfigsOf({"fp16", "auto"}, d)) {
@@ -135,13 +135,13 @@ TEST(Fa2Test, RowsAndKeysAtTheEdgesOfTilesOfOneStage) {
 
 TEST(Fa2Test, EveryHeadDim) {
   for (int d = 8; d <= 256; d += 8) {
-    // Another one for V, so that all paddings of both come up.
+    // V has another head dim, so that all paddings of both occur.
     ExpectRightOnAll(absl::StrCat("b=1,hq=2,sq=70,skv=90,d=", d, ",dv=", 264 - d, ",mask=causal"));
   }
   for (const int d : {1, 3, 33, 65, 127, 255}) {
     ExpectRightOnAll(absl::StrCat("b=1,hq=2,sq=70,skv=90,d=", d));
   }
-  // Without padding: tiles are copied whole.
+  // Without padding, tiles are copied whole.
   for (const int d : kHeadDims) {
     ExpectRightOnAll(absl::StrCat("b=1,hq=2,sq=140,skv=150,d=", d, ",dv=", d, ",mask=causal"));
   }
@@ -160,8 +160,8 @@ TEST(Fa2Test, EveryTile) {
   }
 }
 
-// Of large scores: running maxima move in the midst of a sequence, in some rows, and where two
-// warps share rows by what one of them has seen.
+// With large scores, running maxima move in the middle of a sequence, in some rows only. If two
+// warps share rows, only one of them has seen the new maximum.
 TEST(Fa2Test, MaximaThatMove) {
   for (const int d : kHeadDims) {
     for (const Engine& e : Engines()) {
@@ -175,12 +175,12 @@ TEST(Fa2Test, MaximaThatMove) {
   }
 }
 
-// One key, far above the others, in a later tile: P of it is 1, and O its V to the bit, in
-// whichever of the warps that share the row it is. Of any other P the rounding would show.
+// One key in a later tile is far above the others. Its P is 1 and O is its V to the bit, whichever
+// of the warps that share the row has it. With any other P the rounding would show.
 TEST(Fa2Test, AKeyThatAloneCountsIsNotRounded) {
   constexpr int kKeys = 400;
   for (const Engine& e : Engines()) {
-    if (e.dtype == "fp32") continue;  // whose products and sums are rounded to what O has
+    if (e.dtype == "fp32") continue;  // its products and sums are rounded to O's own precision
     for (const int d : kHeadDims) {
       for (const std::string& config : ConfigsOf(e, d)) {
         const absl::StatusOr<Plan> plan =
@@ -235,7 +235,7 @@ TEST(Fa2Test, HeadsThatShareTiles) {
               Layout::kOdd);
 }
 
-// More heads of sequences than an axis of a grid has room for.
+// More (sequence, head) pairs than one axis of a grid has room for.
 TEST(Fa2Test, ManyHeads) {
   for (const char* engine : {"dtype=bf16", "dtype=fp32"}) {
     ExpectRight(absl::StrCat("b=65539,hq=2,hkv=1,sq=1,skv=3,d=8,mask=causal,", engine),

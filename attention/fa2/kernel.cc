@@ -1,11 +1,11 @@
 // FA2: FlashAttention-2 (Dao, "FlashAttention-2: Faster Attention with Better Parallelism and Work
-// Partitioning", 2023). One thread block for each (sequence, head, query tile), so that a long
-// sequence of few heads fills the GPU, too; matrix products on tensor cores through mma.sync, with
-// S, P and O in registers.
+// Partitioning", 2023). One thread block per (sequence, head, query tile), so that a long sequence
+// with few heads fills the GPU too. Tensor cores multiply through mma.sync, with S, P and O in
+// registers.
 //
-// Its time goes into those products: mma.sync reaches two thirds of what a Hopper's tensor cores
-// do, and reading K and V from shared memory as fragments takes nearly as long. fp32 runs on CUDA
-// cores in the same structure, or as 3xTF32 on tensor cores. docs/fa2.md says more.
+// Its time goes into those products. mma.sync reaches two thirds of the peak of Hopper's tensor
+// cores, and reading fragments of K and V from shared memory takes nearly as long. fp32 runs on
+// CUDA cores in the same structure, or as 3xTF32 on tensor cores. docs/fa2.md says more.
 #include "attention/core/kernel.h"
 
 #include <memory>
@@ -25,7 +25,8 @@
 namespace attnlab::fa2 {
 namespace {
 
-// Of the code that runs on the device; the device's own where there is none to ask.
+// The compute capability of the code that runs on the device, or the device's own if it cannot be
+// asked.
 int CodeCapabilityOf(const DeviceInfo& device) {
   const cuda_backend::ScopedDevice current(device.device.ordinal);
   int capability = 0;
@@ -39,7 +40,7 @@ int CodeCapabilityOf(const DeviceInfo& device) {
 absl::StatusOr<Options> Choose(const AttentionProblem& p, const DeviceInfo& device,
                                const LaunchConfig& config) {
   if (absl::Status s = CheckDtypeAndPage(p); !s.ok()) return s;
-  // Only what tensor cores multiply depends on it: 16 bits, and TF32.
+  // Only products on tensor cores depend on it: those of 16 bits and TF32.
   const bool depends = device.compute_capability >= 80 &&
                        (p.dtype != DType::kFloat32 || config.Get("mma", "auto") == "tf32x3");
   return OptionsFor(p, device, depends ? CodeCapabilityOf(device) : device.compute_capability,

@@ -27,19 +27,19 @@ absl::Status CheckHeadDims(const AttentionProblem& p) {
                                                kMaxHeadDim, ", the largest head dim of FA2"));
 }
 
-// Keys that a row sees, at most.
+// The most keys that a row sees.
 int64_t MostKeys(const AttentionProblem& p) {
   if (p.mask.kind != Mask::Kind::kSlidingWindow) return p.skv;
   return std::min(p.skv, p.mask.left + 1 + p.mask.right);
 }
 
-// Keys that tensor cores may add up to O of a row.
+// The most keys that tensor cores may add up to O of a row.
 int64_t MostTensorCoreKeys(DType dtype, int capability) {
   if (dtype == DType::kBFloat16) return kMostBf16Keys;
   return capability < 80 ? kMostFp16Keys / 2 : kMostFp16Keys;
 }
 
-// Whether tensor cores multiply the problem's factors, and add up its products, or why not.
+// Ok if tensor cores may compute the problem's products; otherwise the reason why not.
 absl::Status TensorCoresMultiply(const AttentionProblem& p, int capability) {
   if (p.dtype == DType::kFloat32) {
     return absl::UnimplementedError("dtype: tensor cores multiply fp16 and bf16, not fp32");
@@ -60,7 +60,7 @@ absl::Status TensorCoresMultiply(const AttentionProblem& p, int capability) {
   return absl::OkStatus();
 }
 
-// Whether tensor cores multiply the dtype by 3xTF32, or why not.
+// Ok if tensor cores can multiply the dtype by 3xTF32; otherwise the reason why not.
 absl::Status Tf32Multiplies(DType dtype, int capability) {
   if (dtype != DType::kFloat32) {
     return absl::UnimplementedError(
@@ -80,7 +80,7 @@ absl::StatusOr<Engine> EngineFor(const AttentionProblem& p, int capability,
   const absl::Status multiply = TensorCoresMultiply(p, capability);
   if (mma == "auto") {
     if (multiply.ok()) return Engine::kMma;
-    // FA2's kernels on CUDA cores are for fp32; FA1 has those for 16 bits.
+    // FA2's CUDA-core kernels are for fp32 only; FA1 has some for 16 bits.
     if (p.dtype != DType::kFloat32) return multiply;
     return Engine::kCudaCores;
   }
@@ -105,7 +105,7 @@ std::vector<TensorCoreTileRow> TensorCoreTilesOf(DType dtype) {
   return tiles;
 }
 
-// Of a table, the tile for the problem (device/tile_choice.h, whose errors these are).
+// The row of a table for the problem. Errors are those of device/tile_choice.h.
 template <typename Rows>
 auto ChooseRow(const Rows& rows, const AttentionProblem& p, const DeviceInfo& device,
                const LaunchConfig& config, absl::string_view engine = "")
@@ -120,7 +120,7 @@ auto ChooseRow(const Rows& rows, const AttentionProblem& p, const DeviceInfo& de
   return rows[*chosen];
 }
 
-// Whether query heads of a KV head share tiles.
+// Whether query heads that share a KV head share tiles.
 enum class Packing { kAuto, kAlways, kNever };
 
 absl::StatusOr<Packing> PackingOf(const LaunchConfig& config) {
@@ -132,24 +132,26 @@ absl::StatusOr<Packing> PackingOf(const LaunchConfig& config) {
       absl::StrCat("config: pack=", pack, " is not one of auto, always, never"));
 }
 
-// Left alone, where a query of one head would not fill a tile.
+// By default, heads are packed if the query of one head would not fill a tile.
 bool Packs(const AttentionProblem& p, Packing packing, int tile_rows) {
   if (packing == Packing::kAuto) return p.GroupSize() > 1 && p.sq < tile_rows;
   return packing == Packing::kAlways;
 }
 
-// What the order of blocks (device/tile_order.h) is to be like.
+// The wanted order of blocks (device/tile_order.h).
 struct Order {
-  int64_t group_blocks = 0;   // of a group of units, about
-  double group_kv_bytes = 0;  // K and V of a group, if they are not of one head, at most
-  int64_t end_blocks = 0;     // that come after all groups, about
+  int64_t group_blocks = 0;   // per group of units, roughly
+  double group_kv_bytes = 0;  // the most K and V of a group of several heads
+  int64_t end_blocks = 0;     // that come after all groups, roughly
 };
 
-// As many blocks a group as there are at a time, and K and V in half of the L2 cache, for the rest
-// is for Q, O and what comes next. CUDA cores, for whose blocks a tile of keys takes ten times as
-// long, and of which there may be three a multiprocessor, have most to lose at the end: they have
-// short blocks there, for which K and V are read once more. Their groups are of twice as many
-// blocks, with K and V that L2 surely holds, or those of one head.
+// On tensor cores, a group has as many blocks as run at a time. Its K and V take half of the L2
+// cache; the rest is for Q, O and what comes next.
+//
+// CUDA-core blocks take ten times as long per tile of keys, and up to three run per multiprocessor,
+// so the tail wave wastes most there. Their launch ends with short blocks, for which K and V are
+// read once more. Their groups have twice as many blocks, with K and V that L2 surely holds, or
+// those of one head.
 Order OrderOf(Engine engine, const DeviceInfo& device, int blocks) {
   const int64_t together = std::max<int64_t>(1, int64_t{device.multiprocessors} * blocks);
   Order order;
@@ -164,8 +166,8 @@ Order OrderOf(Engine engine, const DeviceInfo& device, int blocks) {
   return order;
 }
 
-// Of each unit, the query tiles that come after all groups: those that see no more than a quarter
-// of the keys that others do.
+// The query tiles of each unit that come after all groups: those that see at most a quarter of the
+// keys that others see.
 int64_t EndTilesOf(const AttentionProblem& p, const Order& order, int64_t units, int64_t tiles,
                    int64_t tile_rows, int64_t pack) {
   if (p.mask == Mask::None() || units == 0) return 0;
@@ -182,7 +184,8 @@ int64_t EndTilesOf(const AttentionProblem& p, const Order& order, int64_t units,
 
 int64_t GroupsOf(const AttentionProblem& p, const Order& order, int64_t units, int64_t tiles,
                  int32_t pack) {
-  // Where all blocks are as long, one head after the other: fewer K and V are under way at a time.
+  // If all blocks take equally long, heads run one after the other, so less of K and V is in use at
+  // a time.
   if (p.mask == Mask::None()) return std::max<int64_t>(1, units);
   const double rounds =
       std::round(static_cast<double>(units * tiles) / static_cast<double>(order.group_blocks));
@@ -194,8 +197,8 @@ int64_t GroupsOf(const AttentionProblem& p, const Order& order, int64_t units, i
   return std::max<int64_t>(1, std::min(units, static_cast<int64_t>(groups)));
 }
 
-// Blocks that a multiprocessor has shared memory for, but at most `most`. It has 1 KiB more of that
-// than a block can have, and each block takes 1 KiB more than it asks for.
+// Blocks per multiprocessor that there is shared memory for, at most `most`. A multiprocessor has 1
+// KiB more shared memory than one block can have, and each block takes 1 KiB more than it asks for.
 int BlocksAMultiprocessor(const DeviceInfo& device, int64_t shared_bytes, int64_t most) {
   if (device.shared_memory_per_block != 0) {
     most = std::min(most, (device.shared_memory_per_block + 1024) / (shared_bytes + 1024));
@@ -203,8 +206,8 @@ int BlocksAMultiprocessor(const DeviceInfo& device, int64_t shared_bytes, int64_
   return static_cast<int>(std::max<int64_t>(1, most));
 }
 
-// Blocks for which there are registers however many a thread has: 255 at most, which take the room
-// of 256.
+// Blocks per multiprocessor that there are registers for in any case. A thread has at most 255
+// registers, which take the room of 256.
 int64_t BlocksOfRegisters(const DeviceInfo& device, int threads) {
   return device.registers_per_multiprocessor / (256 * threads);
 }
@@ -280,8 +283,8 @@ absl::StatusOr<Options> OptionsFor(const AttentionProblem& p, const DeviceInfo& 
       break;
     }
     case Engine::kCudaCores: {
-      // Packed heads fill a tile together. By default a query that is too long for that fills the
-      // large or medium one by itself.
+      // Packed heads fill a tile together. By default, a query too long for the small tile fills
+      // the large or medium one by itself.
       const int64_t rows = *packing == Packing::kNever ? p.sq : p.sq * p.GroupSize();
       const auto tile = device::ChooseCudaCoreTile(p, device, config, rows, /*medium=*/true);
       if (!tile.ok()) return tile.status();

@@ -1,4 +1,4 @@
-// What can be configured of FA2, and what it chooses for a problem.
+// FA2's configuration, and what FA2 chooses for a problem.
 #ifndef ATTENTION_FA2_OPTIONS_H_
 #define ATTENTION_FA2_OPTIONS_H_
 
@@ -19,31 +19,33 @@ namespace attnlab::fa2 {
 
 using device::Grid;
 
-// What multiplies.
+// What multiplies: mma.sync on 16 bits, 3xTF32 on fp32, or CUDA cores.
 enum class Engine { kMma, kTf32x3, kCudaCores };
 
 struct Options {
   Engine engine = Engine::kMma;
-  // That of the engine counts.
+  // Only the engine's own tile is used.
   TensorCoreTileRow mma_tile;
   Tf32TileRow tf32_tile;
   device::CudaCoreTile cuda_core_tile;
-  int blocks = 1;  // that a multiprocessor has room for
+  int blocks = 1;  // blocks per multiprocessor that there is room for
   Grid grid;
 
-  int Rows() const;  // of Q in a tile
+  int Rows() const;  // query rows per tile
 };
 
-// The keys with what they mean, for KernelTraits.
+// The configuration keys and their meanings, for KernelTraits.
 std::vector<std::string> ConfigKeys();
 
-// The configuration's choice, and the defaults for what it leaves out. `code_capability`: what the
-// device code that runs there was compiled for (device/code_capability.h).
+// The configured options, with defaults for what the configuration leaves out. `code_capability`:
+// the compute capability for which the device code that runs there was compiled
+// (attention/cuda/code_capability.h).
 //
-// Unimplemented for head dims above kMaxHeadDim, for rows of 16 bits that see more keys than tensor
-// cores are given (tensor_cores.h), for more tiles than a launch has blocks, and for tensor cores
-// that do not know the dtype; InvalidArgument for keys and values that there are not, with those
-// that there are; ResourceExhausted for a tile that does not fit a block's shared memory.
+// Errors: Unimplemented for head dims above kMaxHeadDim, for 16-bit rows that see more keys than
+// tensor cores are given (tensor_cores.h), for more tiles than a launch can have blocks, and for a
+// dtype that the tensor cores do not support. InvalidArgument for unknown keys and values; the
+// message lists those that exist. ResourceExhausted for a tile that does not fit a block's shared
+// memory.
 absl::StatusOr<Options> OptionsFor(const AttentionProblem& problem, const DeviceInfo& device,
                                    int code_capability, const LaunchConfig& config);
 

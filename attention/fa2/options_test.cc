@@ -49,7 +49,7 @@ TEST(OptionsTest, TheEngineGoesByDtypeAndCode) {
   EXPECT_EQ(OptionsOf("hq=2,sq=9,d=64,dtype=fp16", kTuring)->engine, Engine::kMma);
   EXPECT_EQ(OptionsOf("hq=2,sq=9,d=64,dtype=fp32", kHopper, "mma=none")->engine,
             Engine::kCudaCores);
-  // The second is a newer GPU that has nothing but PTX for 7.5.
+  // The second is a newer GPU with nothing but PTX for 7.5.
   for (const DeviceInfo& gpu : {kTuring, kHopper}) {
     ExpectError(OptionsOf("hq=2,sq=9,d=64,dtype=bf16", gpu, "", 75),
                 absl::StatusCode::kUnimplemented, "bf16 from compute capability 8.0 on");
@@ -68,7 +68,7 @@ TEST(OptionsTest, RowsThatSeeMoreKeysThanTensorCoresAddUp) {
   ExpectError(OptionsOf(line + "131073,dtype=fp16"), absl::StatusCode::kUnimplemented, text);
   ExpectError(OptionsOf(line + "9000000,dtype=fp16,mask=window:131000:72"),
               absl::StatusCode::kUnimplemented, text);
-  // Products of m16n8k8 are twice as many.
+  // m16n8k8 takes twice as many products.
   EXPECT_EQ(OptionsOf(line + "65536,dtype=fp16", kTuring)->engine, Engine::kMma);
   ExpectError(OptionsOf(line + "65537,dtype=fp16", kTuring), absl::StatusCode::kUnimplemented,
               "skv: 65537 keys of a row are above 65536");
@@ -94,7 +94,7 @@ TEST(OptionsTest, Tf32IsForFp32AndCodeFrom80On) {
   ExpectError(OptionsOf(line + "fp32", kHopper, "mma=tf32x3,tile_q=64"),
               absl::StatusCode::kInvalidArgument,
               "is no tile of mma=tf32x3 for head dims up to 64; there is tile_q=128,tile_kv=32");
-  // The least that a GPU of 8.0 or later has.
+  // The least shared memory of a GPU of 8.0 or later.
   for (int d = 8; d <= 256; d += 8) {
     const absl::StatusOr<Options> small =
         OptionsOf("hq=2,sq=9,dtype=fp32,d=" + std::to_string(d), Gpu(86, 99 << 10), "mma=tf32x3");
@@ -124,7 +124,8 @@ TEST(OptionsTest, HeadsArePackedWhereOneDoesNotFillATile) {
   EXPECT_EQ(packed.tiles, (999u * 4 + 127) / 128);
 }
 
-// On CUDA cores a short query gets the small tile: of one head, where heads are not packed.
+// On CUDA cores a short query gets the small tile. If heads are not packed, the query of one head
+// counts.
 TEST(OptionsTest, RowsOfATileAreThoseThatItWillHave) {
   const std::string line = "hq=64,hkv=1,sq=1,skv=999,d=64,dtype=fp32";
   EXPECT_EQ(OptionsOf(line, kHopper, "pack=never")->Rows(), 64);
@@ -132,7 +133,8 @@ TEST(OptionsTest, RowsOfATileAreThoseThatItWillHave) {
   EXPECT_EQ(OptionsOf("hq=64,hkv=1,sq=2,skv=999,d=64,dtype=fp32")->Rows(), 128);
 }
 
-// Two or three blocks of the medium tile, where there are registers and shared memory for them.
+// The medium tile is for two or three blocks per multiprocessor, if registers and shared memory
+// suffice.
 TEST(OptionsTest, OnCudaCoresAMultiprocessorHasSeveralBlocks) {
   constexpr int64_t kA100 = 163 << 10;
   const auto rows = [](int dim, int64_t shared_bytes, const std::string& config = "") {
@@ -144,7 +146,8 @@ TEST(OptionsTest, OnCudaCoresAMultiprocessorHasSeveralBlocks) {
   EXPECT_EQ(rows(32, 227 << 10), 128);
   EXPECT_EQ(rows(64, 227 << 10), 128);
   EXPECT_EQ(rows(96, 227 << 10), 256);
-  // Of those two and one; the large one of 32 fits, that of 64 does not.
+  // The A100 holds two blocks of the medium tile of head dim 32 and one of 64. The large tile of 32
+  // fits; that of 64 does not.
   EXPECT_EQ(rows(32, kA100), 256);
   EXPECT_EQ(rows(64, kA100), 64);
   EXPECT_EQ(rows(32, kA100, "tile_q=128"), 128);
@@ -171,7 +174,7 @@ TEST(OptionsTest, BlocksThatAMultiprocessorHasRoomFor) {
   EXPECT_EQ(OptionsOf("hq=2,sq=16,d=256,dtype=fp32")->blocks, 3);
 }
 
-// Units of the last group, and of the first.
+// Units of the last group and of the first.
 std::pair<uint32_t, uint32_t> GroupsOf(const std::string& line) {
   const Grid grid = OptionsOf(line)->grid;
   return {grid.group_units[1].Value(),
@@ -179,7 +182,7 @@ std::pair<uint32_t, uint32_t> GroupsOf(const std::string& line) {
 }
 
 TEST(OptionsTest, AGroupHasAsManyBlocksAsThereAreAtATime) {
-  // 132 multiprocessors of two blocks: 264. A head of 4096 queries has 32 tiles.
+  // 132 multiprocessors run 264 blocks at a time, two each. A head of 4096 queries has 32 tiles.
   EXPECT_EQ(GroupsOf("b=4,hq=16,sq=4096,d=128,mask=causal"), std::make_pair(8u, 8u));
   EXPECT_EQ(GroupsOf("b=3,hq=9,sq=4096,d=128,mask=causal"), std::make_pair(9u, 9u));
   EXPECT_EQ(GroupsOf("b=1,hq=29,sq=4096,d=128,mask=causal"), std::make_pair(7u, 8u));
@@ -188,19 +191,19 @@ TEST(OptionsTest, AGroupHasAsManyBlocksAsThereAreAtATime) {
 }
 
 TEST(OptionsTest, KAndVOfAGroupFitHalfOfL2) {
-  // 128 queries and 65536 keys of 128 and 128 elements: 32 MiB a KV head, of which L2's half holds
-  // none.
+  // 65536 keys with head dims 128 and 128 take 32 MiB per KV head. Half of L2 holds no such head.
   EXPECT_EQ(GroupsOf("b=8,hq=2,sq=128,skv=65536,d=128,mask=causal"), std::make_pair(1u, 1u));
   EXPECT_EQ(GroupsOf("b=8,hq=8,hkv=2,sq=128,skv=65536,d=128,mask=causal"), std::make_pair(4u, 4u));
 }
 
 TEST(OptionsTest, OnCudaCoresAGroupIsTwiceAsLargeWhereL2SurelyHoldsIt) {
-  // 132 multiprocessors of three blocks: 1188. A head of 2048 queries has 16 tiles, of which 4 come
-  // at the end.
+  // 132 multiprocessors run 396 blocks at a time, three each, so 792 blocks make a group. Of a
+  // head's 16 tiles, 4 come at the end, which leaves 66 heads per group. But K and V of a head take
+  // 512 KiB, and 20 MiB hold only 40 heads. So there are four groups of 33.
   EXPECT_EQ(GroupsOf("b=4,hq=33,sq=2048,d=32,dtype=fp32,mask=causal"), std::make_pair(33u, 33u));
-  // 2 MiB a head, and 20 of L2's 60.
+  // 2 MiB per head, and 20 MiB of L2's 60.
   EXPECT_EQ(GroupsOf("b=4,hq=33,sq=4096,d=64,dtype=fp32,mask=causal"), std::make_pair(9u, 10u));
-  // 16 MiB a KV head.
+  // 16 MiB per KV head.
   EXPECT_EQ(GroupsOf("b=8,hq=2,sq=128,skv=32768,d=64,dtype=fp32,mask=causal"),
             std::make_pair(1u, 1u));
 }
@@ -212,11 +215,11 @@ TEST(OptionsTest, OnCudaCoresShortTilesComeAtTheEnd) {
   EXPECT_EQ(tiles("b=4,hq=33,sq=2048,d=64,dtype=fp32,mask=causal"), 3u);
   EXPECT_EQ(tiles("b=4,hq=33,sq=2048,d=256,dtype=fp32,mask=causal"), 2u);
   EXPECT_EQ(tiles("b=40,hq=33,sq=2048,d=32,dtype=fp32,mask=causal"), 1u);
-  // Tiles of 128 that see a quarter of the keys at most.
+  // Tiles of 128 rows that see at most a quarter of the keys.
   EXPECT_EQ(tiles("hq=1,sq=2048,d=64,dtype=fp32,mask=causal"), 4u);
   EXPECT_EQ(tiles("hq=1,sq=2048,skv=4096,d=64,dtype=fp32,mask=causal"), 0u);
   EXPECT_EQ(tiles("hq=1,sq=4096,d=64,dtype=fp32,mask=window:1023:0"), 2u);
-  // Of one tile none, and none where all are as long or tensor cores multiply.
+  // None if there is only one tile, if all tiles take equally long, or on tensor cores.
   EXPECT_EQ(tiles("hq=1,sq=64,d=64,dtype=fp32,mask=causal"), 0u);
   EXPECT_EQ(tiles("b=4,hq=33,sq=2048,d=64,dtype=fp32"), 0u);
   EXPECT_EQ(tiles("b=4,hq=33,sq=2048,d=64,dtype=bf16,mask=causal"), 0u);
@@ -243,7 +246,7 @@ TEST(OptionsTest, ErrorsNameFieldValueAndLimit) {
   ExpectError(OptionsOf("hq=2,sq=9,d=256,dtype=fp16", kHopper, "tile_q=100"),
               Code::kInvalidArgument,
               "there are tile_q=64,tile_kv=64, tile_q=64,tile_kv=32 and tile_q=32,tile_kv=32");
-  // The small one is of fp16 alone.
+  // The small tile is fp16 only.
   ExpectError(OptionsOf("hq=2,sq=9,d=128,dtype=bf16", kHopper, "tile_q=64"), Code::kInvalidArgument,
               "there is tile_q=128,tile_kv=64");
   ExpectError(OptionsOf("hq=2,sq=9,d=128,dtype=fp16", kTuring, "tile_q=128"),

@@ -1,11 +1,11 @@
-// One query tile of FlashAttention-2 on tensor cores, for Q, K and V of 16 bits.
+// One query tile of FlashAttention-2 on tensor cores, for 16-bit Q, K and V.
 //
-// Each warp has 16 or 32 rows of the tile, and all of a tile of keys for them, so that rows never
-// cross warps: S, P and O stay in a warp's registers, P goes from the first product to the second
-// without leaving them, and what warps share is K and V in shared memory. While one tile of keys is
-// worked on, copies bring the next. Where O is too large for that, two warps share rows
-// (Shape::kPairs): each has half of the keys for S, half of the columns for O, and needs both
-// halves of P.
+// Each warp has 16 or 32 rows of the query tile and computes all keys of a tile for them, so rows
+// never cross warps. S, P and O stay in the warp's registers, and P goes from the first product to
+// the second without leaving them. Warps share only K and V, in shared memory. While one tile of
+// keys is worked on, copies bring the next. If O is too large for that, two warps share rows
+// (Shape::kPairs). Each then has half of the keys for S and half of the columns for O, and needs
+// both halves of P.
 #ifndef ATTENTION_FA2_TENSOR_CORE_TILE_CUH_
 #define ATTENTION_FA2_TENSOR_CORE_TILE_CUH_
 
@@ -29,14 +29,14 @@
 
 namespace attnlab::fa2 {
 
-// T: __half or __nv_bfloat16. kCaps: whether there may be a softcap.
+// T: __half or __nv_bfloat16. kCaps: whether the kernel supports a softcap.
 template <class Shape, typename T, bool kCaps>
 class TensorCoreTile {
   static constexpr int kDim = Shape::kHeadDim, kKeys = Shape::kKeys, kStages = Shape::kStages;
   static constexpr bool kPairs = Shape::kPairs;
-  // Whether there are too few registers to keep what can be found again: K's address in shared
-  // memory and, of two stages, V's place in memory. A softcap takes more than there are where none
-  // are left to keep Q in.
+  // Whether registers are too few to keep what can be computed again: K's address in shared memory
+  // and, with two stages, V's address in global memory. A softcap takes more registers than there
+  // are if none are left to keep Q in.
   static constexpr bool kFrugal = kCaps && Shape::kKeptQ == 0;
   static constexpr int kWarpKeys = kKeys / Shape::kSharing, kWarpDim = kDim / Shape::kSharing;
   static constexpr int kM = Shape::kWarpRows / 16, kN = kWarpKeys / 8, kNv = kWarpDim / 8;
@@ -48,7 +48,7 @@ class TensorCoreTile {
   using Output = device::OutputRows<T, kDim, Shape::kWarpRows / Shape::kSharing>;
   static_assert(sizeof(device::Kept) <= Shape::kKeptBytes);
   static_assert(QCopy::kBytes == Shape::kK && Stream::kBytes == Shape::kKvBytes);
-  static_assert(!kPairs || kStages == 1);  // pairs receive behind the second barrier
+  static_assert(!kPairs || kStages == 1);  // pairs receive after the second barrier
   // Columns and rows that are whole groups and shifts of the swizzle lie at a constant distance.
   static_assert(kWarpDim / 8 % device::Swizzle<kDim / 8>::kGroup == 0 && kWarpKeys % 8 == 0);
 
@@ -57,10 +57,10 @@ class TensorCoreTile {
   using Probabilities = typename Products::Probabilities;
 
  public:
-  // `shared`: Shape::kSharedBytes, aligned to 128. `tile` is kept there.
+  // `shared`: Shape::kSharedBytes, aligned to 128 bytes. A copy of `tile` is kept there.
   __device__ TensorCoreTile(const device::Arguments& a, const device::QueryTile& tile, char* shared)
       : a_(a), shared_(shared) {
-    // In the order in which it is waited for, and each as soon as it is known where it lies.
+    // Copies begin in the order in which they are waited for, each as soon as its address is known.
     CopyQ(tile);
     k_address_ = KAddress();
     const device::KvTiles tiles = tile.Tiles(a.mask, kKeys);
@@ -90,7 +90,7 @@ class TensorCoreTile {
   __device__ const device::Kept& kept() const {
     return *reinterpret_cast<const device::Kept*>(shared_ + Shape::kKept);
   }
-  // What of a pair's work is this warp's: from which key of a tile on, and which column.
+  // This warp's part of its pair's work, and the first key of a tile and first column of O in it.
   static __device__ int Part() { return kPairs ? Pair::Part() : 0; }
   static __device__ int FirstWarpKey() { return Part() * kWarpKeys; }
   static __device__ int FirstColumn() { return Part() * kWarpDim; }
@@ -120,14 +120,14 @@ class TensorCoreTile {
     }
   }
 
-  // Of K or V, the row of the first key that the tile walks.
+  // The row of K or V with the first key that the tile walks.
   __device__ const T* FirstKey(const device::Rows& rows, const device::QueryTile& tile,
                                const device::Keys& keys) const {
     return static_cast<const T*>(rows.data) + tile.KvOffset(rows) + keys.first * rows.token_stride;
   }
 
-  // Begins to copy tile j of K, V or both, which the streams are at, to its stage. `whole`: whether
-  // there is all of it.
+  // Begins to copy tile j of K, V or both to its stage. The streams must be at tile j. `whole`:
+  // whether all of the tile exists.
   __device__ void CopyTile(bool k, bool v, int j, bool whole, int thread,
                            const device::Keys& keys) {
     char* const to = shared_ + j % kStages * Shape::kKvBytes;
@@ -144,7 +144,7 @@ class TensorCoreTile {
     }
   }
 
-  // The keys that each row of the tile sees, in shared memory.
+  // The keys that each row of the query tile sees, in shared memory.
   __device__ int2* Visible() const { return reinterpret_cast<int2*>(shared_ + Shape::kVisible); }
   __device__ void FindVisible(const device::QueryTile& tile) const {
     for (int row = device::ThreadIndex(); row < Shape::kRows; row += Shape::kThreads) {
@@ -153,16 +153,15 @@ class TensorCoreTile {
     }
   }
 
-  // O, and the sums of P, from all tiles of keys.
+  // Computes O and the sums of P over all tiles of keys.
   __device__ void Walk() {
     o_.Clear();
     if (kStages == 1) {
       device::CopyAsyncWait<1>();  // for Q and K, but not for V
     } else if (Shape::kKeptQ > 0 || count_ == 0) {
-      device::CopyAsyncWait<0>();  // for Q, which is read, or to whose place O goes, before the
-                                   // next
+      device::CopyAsyncWait<0>();  // for Q, before it is read or O overwrites it
     }
-    __syncthreads();  // and all know what is kept
+    __syncthreads();  // and all threads see what is kept
     if constexpr (Shape::kKeptQ > 0) Products::KeepQ(QAddress(), q_);
     const device::Keys& keys = kept().keys;
     bool whole = keys.whole > 0, next_whole = keys.whole > 1;
@@ -171,7 +170,7 @@ class TensorCoreTile {
       if (kStages > 1 || j > 0) {
         const int thread = device::ThreadIndex();  // before the barrier, which takes longer
         device::CopyAsyncWait<0>();
-        __syncthreads();  // all have tile j, or its K, and are done with what is copied over next
+        __syncthreads();  // tile j, or its K, has arrived; the next copy's target is free
         if (kStages == 1) {
           CopyTile(/*k=*/false, /*v=*/true, j, whole, thread, keys);
         } else {
@@ -193,9 +192,9 @@ class TensorCoreTile {
       if constexpr (kPairs) Send(p);
       if (kStages == 1) {
         device::CopyAsyncWait<0>();
-        // All have V, and what pairs sent, and are done with K.
+        // V, and what pairs sent, has arrived, and all warps are done with K.
         if constexpr (kPairs) {
-          // Rare, and so for the whole block: that comes with the barrier.
+          // A join is rare, so the whole block decides on it: the vote comes with the barrier.
           joins = __syncthreads_or(rescaled);
         } else {
           __syncthreads();
@@ -203,8 +202,8 @@ class TensorCoreTile {
         CopyTile(/*k=*/true, /*v=*/false, j + 1, next_whole, device::ThreadIndex(), keys);
         device::CopyAsyncCommit();
       }
-      // Of the next tile: found out here, where nothing waits for it. So are the streams' places,
-      // since what is copied from still holds them.
+      // What the next tile is like is found out here, where nothing waits for it. The streams move
+      // on only here as well, because a copy in flight still holds their registers.
       whole = next_whole;
       next_whole = j + 2 < keys.whole;
       k_.Advance(a_.k);
@@ -220,15 +219,16 @@ class TensorCoreTile {
     }
   }
 
-  // Whether a running maximum has moved that the other warp of the pair does not know of. Of its
-  // first keys a row has one maximum in both: it says what P is rounded to, however few they are.
+  // Returns whether a running maximum has moved without the other warp of the pair knowing. For a
+  // row's first keys, both warps agree on one maximum, because P is rounded relative to it, however
+  // few the keys are.
   __device__ bool Rescale(const Scores& s, bool first) {
     typename Warp::LaneRows max;
     Warp::FindMaxima(s, max);
     if (kPairs && first) {
       typename Warp::LaneRows others;
       Pair::Swap(Exchange(), max, others);
-      Pair::Wait();  // for the other to have received it, before P comes to that place
+      Pair::Wait();  // until the other has received it, before P overwrites it
 #pragma unroll
       for (int r = 0; r < Warp::kLaneRows; ++r) max[r] = fmaxf(max[r], others[r]);
     }
@@ -236,7 +236,7 @@ class TensorCoreTile {
   }
   __device__ float ScaleLog2() const { return device::ScaleLog2(a_, Capped()); }
 
-  // P of the warp's keys to the other warp of the pair, and P of that one's keys from there.
+  // Sends P of this warp's keys to the other warp of the pair, and receives P of that warp's keys.
   __device__ char* Exchange() const { return shared_ + Shape::kExchange; }
   __device__ void Send(const Probabilities& p) const {
 #pragma unroll
@@ -249,8 +249,8 @@ class TensorCoreTile {
     }
   }
 
-  // Has O and the other warp's P, which is about to be added, relative to one maximum: the larger.
-  // P of the other is rounded a second time by it.
+  // Makes O and the other warp's P, which is about to be added, relative to the larger of the two
+  // maxima. That rounds the other's P a second time.
   __device__ void Join(Probabilities& p) {
     typename Warp::LaneRows mine, others;
 #pragma unroll
@@ -268,7 +268,7 @@ class TensorCoreTile {
     }
   }
 
-  // Lanes point at the rows of four 8 x 8 matrices.
+  // Each lane's address for ldmatrix: lanes point at the rows of four 8 x 8 matrices.
   __device__ uint32_t QAddress() const {
     const int lane = Warp::Lane();
     return AddressOf(0, Warp::First() + lane % 16, lane / 16);
@@ -282,7 +282,7 @@ class TensorCoreTile {
     return AddressOf(Shape::kV, lane % 16, lane / 16) + FirstColumn() * sizeof(T);
   }
 
-  // P, rounded, and its sums, which are not.
+  // Computes P, which is rounded, and its sums, which are not.
   __device__ void Exponentials(const Scores& s, Probabilities& p) {
     const float scale_log2 = ScaleLog2();
 #pragma unroll
@@ -300,7 +300,7 @@ class TensorCoreTile {
     }
   }
 
-  // O, divided by the sums of P and rounded, to where this warp's Q was.
+  // Stores O, divided by the sums of P and rounded, where this warp's Q was.
   __device__ void Finish() {
     const uint32_t q_address = QAddress();
     if constexpr (kPairs) {
@@ -338,7 +338,7 @@ class TensorCoreTile {
     }
   }
 
-  // O and LSE.
+  // Writes O and LSE to global memory.
   __device__ void Store() const {
     if (Part() == 0) warp_.StoreLse(a_, kept().tile);
     const int first_row = Warp::First() + Part() * (Shape::kWarpRows / Shape::kSharing);

@@ -1,4 +1,4 @@
-// The kernel of tensor_cores.h, for the files that instantiate it, one a head dim.
+// The kernel of tensor_cores.h, for the .cu files that instantiate it, one per head dim.
 #ifndef ATTENTION_FA2_TENSOR_CORES_CUH_
 #define ATTENTION_FA2_TENSOR_CORES_CUH_
 

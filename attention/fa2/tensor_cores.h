@@ -1,7 +1,6 @@
-// FlashAttention-2 on tensor cores (mma.sync): which tiles there are, as types and as data, and the
-// launch.
+// FlashAttention-2 on tensor cores (mma.sync): the tiles, as types and as data, and the launch.
 //
-// Plain C++ without Abseil, as what device code includes.
+// Plain C++ without Abseil, because device code includes it.
 #ifndef ATTENTION_FA2_TENSOR_CORES_H_
 #define ATTENTION_FA2_TENSOR_CORES_H_
 
@@ -15,20 +14,21 @@
 
 namespace attnlab::fa2 {
 
-// The tiles that are compiled, by head dim: that of Q, K, V and O, padded. The large one is the
-// default. The small one fits the 64 KiB of shared memory a block that 7.5 has, whose tensor cores
-// do not know bf16: it is of fp16 alone. The medium one, where the large one does not, fits the
-// 99 KiB of 8.6, 8.9 and 12.0.
+// The compiled tiles, by the padded head dim of Q, K, V and O. The large tile is the default. The
+// small tile fits the 64 KiB of shared memory per block of 7.5. Tensor cores of 7.5 do not support
+// bf16, so the small tile is fp16 only. If the large tile does not fit the 99 KiB of 8.6, 8.9 and
+// 12.0, a medium tile does.
 //
-// Large ones have 32 rows a warp, so that each fragment of K and V that is read from shared memory
-// serves two products. Where O (head dim / 32 registers a row and lane) leaves no room for them,
-// two warps share rows, or a warp has 16; then tiles have one stage, so that a multiprocessor
-// of 9.0 has two blocks, of which one works while the other waits. Registers that are left keep Q.
+// Large tiles have 32 rows per warp, so that each fragment of K and V read from shared memory
+// serves two products. O takes head dim / 32 registers per row and lane. If that leaves no room for
+// 32 rows, two warps share rows or a warp has 16. Such tiles have one stage, so that a
+// multiprocessor of 9.0 holds two blocks, and one works while the other waits. Spare registers keep
+// Q.
 template <int kHeadDim>
 struct TensorCoreShapes;
-// In TensorCoreShape<>: head dim, warps, rows a warp, keys, blocks, stages, fragments of Q that are
-// kept, pairs. kPlain: whether the large tile has kernels of their own for calls without a softcap;
-// the others decide it tile by tile, at no cost in registers.
+// TensorCoreShape<> takes: head dim, warps, rows per warp, keys, blocks, stages, kept fragments of
+// Q, pairs. kPlain: whether the large tile has separate kernels for calls without a softcap. The
+// others check for a softcap in each tile, at no cost in registers.
 template <>
 struct TensorCoreShapes<32> {
   static constexpr bool kPlain = false;
@@ -53,7 +53,7 @@ struct TensorCoreShapes<96> {
 template <>
 struct TensorCoreShapes<128> {
   static constexpr bool kPlain = true;
-  using Large = TensorCoreShape<128, 4, 32, 64, 2, 2>;  // every register there is
+  using Large = TensorCoreShape<128, 4, 32, 64, 2, 2>;  // takes every register
   using Medium = Large;
   using Small = TensorCoreShape<128, 4, 16, 64, 2, 1>;
 };
@@ -78,7 +78,7 @@ struct TensorCoreTileRow {
   int head_dim = 0;  // the most that d and dv may be
   TileSize size = TileSize::kLarge;
   int rows = 0, keys = 0;
-  int threads = 0, blocks = 0;  // a block, and blocks a multiprocessor has registers for
+  int threads = 0, blocks = 0;  // per block; blocks that a multiprocessor has registers for
   int shared_bytes = 0;
 };
 
@@ -88,7 +88,7 @@ constexpr TensorCoreTileRow RowOf() {
           Shape::kThreads, Shape::kBlocks, Shape::kSharedBytes};
 }
 
-// By head dim, the largest tile first.
+// By head dim; within one, the largest tile first.
 inline constexpr TensorCoreTileRow kTensorCoreTiles[] = {
     RowOf<TileSize::kLarge, TensorCoreShapes<32>::Large>(),
     RowOf<TileSize::kLarge, TensorCoreShapes<64>::Large>(),
@@ -103,23 +103,24 @@ inline constexpr TensorCoreTileRow kTensorCoreTiles[] = {
     RowOf<TileSize::kSmall, TensorCoreShapes<256>::Small>(),
 };
 inline constexpr int kMaxHeadDim = 256;
-// Keys of a row that tensor cores are given. They cut what they add to an accumulator instead of
-// rounding it; of V of one sign that makes O smaller key by key, on an H200 by 2.4 roundings to the
-// dtype at the most for so many keys, and in proportion for more (docs/fa2.md). The products of
-// m16n8k8, which code for 7.5 has, are twice as many: half as many keys.
+// The most keys of a row that tensor cores are given. They truncate what they add to an accumulator
+// instead of rounding it. If V has one sign, that makes O smaller with each key: on an H200 by at
+// most 2.4 roundings to the dtype for this many keys, and in proportion for more (docs/fa2.md).
+// Code for 7.5 multiplies with m16n8k8, which takes twice as many products, so it gets half as many
+// keys.
 inline constexpr int64_t kMostFp16Keys = int64_t{1} << 17;
 inline constexpr int64_t kMostBf16Keys = int64_t{1} << 20;
 
 struct TensorCoreCall {
   device::Arguments arguments;
   device::Grid grid;
-  device::Element element = device::Element::kBFloat16;  // not kFloat32; of kSmall kFloat16
+  device::Element element = device::Element::kBFloat16;  // not kFloat32; kFloat16 if size is kSmall
   TileSize size = TileSize::kLarge;
   cudaStream_t stream = nullptr;
 };
 
-// kHeadDim: 32, 64, 96, 128, 192 or 256, at least d and dv. bf16 wants code for 8.0 or later
-// (device/code_capability.h).
+// kHeadDim: 32, 64, 96, 128, 192 or 256, at least d and dv. bf16 needs code for 8.0 or later
+// (attention/cuda/code_capability.h).
 template <int kHeadDim>
 cudaError_t LaunchTensorCores(const TensorCoreCall& call);
 

@@ -1,4 +1,4 @@
-// The kernel of tf32.h, for the files that instantiate it, one a head dim.
+// The kernel of tf32.h, for the .cu files that instantiate it, one per head dim.
 #ifndef ATTENTION_FA2_TF32_CUH_
 #define ATTENTION_FA2_TF32_CUH_
 

@@ -1,10 +1,10 @@
-// The shapes of the tiles of FlashAttention-2 with 3xTF32, and the shared memory that each takes.
+// The shapes of FlashAttention-2's tiles with 3xTF32, and their shared memory.
 #ifndef ATTENTION_FA2_TF32_SHAPE_H_
 #define ATTENTION_FA2_TF32_SHAPE_H_
 
 namespace attnlab::fa2 {
 
-// What a kernel is compiled for. `HeadDim` is that of Q, K and V, padded with zeros; elements are
+// What a kernel is compiled for. `HeadDim` is that of Q, K and V, padded with zeros. Elements are
 // fp32.
 template <int HeadDim, int Warps, int WarpRows, int Keys, int Blocks, int Stages = 2>
 struct Tf32Shape {
@@ -14,10 +14,10 @@ struct Tf32Shape {
   static constexpr int kWarpRows = WarpRows;  // 16 or 32
   static constexpr int kRows = Warps * WarpRows;
   static constexpr int kKeys = Keys;
-  static constexpr int kBlocks = Blocks;  // a multiprocessor, which bounds the registers
+  static constexpr int kBlocks = Blocks;  // per multiprocessor, which limits the registers
   static constexpr int kStages = Stages;  // tiles of K, and of V, in shared memory
 
-  // Shared memory: Q and later O; K; V; what each row sees; Kept. Bytes from its beginning.
+  // Shared memory: Q and later O; K; V; what each row sees; Kept. Offsets are in bytes.
   static constexpr int kRowBytes = 4 * HeadDim;
   static constexpr int kKvBytes = Keys * kRowBytes;
   static constexpr int kK = kRows * kRowBytes;

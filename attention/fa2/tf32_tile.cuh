@@ -1,14 +1,14 @@
-// One query tile of FlashAttention-2 on tensor cores, for Q, K and V of fp32, by 3xTF32.
+// One query tile of FlashAttention-2 on tensor cores, for fp32 Q, K and V, by 3xTF32.
 //
-// The structure is that of tensor_core_tile.cuh: each warp has 16 or 32 rows and all of a tile of
-// keys for them, S, P and O stay in registers, copies bring the next tile of K and V while one is
-// worked on. What differs follows from fp32:
+// The structure is that of tensor_core_tile.cuh. Each warp has 16 or 32 rows and computes all keys
+// of a tile for them. S, P and O stay in registers, and copies bring the next tile of K and V while
+// one is worked on. fp32 makes three differences:
 //
 //   Factors are split where they are used, in registers (tf32.h says why).
-//   P is not rounded: an accumulator of the first product is a factor of the second with its keys
-//   in another order, and so V's rows are read in that order, four columns at a time.
-//   The sum P V of a tile begins at zero and is added to O as a whole, for tensor cores cut their
-//   sums instead of rounding them: over a hundred thousand keys O would shrink.
+//   P is not rounded. An accumulator of the first product is a factor of the second with its keys
+//   in another order, so V's rows are read in that order, four columns at a time.
+//   The sum P V of a tile begins at zero and is added to O as a whole. Tensor cores truncate their
+//   sums instead of rounding them, so over a hundred thousand keys O would shrink.
 #ifndef ATTENTION_FA2_TF32_TILE_CUH_
 #define ATTENTION_FA2_TF32_TILE_CUH_
 
@@ -36,11 +36,11 @@ class Tf32Tile {
   static constexpr int kM = Shape::kWarpRows / 16;  // blocks of 16 rows a warp
   static constexpr int kN = kKeys / 8;              // blocks of 8 keys
   static constexpr int kNv = kDim / 8;              // blocks of 8 columns of O
-  // Whether the small terms of S have sums of their own. Over many dims those of all terms would be
-  // cut, see above, three times as often.
+  // Whether the small terms of S have accumulators of their own. With one accumulator for all
+  // terms, its sums over many dims would be truncated (see above) three times as often.
   static constexpr bool kOwnCross = kDim > 96;
-  // Blocks of keys, and of columns, multiplied at a time: enough that no product waits for the one
-  // before, and no more, for their parts take registers.
+  // Blocks of keys, and of columns, multiplied at a time. These are enough that no product waits
+  // for the one before, and no more, because their split parts take registers.
   static constexpr int kKeyBlocks = kM == 1 && kN % 4 == 0 ? 4 : 2;
   static constexpr int kValueBlocks = kM == 1 ? 4 : 2;
   // Columns of O whose sums over a tile are in registers at a time.
@@ -55,10 +55,10 @@ class Tf32Tile {
   static_assert(QCopy::kBytes == Shape::kK && Stream::kBytes == Shape::kKvBytes);
   static_assert(Place::kGroup == 8, "V's rows are shifted by their number in eight");
 
-  using Scores = typename Warp::Scores;  // S, and then P in its place
+  using Scores = typename Warp::Scores;  // S, then P in its place
 
  public:
-  // `shared`: Shape::kSharedBytes, aligned to 128. `tile` is kept there.
+  // `shared`: Shape::kSharedBytes, aligned to 128 bytes. A copy of `tile` is kept there.
   __device__ Tf32Tile(const device::Arguments& a, const device::QueryTile& tile, char* shared)
       : a_(a), shared_(shared) {
     const device::KvTiles tiles = tile.Tiles(a.mask, kKeys);
@@ -74,7 +74,7 @@ class Tf32Tile {
     CopyTile(a.k, a.d, Shape::kK, 0, tile, keys);
     if (kStages > 1) CopyTile(a.v, a.dv, Shape::kV, 0, tile, keys);
     device::CopyAsyncCommit();
-    // While the copies are under way.
+    // This runs while the copies are in flight.
     for (int row = device::ThreadIndex(); row < Shape::kRows; row += Shape::kThreads) {
       const KvRange seen = tile.Visible(a.mask, tile.begin + row);
       Visible()[row] = make_int2(static_cast<int>(seen.begin), static_cast<int>(seen.end));
@@ -91,22 +91,22 @@ class Tf32Tile {
     return *reinterpret_cast<const device::Kept*>(shared_ + Shape::kKept);
   }
   __device__ float ScaleLog2() const { return device::ScaleLog2(a_, a_.softcap != 0); }
-  // The keys that each row of the tile sees.
+  // The keys that each row of the query tile sees.
   __device__ int2* Visible() const { return reinterpret_cast<int2*>(shared_ + Shape::kVisible); }
 
   __device__ uint32_t AddressOf(int tile, int row, int chunk) const {
     return device::SharedAddress(shared_) + tile + Place::At(row, chunk) * device::kChunkBytes;
   }
 
-  // Of K or V, the row of the first key that the tile walks.
+  // The row of K or V with the first key that the tile walks.
   __device__ const float* FirstKey(const device::Rows& rows, const device::QueryTile& tile,
                                    const device::Keys& keys) const {
     return static_cast<const float*>(rows.data) + tile.KvOffset(rows) +
            keys.first * rows.token_stride;
   }
 
-  // Begins to copy tile j to its stage, where there is such a tile. Where it comes from is found
-  // anew, for it would take registers through the walk.
+  // Begins to copy tile j, if it exists, to its stage. Its address is computed again each time;
+  // kept, it would take registers through the walk.
   __device__ void CopyK(int j) const {
     CopyTile(a_.k, a_.d, Shape::kK, j, kept().tile, kept().keys);
   }
@@ -126,13 +126,13 @@ class Tf32Tile {
     }
   }
 
-  // O, and the sums of P, from all tiles of keys.
+  // Computes O and the sums of P over all tiles of keys.
   __device__ void Walk() {
     o_.Clear();
 #pragma unroll 1
     for (int j = 0; j < count_; ++j) {
       device::CopyAsyncWait<0>();
-      __syncthreads();  // all have tile j, or its K, and are done with what is copied over next
+      __syncthreads();  // tile j, or its K, has arrived; the next copy's target is free
       if (kStages > 1) CopyK(j + 1);
       CopyV(kStages > 1 ? j + 1 : j);
       device::CopyAsyncCommit();
@@ -149,7 +149,7 @@ class Tf32Tile {
       Exponentials(s);
       if (kStages == 1) {
         device::CopyAsyncWait<0>();
-        __syncthreads();  // all have V, and are done with K
+        __syncthreads();  // V has arrived, and all warps are done with K
         CopyK(j + 1);
         device::CopyAsyncCommit();
       }
@@ -161,7 +161,7 @@ class Tf32Tile {
 
   // S = Q Kᵀ.
   __device__ void MultiplyQk(int stage, Scores& s) const {
-    // Four products along a row are a line of 128 bytes, within which chunks are shifted.
+    // Four products along a row cover a line of 128 bytes, within which chunks are shifted.
     constexpr int kSteps = 4, kBlocks = kN / kKeyBlocks, kCount = kSteps * kBlocks;
     device::AccumulatorFragment own[kOwnCross ? kM : 1][kOwnCross ? kN : 1];
 #pragma unroll
@@ -229,7 +229,7 @@ class Tf32Tile {
     }
   }
 
-  // P, and its sums: those of the tile begin at zero, as those of P V do.
+  // Computes P and its sums. The sum over a tile begins at zero, as that of P V does.
   __device__ void Exponentials(Scores& s) {
     const float scale_log2 = ScaleLog2();
 #pragma unroll
@@ -248,10 +248,10 @@ class Tf32Tile {
   // O += P V.
   __device__ void AddPv(int stage, const Scores& p) {
     constexpr int kParts = kColumns / 32, kCount = kDim / kColumns * kN * kParts;
-    // Of eight keys, 2 t and 2 t + 1 are k t and t + 4 of a product; and of 32 columns, 4 g to
-    // 4 g + 3 are column g of four products.
+    // Of eight keys, keys 2 t and 2 t + 1 are k t and t + 4 of a product. Of 32 columns, columns 4
+    // g to 4 g + 3 are column g of four products.
     const uint32_t v_address = AddressOf(Shape::kV + stage, 2 * Warp::Pair(), Warp::Quad());
-    // Of eight keys those of an odd number: their rows are shifted by 1 against the ones before.
+    // The odd keys of eight: their rows are shifted by 1 against the rows before them.
     const uint32_t odd_address = (v_address ^ device::kChunkBytes) + Shape::kRowBytes;
     uint32_t values[2][2][4];
     const auto load = [&](int i) {
@@ -265,8 +265,8 @@ class Tf32Tile {
     load(0);
 #pragma unroll
     for (int group = 0; group < kDim / kColumns; ++group) {
-      // Those beyond dv are zero, and stay it. The branch keeps the compiler from multiplying for
-      // the next columns before it adds up these, for which there are no registers.
+      // Columns beyond dv are zero and stay zero. The branch also keeps the compiler from
+      // multiplying for the next columns before it adds up these, for which there are no registers.
       if (group > 0 && group * kColumns >= a_.dv) break;
 #pragma unroll
       for (int rest = 0; rest < kN * kParts; ++rest) {
@@ -302,12 +302,12 @@ class Tf32Tile {
     }
   }
 
-  // O and LSE, by way of the memory that this warp's Q had.
+  // Writes O and LSE to global memory. O passes through the shared memory that this warp's Q had.
   __device__ void Store() {
     warp_.Finish();
     warp_.StoreLse(a_, kept().tile);
     __syncwarp();
-    // Of 32 columns a lane has eight: in each of four blocks two that are four apart.
+    // Of 32 columns a lane has eight: in each of four blocks, two columns that are four apart.
     char* const rows = shared_ + Warp::First() * Shape::kRowBytes;
 #pragma unroll
     for (int r = 0; r < Warp::kLaneRows; ++r) {

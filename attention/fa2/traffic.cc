@@ -11,7 +11,7 @@
 namespace attnlab::fa2 {
 namespace {
 
-// Units of a group, on average.
+// Units per group, on average.
 double GroupOf(const Grid& grid) {
   const double larger = grid.larger_units, units = grid.units;
   return units /

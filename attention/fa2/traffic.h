@@ -1,4 +1,4 @@
-// FA2's own model of what it does and moves.
+// FA2's model of its FLOPs and memory traffic.
 #ifndef ATTENTION_FA2_TRAFFIC_H_
 #define ATTENTION_FA2_TRAFFIC_H_
 
@@ -9,10 +9,9 @@
 namespace attnlab::fa2 {
 
 // Q is read and O written once. A round is the query tiles of a group of heads that run at the same
-// time: their blocks walk K and V side by side, so that a round reads K and V once, unless L2 still
-// has them from the round before. Tiles that come after all groups read what they see once more.
-// FLOPs are those of pairs that the mask lets through: what tiles at its edges compute in vain does
-// not count.
+// time. Their blocks walk K and V side by side, so a round reads K and V once, unless L2 still has
+// them from the round before. Tiles that come after all groups read what they see once more. FLOPs
+// count the pairs that the mask lets through, not what tiles at its edges compute in vain.
 Traffic ExpectedTraffic(const AttentionProblem& problem, const DeviceInfo& device,
                         const Options& options);
 

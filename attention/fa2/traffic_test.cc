@@ -12,7 +12,7 @@
 namespace attnlab::fa2 {
 namespace {
 
-// On a GPU of 4 multiprocessors: of head dim 128 in 16 bits, 8 tiles of 128 rows run at a time.
+// A GPU of 4 multiprocessors, which runs 8 tiles of 128 rows at a time for head dim 128 in 16 bits.
 Traffic Of(const std::string& line, int64_t l2, const std::string& config = "") {
   const AttentionProblem problem = *AttentionProblem::Parse(line);
   DeviceInfo gpu;
@@ -37,12 +37,12 @@ TEST(TrafficTest, InL2EverythingIsReadOnce) {
 
 TEST(TrafficTest, BeyondL2EachRoundMayReadKAndVAgain) {
   const int64_t q = 2 * 4 * 4096 * 128 * 2, kv = 2 * q;
-  // Four rounds of 1024 rows, which walk K and V side by side as long as nothing parts them.
+  // Four rounds of 1024 rows. Their blocks walk K and V side by side as long as they stay in step.
   const Traffic traffic = Of("b=2,hq=4,sq=4096,d=128", 1 << 10);
   EXPECT_EQ(traffic.bytes_read, q + 4 * kv);
   EXPECT_EQ(traffic.bytes_written, q);
   EXPECT_TRUE(traffic.l2_decides);
-  // A single round reads them once in any case.
+  // A single round reads K and V once in any case.
   const Traffic once = Of("b=2,hq=4,sq=1024,d=128", 1 << 10);
   EXPECT_EQ(once.bytes_read, (q + kv) / 4);
   EXPECT_FALSE(once.l2_decides);
@@ -51,14 +51,14 @@ TEST(TrafficTest, BeyondL2EachRoundMayReadKAndVAgain) {
 TEST(TrafficTest, RoundsAreThoseOfTheEngine) {
   const std::string line = "b=1,hq=1,sq=4096,d=128,dtype=fp32";
   const int64_t q = 4096 * 128 * 4, kv = 2 * q;
-  // 4 multiprocessors with 2 blocks of 64 rows, and with 1 of 128.
+  // 4 multiprocessors with 2 blocks of 64 rows each, and with 1 block of 128.
   EXPECT_EQ(Of(line, 1 << 10, "mma=tf32x3").bytes_read, q + 8 * kv);
   EXPECT_EQ(Of(line, 1 << 10, "tile_q=128").bytes_read, q + 8 * kv);
 }
 
 TEST(TrafficTest, TilesAfterAllGroupsReadOnceMore) {
-  // On CUDA cores the first of the four tiles of each head. Q is 16 MiB, K and V are 32: L2 has
-  // room for those of some heads. A quarter of K and V is read once more.
+  // On CUDA cores, the first of each head's four tiles comes after all groups. Q is 16 MiB; K and V
+  // are 32 MiB. L2 has room for the K and V of some heads. A quarter of K and V is read once more.
   const std::string line = "hq=64,sq=512,d=128,dtype=fp32,mask=causal";
   const Traffic traffic = Of(line, 16 << 20, "tile_q=128");
   EXPECT_EQ(traffic.bytes_read, (16 + 32 + 8) << 20);

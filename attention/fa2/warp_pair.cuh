@@ -1,4 +1,4 @@
-// Two warps that share rows, and what they send each other through shared memory.
+// Two warps that share rows, and their exchange through shared memory.
 #ifndef ATTENTION_FA2_WARP_PAIR_CUH_
 #define ATTENTION_FA2_WARP_PAIR_CUH_
 
@@ -9,7 +9,7 @@
 
 namespace attnlab::fa2 {
 
-// kBytes: what a warp has room to send at a time, as 16 bytes of each lane and multiples of it.
+// kBytes: how much a warp can send at a time, a multiple of 16 bytes per lane.
 template <int kBytes>
 class WarpPair {
   static_assert(kBytes % 512 == 0);
@@ -17,14 +17,14 @@ class WarpPair {
  public:
   static constexpr int kWarpBytes = kBytes;
 
-  // Of this warp in its pair: 0 or 1.
+  // This warp's number in its pair: 0 or 1.
   static __device__ int Part() { return device::ThreadIndex() / 32 % 2; }
 
-  // Waits for the other warp: what either has sent before, both can receive then.
+  // Waits for the other warp. Then both can receive what the other sent before.
   static __device__ void Wait() { device::WaitForPairOfWarps(); }
 
-  // This lane's i-th 16 bytes, and those of the other warp's same lane. `shared`: kWarpBytes of
-  // each warp of the block.
+  // Send() stores this lane's i-th 16 bytes. Receive() loads those of the same lane of the other
+  // warp. `shared`: kWarpBytes per warp of the block.
   static __device__ void Send(char* shared, int i, const uint32_t (&x)[4]) {
     *Place(shared, Part(), i) = make_uint4(x[0], x[1], x[2], x[3]);
   }
@@ -33,7 +33,8 @@ class WarpPair {
     x[0] = received.x, x[1] = received.y, x[2] = received.z, x[3] = received.w;
   }
 
-  // Numbers of each lane for those of the other warp's. The pair waits before and within it.
+  // Exchanges each lane's numbers with the same lane of the other warp. The pair waits before the
+  // exchange and within it.
   template <int kCount>
   static __device__ void Swap(char* shared, const float (&mine)[kCount], float (&others)[kCount]) {
     static_assert(kCount <= 4);
