@@ -6,8 +6,8 @@ In the WORKSPACE of a project that uses attnlab:
     load("@attnlab//third_party:deps.bzl", "attnlab_deps")
     attnlab_deps()
 
-Each repository is defined only where the workspace has none of that name yet, so one that is
-defined before the call wins. Nothing is downloaded: the libraries are those of this machine.
+A repository is defined only if the workspace has none of that name yet, so definitions before the
+call win. Nothing is downloaded: the libraries are those installed on this machine.
 """
 
 load("//ci:local_gpu.bzl", "local_gpu")

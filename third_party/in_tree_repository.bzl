@@ -1,7 +1,7 @@
 """in_tree_repository: a directory under //third_party as an external repository.
 
-local_repository would take its path from the workspace that is being built; this one takes it from
-the repository that this file is in, so it also works when attnlab itself is external.
+local_repository takes its path from the workspace being built. This rule takes it from the
+repository that contains this file, so it also works if attnlab itself is external.
 """
 
 def _in_tree_repository_impl(rctx):

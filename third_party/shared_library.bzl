@@ -1,16 +1,15 @@
-"""shared_library: one .so with everything that its deps need linked in, for callers from other
-languages.
+"""shared_library: one .so with everything that its deps link, for callers from other languages.
 
-Abseil is the exception. Distributions build its archives for programs alone (thread-local
-variables of the local-exec model), and a linker refuses them in a shared library; so
-archives of the system that come from the repositories in `shared_repositories` are replaced by
-the shared libraries which lie beside them. An Abseil that Bazel builds from source is linked in
-like everything else.
+Abseil is the exception. Distributions build its archives for programs only (thread-local variables
+use the local-exec model), and a linker refuses them in a shared library. System archives from the
+repositories in `shared_repositories` are therefore replaced by the shared libraries beside them. An
+Abseil built from source by Bazel is linked in like everything else.
 
-Libraries that exist only as shared ones, such as cuBLAS, are found through links below _solib_*, beside
-the package's directory in bazel-bin as in runfiles: RUNPATH is relative to the library. To use a copy
-of the library elsewhere, say where they are ($LD_LIBRARY_PATH). A process that has loaded one of the
-same SONAME already, as PyTorch does with its own cuBLAS, keeps that one for both.
+Libraries that exist only as shared ones, such as cuBLAS, are found through links below _solib_*,
+beside the package's directory in bazel-bin and in runfiles, because RUNPATH is relative to the
+library. To use a copy of the library elsewhere, set $LD_LIBRARY_PATH to find them. A process that
+has already loaded one with the same SONAME, as PyTorch does with its own cuBLAS, keeps using that
+one for both.
 """
 
 load("@rules_cc//cc:find_cc_toolchain.bzl", "find_cc_toolchain", "use_cc_toolchain")
@@ -29,8 +28,8 @@ def _impl(ctx):
         unsupported_features = ctx.disabled_features,
     )
 
-    # Merged, so that what two deps share comes behind both: the linker looks for a symbol in the
-    # archives that follow its use.
+    # Merged, so that what two deps share comes after both: the linker searches only archives that
+    # come after the use of a symbol.
     merged = cc_common.merge_cc_infos(direct_cc_infos = [dep[CcInfo] for dep in ctx.attr.deps])
     inputs = []
     shared = []

@@ -1,20 +1,21 @@
 """Repository rules for libraries that are installed on this machine.
 
-Each gives an installed library the labels that the library's own Bazel project gives it. They are
-looked up again when the environment variables below change, and at `bazel sync --configure`.
+Each rule gives an installed library the labels of the library's own Bazel project. The libraries
+are looked up again when the environment variables below change, and at `bazel sync --configure`.
 """
 
 _PREFIXES = ["/usr/local", "/usr"]
 
-# ATTNLAB_PREFIX_PATH: more prefixes (":" between them), searched first.
+# ATTNLAB_PREFIX_PATH: further prefixes, separated by ":", searched first.
 ENVIRON = ["ATTNLAB_PREFIX_PATH"]
 
 def prefixes(rctx):
-    """Installation prefixes, in the order in which they are searched."""
+    """Installation prefixes, in search order."""
     return [p for p in rctx.os.environ.get("ATTNLAB_PREFIX_PATH", "").split(":") if p] + _PREFIXES
 
 def library_directories(rctx):
-    """Where libraries may lie: below each prefix Debian's multiarch directory, then the others."""
+    """Possible library directories: for each prefix, Debian's multiarch directory, then the
+    others."""
     machine = rctx.execute(["uname", "-m"]).stdout.strip()
     directories = []
     for prefix in prefixes(rctx):
@@ -31,7 +32,7 @@ def find_header(rctx, header):
     return None
 
 def _soname(rctx, library):
-    """The name under which the dynamic loader will ask for `library`."""
+    """The SONAME under which the dynamic loader looks for `library`."""
     result = rctx.execute(["readelf", "-d", str(library)])
     for line in result.stdout.split("\n"):
         if "(SONAME)" in line:
@@ -41,8 +42,8 @@ def _soname(rctx, library):
 def link_library(rctx, name, directories, suffixes = [".a", ".so"]):
     """Symlinks lib<name> into the repository's lib/.
 
-    An archive is preferred: a program then runs without this machine's packages. A shared library
-    is linked under its SONAME, so that programs find it in their runfiles too.
+    An archive is preferred, because the program then runs without this machine's packages. A shared
+    library is linked under its SONAME, so that programs find it in their runfiles.
 
     Args:
       rctx: the repository context.
@@ -51,7 +52,7 @@ def link_library(rctx, name, directories, suffixes = [".a", ".so"]):
       suffixes: what to look for, in this order.
 
     Returns:
-      Its path in the repository, or None where it is not installed.
+      Its path in the repository, or None if it is not installed.
     """
     for suffix in suffixes:
         for directory in directories:
@@ -63,7 +64,7 @@ def link_library(rctx, name, directories, suffixes = [".a", ".so"]):
     return None
 
 def not_found(rctx, what, hint):
-    """Fails with what is missing and how to get it."""
+    """Fails, with what is missing and how to get it."""
     fail("@%s: %s is not on this machine. %s; or define @%s in WORKSPACE before attnlab_deps()." %
          (rctx.name, what, hint, rctx.name))
 

@@ -1,13 +1,13 @@
-// The linked kernels as plain Google Benchmarks, with all of its flags:
+// The linked kernels as Google Benchmarks, with all of its flags:
 //
 //   bazel run //attention/bench -- --benchmark_filter=cpu --benchmark_repetitions=20
 //   bazel run //attention/bench -- hq=8,sq=1024,d=64,dtype=fp32 hq=8,sq=1024,d=128,dtype=fp32
 //
-// Arguments that are not flags are problems in the one-line form. One benchmark is one kernel on
-// one problem; it is verified before it is timed, and a wrong result is its error.
+// Arguments that are not flags are problems in the one-line form. A benchmark is one kernel on one
+// problem. It is verified before it is timed, and fails if the result is wrong.
 //
-// Exit codes: 0; 1 where a benchmark had an error; 2 for a line that is no problem; 3 where no
-// linked kernel does a problem on this machine.
+// Exit codes: 0; 1 if a benchmark failed; 2 for a line that is not a problem; 3 if no linked kernel
+// supports any problem on this machine.
 #include <cstdint>
 #include <cstdio>
 #include <memory>
@@ -45,8 +45,8 @@ void Fail(benchmark::State& state, const absl::Status& status) {
   state.SkipWithError(std::string(status.message()).c_str());
 }
 
-// Verifies in the first run of the benchmark, so that those filtered out cost nothing, and keeps
-// inputs for the runs that follow.
+// Verifies in the benchmark's first run, so that benchmarks that were filtered out cost nothing,
+// and keeps the inputs for later runs.
 class Benchmark {
  public:
   explicit Benchmark(Plan plan) : plan_(std::move(plan)) {}
@@ -60,7 +60,7 @@ class Benchmark {
       Fail(state, status_);
       return;
     }
-    // Google Benchmark decides how many calls there are, in steps of so many.
+    // Google Benchmark decides how many batches of `calls_` calls to run.
     while (state.KeepRunningBatch(calls_)) {
       const absl::StatusOr<double> seconds = kernel_->Calls(calls_);
       if (!seconds.ok()) {
@@ -103,7 +103,7 @@ class Benchmark {
     absl::StatusOr<TimedKernel> kernel = TimedKernel::Make(plan_, &*inputs_, &workspace_);
     if (!kernel.ok()) return kernel.status();
     kernel_.emplace(*std::move(kernel));
-    for (int i = 0; i < 2; ++i) {  // one to warm up
+    for (int i = 0; i < 2; ++i) {  // the first one warms up
       const absl::StatusOr<double> seconds = kernel_->Call();
       if (!seconds.ok()) return seconds.status();
       calls_ = CallsPerRepetition(plan_.device.device, *seconds);
@@ -119,10 +119,10 @@ class Benchmark {
   std::optional<RotatedInputs> inputs_;
   Buffer workspace_;
   std::optional<TimedKernel> kernel_;
-  int64_t calls_ = 1;  // timed as one
+  int64_t calls_ = 1;  // calls per timing
 };
 
-// One benchmark for each device and kernel that can do the problem.
+// One benchmark for each device and kernel that supports the problem.
 int Register(const AttentionProblem& problem, const std::vector<Device>& devices) {
   int count = 0;
   for (const Device& device : devices) {

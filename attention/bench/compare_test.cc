@@ -23,7 +23,7 @@ using ::testing::Contains;
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
-// The oracle with something added. Not registered: the test's own.
+// The oracle with a constant added. The test's own kernel, so it is not registered.
 class Changed : public Kernel {
  public:
   explicit Changed(const char* name) : inner_(*Registry::Global().Find("reference")) {
@@ -153,7 +153,7 @@ TEST(CompareTest, WithoutVerificationNothingIsCalledVerified) {
   EXPECT_EQ((*rows)[0].verification.rows_checked, 0);
 }
 
-// Fails from its fourth call on: when it is timed, after all went well.
+// Fails from its fourth call on: during timing, after verification succeeded.
 class FailingLater : public Changed {
  public:
   FailingLater() : Changed("failing_later") {}
@@ -193,7 +193,7 @@ TEST(CompareTest, PlansAreOfOneProblem) {
   EXPECT_TRUE(Compare({}, Quick())->empty());
 }
 
-// Inputs that cannot be had on one device are a matter of its rows alone.
+// Missing inputs on one device fail only the rows of that device.
 TEST(CompareTest, RowsOfADeviceWithoutInputsSayWhy) {
   Plan elsewhere = PlanOf();
   elsewhere.device.device = Device::Cuda(1000);

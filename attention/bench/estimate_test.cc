@@ -25,7 +25,7 @@ TEST(EstimateTest, GrowsWithTheProblem) {
   ASSERT_TRUE(small.ok()) << small.status();
   ASSERT_TRUE(large.ok()) << large.status();
   EXPECT_GT(*small, 0);
-  // 1024 times the work; the two timings of the part differ by noise alone.
+  // The work is 1024 times as large; the two timings of the part differ only by noise.
   EXPECT_GT(*large, 50 * *small);
 }
 
@@ -40,14 +40,14 @@ TEST(EstimateTest, EmptyProblemsEnd) {
 }
 
 TEST(EstimateTest, TheLaunchIsNotScaledUp) {
-  // As a GPU behind its launches: 200 us and then so much a FLOP.
+  // Like a GPU with launch overhead: 200 us plus a time per FLOP.
   const auto seconds_of = [](const AttentionProblem& p) -> absl::StatusOr<double> {
     return 200e-6 + 1e-11 * CompulsoryTraffic(p).flops;
   };
   const AttentionProblem problem = *AttentionProblem::Parse("b=16,hq=1,sq=4096,d=32");
   const auto seconds = EstimateSeconds(problem, seconds_of);
   ASSERT_TRUE(seconds.ok()) << seconds.status();
-  const double truth = *seconds_of(problem);  // 0.34; by its first part it were 1.1
+  const double truth = *seconds_of(problem);  // 0.34; from the first part alone it would be 1.1
   EXPECT_GT(*seconds, 0.9 * truth);
   EXPECT_LT(*seconds, 1.5 * truth);
 }

@@ -5,14 +5,14 @@
 namespace attnlab::bench {
 namespace {
 
-constexpr int kPairs = 16;  // of numbers a thread: enough that no multiply-add waits for another
+constexpr int kPairs = 16;  // of numbers per thread: enough that no multiply-add waits for another
 constexpr int kThreads = 256;
 constexpr int kBlocksOfAMultiprocessor = 4;
 constexpr int kIterations = 1 << 13;
 constexpr int kWarmUps = 50;
 
-// Each pair swings, x += c y, y -= c x: numbers that stay in range and keep changing in all of
-// their bits, for a GPU's clock depends on the power that its data takes.
+// Each pair oscillates, x += c y, y -= c x. The numbers stay in range, and all their bits keep
+// changing, because a GPU's clock depends on the power that its data draws.
 __global__ void __launch_bounds__(kThreads) SwingKernel(float c, float* out) {
   float x[kPairs], y[kPairs];
 #pragma unroll
@@ -30,11 +30,11 @@ __global__ void __launch_bounds__(kThreads) SwingKernel(float c, float* out) {
   float sum = 0;
 #pragma unroll
   for (int i = 0; i < kPairs; ++i) sum += x[i] + y[i];
-  // Never, but the compiler does not know.
+  // Never true, but the compiler does not know.
   if (sum == 12345678) *out = sum;
 }
 
-// A device's memory and events, given back in any case.
+// Owns a device's memory and events.
 struct Resources {
   float* out = nullptr;
   cudaEvent_t start = nullptr, stop = nullptr;

@@ -1,5 +1,5 @@
-// How fast a GPU multiplies and adds fp32 numbers that are in registers: what kernels on CUDA cores
-// are held against, measured in the same run, because clocks are not what a data sheet says.
+// The fp32 multiply-add rate of a GPU, with all numbers in registers. Kernels on CUDA cores are
+// compared with it. It is measured in the same run, because clocks differ from the data sheet's.
 #ifndef ATTENTION_BENCH_FP32_PEAK_H_
 #define ATTENTION_BENCH_FP32_PEAK_H_
 
@@ -9,8 +9,8 @@
 
 namespace attnlab::bench {
 
-// TFLOP/s of the current device in each of `repetitions` runs of about a millisecond; a
-// multiply-add counts 2. The device has been warmed up. Waits until it is done.
+// TFLOP/s of the current device in each of `repetitions` runs of about a millisecond, after a
+// warm-up; a multiply-add counts as 2. Waits for the GPU.
 cudaError_t MeasureFp32Peak(int repetitions, std::vector<double>* tflops);
 
 }  // namespace attnlab::bench

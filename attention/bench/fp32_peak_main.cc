@@ -1,14 +1,14 @@
-// How much of the GPU's fp32 rate the kernels on CUDA cores reach. The rate is measured before and
-// after them in the same run (bench/fp32_peak.h), and the smaller fraction counts.
+// The fraction of the GPU's fp32 rate that kernels on CUDA cores reach. The rate is measured before
+// and after them in the same run (bench/fp32_peak.h), and the smaller fraction counts.
 //
 //   fp32_peak_main --kernels=NAMES [--at_least=0.4] [--json=FILE] [PROBLEM …]
 //
-// Problems are in the one-line form; without any, those of every head dim with as many (sequence,
-// head) pairs as an H200 has multiprocessors, and of some with longer sequences. Each kernel is
+// Problems are in the one-line form. The default is every head dim with as many (sequence, head)
+// pairs as an H200 has multiprocessors, and longer sequences for some head dims. Each kernel is
 // verified against the oracle on the problem, then timed on random inputs (bench/compare.h). FLOPs
-// are those of the pairs that the mask lets through. FILE is there when all of it is measured. Exit
-// status: 0; 1 where a result is wrong or a fraction below --at_least; 2 for what cannot be run; 3
-// without a GPU.
+// count the pairs that the mask allows. FILE is written once everything is measured. Exit status:
+// 0; 1 if a result is wrong or a fraction is below --at_least; 2 for what cannot be run; 3 without
+// a GPU.
 #include <algorithm>
 #include <cstdint>
 #include <cstdio>
@@ -54,7 +54,7 @@ std::vector<std::string> DefaultProblems() {
   return problems;
 }
 
-// The median of what the GPU reaches now, TFLOP/s.
+// The median of the GPU's current rate, TFLOP/s.
 absl::StatusOr<double> Peak() {
   std::vector<double> tflops;
   absl::Status s =

@@ -1,11 +1,10 @@
-// What a call costs the host, without the launch: from Forward(), from C, and step by step.
+// What a call costs the host without the launch: from Forward(), from C, and step by step.
 //
 //   bazel run //attention/bench:host_cost
 //
-// Wants no GPU: plans are for the description of one, tensors are addresses that nobody follows,
-// and launches are swallowed (host_cost_launch.cc), so the linked kernels must launch by
-// device::Launch() alone. On the CPU it calls "nothing", a kernel that computes nothing, also from
-// C.
+// Needs no GPU: plans are for a described GPU, tensors are addresses that nobody dereferences, and
+// launches do nothing (host_cost_launch.cc). The linked kernels must therefore launch only through
+// device::Launch(). On the CPU it calls "nothing", a kernel that computes nothing, also from C.
 #include <algorithm>
 #include <cstdint>
 #include <functional>
@@ -65,7 +64,7 @@ DeviceInfo Hopper() {
   return gpu;
 }
 
-// Memory that is not there, 1 TiB apart.
+// Fake addresses, 1 TiB apart.
 template <typename T = void>
 T* Address(int index) {
   return reinterpret_cast<T*>(uintptr_t(index + 1) << 40);
@@ -90,7 +89,7 @@ AttentionTensors TensorsOf(const AttentionProblem& p, Device device) {
 
 const Workspace kWorkspace = {Address(7), 1024};
 
-// A call that fails has no figure.
+// A failed call is reported as an error, without a time.
 void Check(benchmark::State& state, const absl::Status& status) {
   if (!status.ok()) state.SkipWithError(std::string(status.message()).c_str());
 }
@@ -122,7 +121,8 @@ void ValidatesScratch(benchmark::State& state, const char* line) {
   for (auto _ : state) Check(state, ValidateScratch(t, "workspace", kWorkspace.data, 1024));
 }
 
-// From C, with the same tensors. `planned`: attnlab_plan_forward(), else attnlab_forward().
+// Calls from C with the same tensors, through attnlab_plan_forward() if `planned`, else
+// attnlab_forward().
 void CallsFromC(benchmark::State& state, const char* line, bool planned) {
   const AttentionTensors t = TensorsOf(*AttentionProblem::Parse(line), Device::Cpu());
   attnlab_problem problem = {};
@@ -181,7 +181,7 @@ int Main(int argc, char** argv) {
     const bool gpu = kernel->traits().device == DeviceKind::kCuda;
     for (const auto& [name, line] : kProblems) {
       const std::string of = absl::StrCat(kernel->traits().name, "/", name);
-      // A list on the CPU is read.
+      // On the CPU the length lists would be read, and their addresses are fake.
       if (!gpu && absl::StrContains(line, "packed")) continue;
       const absl::StatusOr<Plan> plan =
           MakePlan(*kernel, *AttentionProblem::Parse(line), gpu ? Hopper() : CpuInfo());

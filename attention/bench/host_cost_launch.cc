@@ -1,5 +1,5 @@
-// What host_cost's calls to the CUDA runtime find, by --wrap of the linker: launches that do
-// nothing, and device 0 where there is no GPU.
+// Replaces calls of host_cost to the CUDA runtime, through the linker's --wrap: launches do
+// nothing, and device 0 is current if there is no GPU.
 #include "cuda_runtime_api.h"
 
 extern "C" {

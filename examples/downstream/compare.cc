@@ -1,4 +1,4 @@
-// Runs a problem by this project's kernel and by attnlab's oracle, and prints the largest
+// Runs a problem with this project's kernel and with attnlab's oracle, and prints the largest
 // difference.
 //
 //   bazel run //:compare -- b=2,hq=4,hkv=2,sq=100,skv=120,d=64,dtype=fp32,mask=causal
@@ -47,7 +47,7 @@ absl::StatusOr<float> LargestDifference(const attnlab::AttentionProblem& p) {
   float largest = 0;
   for (size_t i = 0; i < mine.size(); ++i) {
     const float difference = std::abs(mine[i] - oracle[i]);
-    if (!(difference <= largest)) largest = difference;  // NaN stays
+    if (!(difference <= largest)) largest = difference;  // keeps NaN
   }
   return largest;
 }

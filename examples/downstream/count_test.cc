@@ -1,5 +1,5 @@
-// What a call of this project's own reads from HBM, by the GPU's counters: attnlab's library for
-// that, with nothing else of attnlab.
+// Counts what this project's own call reads from HBM. Uses attnlab's counter library and nothing
+// else of attnlab.
 #include <memory>
 #include <vector>
 
@@ -14,11 +14,11 @@ namespace {
 using attnlab::profiling::Counters;
 using attnlab::profiling::Value;
 
-constexpr size_t kBytes = size_t{1} << 29;  // far more than L2 holds
+constexpr size_t kBytes = size_t{1} << 29;  // far larger than L2
 
 TEST(CountTest, ACopyReadsWhatItCopies) {
   absl::StatusOr<std::unique_ptr<Counters>> counters = Counters::Open(/*ordinal=*/0, "traffic");
-  // Where the driver keeps its counters to administrators; the message says what to do.
+  // The driver keeps its counters to administrators; the message says what to do.
   if (absl::IsPermissionDenied(counters.status())) GTEST_SKIP() << counters.status().message();
   ASSERT_TRUE(counters.ok()) << counters.status();
   void *from = nullptr, *to = nullptr;
@@ -36,7 +36,7 @@ TEST(CountTest, ACopyReadsWhatItCopies) {
   const absl::StatusOr<std::vector<Value>> values = (*counters)->Read();
   ASSERT_TRUE(values.ok()) << values.status();
   EXPECT_EQ(values->front().name, "hbm_bytes_read");
-  // The end of what was written last may be in L2 still.
+  // The end of what was written last may still be in L2.
   EXPECT_GT(values->front().value, 0.8 * kBytes);
   EXPECT_LT(values->front().value, 1.05 * kBytes);
   cudaFree(from);

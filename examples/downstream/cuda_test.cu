@@ -1,5 +1,5 @@
-// A kernel compiled by attnlab's rules from another workspace. Where there is a GPU it must
-// compute; where there is none, the runtime must say so.
+// A kernel compiled with attnlab's rules from another workspace. With a GPU it must compute;
+// without one, the runtime must report an error.
 #include <cuda_runtime.h>
 
 #include <cstdio>

@@ -1,4 +1,4 @@
-// The JSON library is this workspace's definition, not the one of attnlab_deps().
+// Uses this workspace's definition of the JSON library, not the one of attnlab_deps().
 #include "nlohmann/json.hpp"
 
 #ifndef JSON_OF_DOWNSTREAM

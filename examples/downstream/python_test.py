@@ -1,4 +1,5 @@
-"""`import attnlab` in a program of another workspace, whose target says nothing of __init__.py files."""
+"""`import attnlab` in a program of another workspace, whose target does not mention __init__.py
+files."""
 
 import unittest
 

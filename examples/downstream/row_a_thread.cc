@@ -1,4 +1,4 @@
-// "row_a_thread": the least that a CUDA family is. Each thread has a query row and walks its keys.
+// "row_a_thread": the smallest CUDA family. Each thread has one query row and loops over its keys.
 #include "row_a_thread.h"
 
 #include <cstdint>

@@ -14,7 +14,7 @@ __global__ void RowAThreadKernel(device::Arguments a) {
   const int64_t head = index / a.q_sequences.longest % a.hq;
   const int64_t sequence = index / a.q_sequences.longest / a.hq;
   if (sequence >= a.b) return;
-  // Whatever lens is: all sequences of one length, packed, or padded.
+  // Works for every `lens`: sequences of one length, packed, or padded.
   const device::Span queries = a.q_sequences[sequence];
   const device::Span keys = a.kv_sequences[sequence];
   if (row >= queries.length) return;
@@ -31,7 +31,7 @@ __global__ void RowAThreadKernel(device::Arguments a) {
     const int64_t key = keys.begin + j;
     const float* k = static_cast<const float*>(a.k.data) + a.k.Offset(keys.batch, key, kv_head);
     const float* v = static_cast<const float*>(a.v.data) + a.v.Offset(keys.batch, key, kv_head);
-    constexpr float kLog2e = 1.44269504f;  // OnlineSoftmax is in base 2
+    constexpr float kLog2e = 1.44269504f;  // OnlineSoftmax uses base 2
     float score = 0;
     for (int c = 0; c < a.d; ++c) score += a.scale * kLog2e * q[c] * k[c];
     const float factor = softmax.Grow(score);

@@ -6,7 +6,7 @@
 
 namespace downstream {
 
-// Enqueues attention in fp32 without softcap: a thread a row, `threads` of them a block.
+// Enqueues fp32 attention without softcap: one thread per row, `threads` threads per block.
 cudaError_t RowAThread(const attnlab::device::Arguments& arguments, int threads,
                        cudaStream_t stream);
 

@@ -1,5 +1,5 @@
-// "two_pass": attention the way it is taught, one query row at a time, scores first and then the
-// weighted mean of V. For fp32 problems of one length.
+// "two_pass": textbook attention, one query row at a time: first the scores, then the weighted mean
+// of V. For fp32 problems of one length.
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
@@ -52,7 +52,7 @@ class TwoPass : public attnlab::Kernel {
       return absl::UnimplementedError(
           absl::StrCat("softcap: ", problem.softcap, " is not 0, none"));
     }
-    // One row of scores.
+    // The workspace holds one row of scores.
     return attnlab::PreparedAs(
         problem.skv * static_cast<int64_t>(sizeof(float)),
         [problem](const AttentionTensors& tensors, const attnlab::Launch& launch) {

@@ -1,12 +1,12 @@
 """system_absl: an installed Abseil as @com_google_absl.
 
-Libraries and what they need come from Abseil's own pkg-config files, so that one file serves every
-release; a target that the installed release does not have is simply not there.
+The libraries and their dependencies come from Abseil's own pkg-config files, so this file serves
+every release. A target that the installed release lacks does not exist.
 """
 
 load("//third_party:system.bzl", "ENVIRON", "library_directories", "link_library", "not_found")
 
-# Package -> {target: pkg-config name without "absl_"}; a target that is named like its file has "".
+# Package -> {target: pkg-config name without "absl_"}; "" if the target is named like its package.
 _PUBLIC = {
     "algorithm": {"algorithm": "", "container": "algorithm_container"},
     "base": {

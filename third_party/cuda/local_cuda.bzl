@@ -1,22 +1,25 @@
 """local_cuda: the CUDA toolkit of this machine as @local_cuda.
 
-Looked for in $CUDA_HOME, $CUDA_PATH, /usr/local/cuda and beside the nvcc on PATH; the first that has
-both nvcc and headers wins. ATTNLAB_NO_CUDA=1 hides it; where there is none without that, Bazel prints so. The labels are those of rules_cuda:
-`:cuda_headers`, `:cuda_runtime`, `:cuda_runtime_static`, `:cuda` (the driver), `:cublas`, `:cupti`,
-`:nvrtc` and so on, and each is there with no toolkit too, as a target that is incompatible, so that
-what depends on it is skipped. `:is_enabled` is a config_setting for select(), and `:has_cupti` is one
-that is true where the toolkit has the CUPTI that profiling wants (CUPTI can be left out of an
-installation, and that of toolkits before 12.6 cannot count ranges): without, `:cupti_headers` is
-incompatible, too.
+It is looked for in $CUDA_HOME, $CUDA_PATH, /usr/local/cuda and beside the nvcc on PATH; the first
+place with both nvcc and headers wins. ATTNLAB_NO_CUDA=1 hides it; otherwise Bazel prints a message
+if there is none.
+
+The labels are those of rules_cuda: `:cuda_headers`, `:cuda_runtime`, `:cuda_runtime_static`,
+`:cuda` (the driver), `:cublas`, `:cupti`, `:nvrtc` and so on. Without a toolkit they exist too, as
+incompatible targets, so that targets which depend on them are skipped.
+
+`:is_enabled` is a config_setting for select(). `:has_cupti` is one that is true if the toolkit has
+the CUPTI that profiling needs: an installation may leave CUPTI out, and toolkits before 12.6 cannot
+count ranges. Without it, `:cupti_headers` is incompatible, too.
 """
 
 load("//third_party:system.bzl", "library_directories", "link_library")
 
-# What decides which toolkit is found.
+# The environment variables that decide which toolkit is found.
 CUDA_ENVIRON = ["ATTNLAB_NO_CUDA", "ATTNLAB_PREFIX_PATH", "CUDA_HOME", "CUDA_PATH", "PATH"]
 
-# Target -> its shared libraries (names after -l), headers below include/ (glob patterns), and other
-# targets of this repository that it needs.
+# Target -> its shared libraries (names after -l), headers below include/ (glob patterns), and the
+# other targets of this repository that it needs.
 _LIBRARIES = {
     "cublas": struct(
         libraries = ["cublas"],
@@ -51,16 +54,16 @@ _LIBRARIES = {
     ),
 }
 
-# Headers that CUPTI has where it can tell the metrics of a chip and count them over a range.
+# Headers of a CUPTI that can list the metrics of a chip and count them over a range.
 CUPTI_HEADERS = ["cupti_profiler_host.h", "cupti_range_profiler.h", "cupti_target.h"]
 
-# Target -> where the program may be. Not every toolkit has these.
+# Target -> possible paths of the program. Not every toolkit has these.
 _TOOLS = {
     "compute_sanitizer": ["bin/compute-sanitizer", "compute-sanitizer/compute-sanitizer"],
     "cuda_gdb": ["bin/cuda-gdb"],
 }
 
-# Headers of libraries and of C++ for devices, which plain users of the runtime do not include.
+# Headers of libraries and of device C++, which users of the plain runtime do not include.
 _NOT_RUNTIME = [
     "cccl/**",
     "cub/**",
@@ -194,8 +197,8 @@ cc_library(
 )
 """
 
-# The stub's file name is not its SONAME (libcuda.so.1), so the driver's own library is what programs
-# find when they run, never the stub.
+# The stub's file name is not its SONAME (libcuda.so.1). Programs therefore find the driver's own
+# library when they run, never the stub.
 _DRIVER = """
 cc_library(
     name = "cuda",
@@ -217,7 +220,7 @@ cc_library(
 )
 """
 
-# A tool of the toolkit, which finds the rest of itself from where it is installed.
+# A tool of the toolkit, which finds its other files relative to its installation.
 _TOOL = """
 filegroup(
     name = "{name}",
@@ -239,23 +242,23 @@ cuda_toolkit(
 )
 """
 
-# Options that not every supported nvcc has: used where --help lists them.
+# Options that some supported versions of nvcc lack; used if --help lists them.
 _OPTIONS = ["--frandom-seed", "--objdir-as-tempdir"]
 
 def is_hidden(environ):
-    """Whether the caller wants no toolkit, whatever there is."""
+    """Whether the caller wants no toolkit even if there is one."""
     return environ.get("ATTNLAB_NO_CUDA", "") not in ["", "0"]
 
 def toolkit_places(environ, nvcc_root):
-    """The directories in which a toolkit is looked for, in this order, each once.
+    """The directories to search for a toolkit, in this order, without duplicates.
 
     Args:
       environ: the environment.
       nvcc_root: the directory above that of the nvcc on PATH, or None.
 
     Returns:
-      Directories. A distribution's toolkit, spread over /usr, is not among them: it would make /usr/include an
-      -isystem directory, and the C++ library's #include_next does not survive that.
+      Directories. /usr, over which a distribution spreads its toolkit, is not among them. It would make
+      /usr/include an -isystem directory, which breaks #include_next in the C++ library.
     """
     places = []
     for place in [environ.get("CUDA_HOME"), environ.get("CUDA_PATH"), "/usr/local/cuda", nvcc_root]:
@@ -264,7 +267,7 @@ def toolkit_places(environ, nvcc_root):
     return places
 
 def no_toolkit_message(places, nvcc_root):
-    """What to tell someone who has no toolkit in any of `places`, and may have thought to have one."""
+    """The message if no directory of `places` has a toolkit."""
     ignored = " (that of /usr, spread over the system's directories, is not used)" if nvcc_root == "/usr" else ""
     text = ("no CUDA toolkit, so nothing is built for GPUs: no bin/nvcc with include/cuda_runtime.h in %s%s. " +
             "CUDA_HOME=DIR says where one is; ATTNLAB_NO_CUDA=1 says that none is wanted, and ends this message")
@@ -291,11 +294,11 @@ def toolkit_header(rctx, root, header):
     return None
 
 def cupti_found(headers):
-    """Whether a toolkit that has `headers`, by name, has the CUPTI that profiling wants."""
+    """Whether a toolkit with `headers` (names) has the CUPTI that profiling needs."""
     return all([h in headers for h in CUPTI_HEADERS])
 
 def toolkit_library_directories(root):
-    """Where the toolkit at `root` may have libraries."""
+    """Directories of the toolkit at `root` that may contain libraries."""
     return [root + d for d in ["/lib64", "/lib", "/extras/CUPTI/lib64"]]
 
 def _nvcc(rctx, nvcc, *args):
@@ -350,7 +353,7 @@ def _local_cuda_impl(rctx):
     build = _HEAD.format(
         cupti_found = has_cupti,
         found = bool(root),
-        # Absolute from here, whether attnlab is the main workspace ("@//") or an external one.
+        # Absolute, because attnlab may be the main workspace ("@//") or an external one.
         toolkit_bzl = "@%s//%s:%s" % (
             rctx.attr._toolkit_bzl.workspace_name,
             rctx.attr._toolkit_bzl.package,

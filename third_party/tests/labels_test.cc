@@ -1,5 +1,5 @@
-// Holds the labels of the external libraries to what they promise: each header is found, each
-// library links, and code in it runs.
+// Tests the labels of the external libraries: each header is found, each library links, and its
+// code runs.
 #include <cstdint>
 #include <numeric>
 #include <string>

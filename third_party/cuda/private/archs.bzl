@@ -45,12 +45,13 @@ def capability(number):
 def select_archs(archs, min_arch, supported, version):
     """Decides what to compile for.
 
-    Below `min_arch`, machine code is dropped and PTX is raised to it, for what was asked for is
-    "runs wherever it can"; if nothing is left, PTX for `min_arch` is.
+    Machine code for less than `min_arch` is dropped, and PTX for less is raised to it. If nothing
+    is left, the result is PTX for `min_arch`, because the caller wants code that runs wherever it
+    can.
 
     Args:
       archs: list of names.
-      min_arch: the least compute capability that the sources are written for, 80 say; 0 for any.
+      min_arch: the least compute capability that the sources support, such as 80; 0 for any.
       supported: what the toolkit compiles for, names without suffix.
       version: the toolkit's version, for messages.
 

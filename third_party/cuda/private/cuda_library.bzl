@@ -11,7 +11,7 @@ load(":toolkit.bzl", "CudaToolkitInfo")
 SOURCES = [".cu"]
 HEADERS = [".cuh", ".h", ".hh", ".hpp", ".inc", ".inl"]
 
-# Options of the host compiler that nvcc takes under the same name and needs for device code too.
+# Options of the host compiler that nvcc takes under the same name; device code needs them too.
 _SHARED_OPTIONS = ["-D", "-U", "-I"]
 
 def _is_header(file):
@@ -54,7 +54,7 @@ def _standard(flags):
     return standard
 
 def _not_of_toolkit(toolkit, directories):
-    """Include directories but those of @local_cuda, for nvcc has its own names for them."""
+    """Include directories except those of @local_cuda, whose headers nvcc finds by itself."""
     return [d for d in directories.to_list() if toolkit.repository not in d]
 
 def _mode_options(ctx):
@@ -64,7 +64,7 @@ def _mode_options(ctx):
         # The line table costs no time on the device, and profilers and sanitizers need it.
         return (["-O3", "-DNDEBUG"] if mode == "opt" else ["-O1"]) + ["-lineinfo"]
 
-    # -G turns all optimisation of device code off; not every kernel still fits then.
+    # -G turns off all optimisation of device code; some kernels then exceed the limits of a GPU.
     device = "-G" if ctx.attr._device_debug[BuildSettingInfo].value else "-lineinfo"
     return ["-O0", "-g", device]
 
@@ -89,7 +89,7 @@ def _compile(ctx, src, headers, dep_context, toolkit, common_args, host_compiler
     if "--objdir-as-tempdir" in toolkit.options:
         args.add("--objdir-as-tempdir")
 
-    # nvcc finds the toolkit's headers itself; as inputs they would be links in every sandbox.
+    # nvcc finds the toolkit's headers itself. As inputs, each would be a link in every sandbox.
     prefix = toolkit.repository + "/"
     dep_headers = [h for h in dep_context.headers.to_list() if not h.path.startswith(prefix)]
     ctx.actions.run(
@@ -99,10 +99,10 @@ def _compile(ctx, src, headers, dep_context, toolkit, common_args, host_compiler
         tools = host_compiler_files,
         outputs = [obj],
         env = {
-            # Part of the action's key, so that another toolkit compiles again.
+            # Part of the action's key: another toolkit compiles everything again.
             "ATTNLAB_NVCC_BUILD": toolkit.build,
             "PATH": "/usr/bin:/bin",
-            # As Bazel's own C++ actions: debug information does not name the sandbox.
+            # As in Bazel's own C++ actions, so that debug information does not name the sandbox.
             "PWD": "/proc/self/cwd",
         },
         mnemonic = "CudaCompile",
@@ -143,8 +143,8 @@ def _cuda_library_impl(ctx):
         args.add_all(["-gencode", gencode(arch)])
     args.add_all(_mode_options(ctx))
 
-    # Always position independent: such objects serve programs and shared libraries, with and without
-    # --force_pic, so a source is compiled once.
+    # Always position independent: programs and shared libraries can use the same objects, with and
+    # without --force_pic, so each source is compiled once.
     args.add_all(["-Xcompiler", "-fPIC"])
     args.add_all(["--expt-relaxed-constexpr", "--extended-lambda"])
     args.add_all(_host_options(user + ctx.attr.host_copts))
@@ -156,8 +156,8 @@ def _cuda_library_impl(ctx):
     args.add_all(includes, before_each = "-isystem")
     args.add_all(_not_of_toolkit(toolkit, dep_context.system_includes), before_each = "-isystem")
 
-    # nvcc names its own headers with -I, which would show their warnings; -isystem of the same directory
-    # wins over that.
+    # nvcc adds its own headers with -I, which would show their warnings; -isystem for the same
+    # directory takes precedence.
     args.add_all(["-isystem", toolkit.root + "/include"])
     args.add_all(ctx.attr._copts[BuildSettingInfo].value)
     args.add_all([o for o in ctx.attr.copts if not o.startswith("-std=")])

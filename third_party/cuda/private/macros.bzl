@@ -1,10 +1,10 @@
-"""cuda_binary and cuda_test: a cc_binary or cc_test with a cuda_library of its sources in it."""
+"""cuda_binary and cuda_test: a cc_binary or cc_test, and a cuda_library of its sources."""
 
 load("@rules_cc//cc:cc_binary.bzl", "cc_binary")
 load("@rules_cc//cc:cc_test.bzl", "cc_test")
 load(":cuda_library.bzl", "cuda_library")
 
-# Attributes that are about compiling, and so go to the library.
+# Attributes for compiling: they go to the library.
 _LIBRARY_ATTRS = [
     "archs",
     "copts",
@@ -17,7 +17,7 @@ _LIBRARY_ATTRS = [
     "srcs",
 ]
 
-# Attributes that both get.
+# Attributes that the library and the program get.
 _COMMON_ATTRS = ["deprecation", "features", "target_compatible_with", "testonly"]
 
 def _program(rule, name, testonly, kwargs):
@@ -27,7 +27,7 @@ def _program(rule, name, testonly, kwargs):
         library["testonly"] = True
     cuda_library(
         name = name + "_cu",
-        # main() is in it, and so may be tests that register themselves.
+        # It contains main(), and maybe tests that register themselves.
         alwayslink = True,
         tags = ["manual"],
         visibility = ["//visibility:private"],
@@ -47,8 +47,8 @@ def cuda_binary(name, **kwargs):
 def cuda_test(name, **kwargs):
     """A test of .cu sources.
 
-    It says with target_compatible_with which GPUs it needs (//ci:gpu.bzl); without, it must pass on a
-    machine that has none.
+    Its target_compatible_with says which GPUs it needs (//ci:gpu.bzl). Without one, it must pass on
+    a machine without a GPU.
 
     Args:
       name: the test; its library is NAME_cu.

@@ -1,4 +1,4 @@
-"""Tests of how architectures are parsed and chosen, and of what a bad one says."""
+"""Tests of how architectures are parsed and chosen, and of the messages for bad ones."""
 
 load("@bazel_skylib//lib:unittest.bzl", "analysistest", "asserts", "unittest")
 load("//third_party/cuda:defs.bzl", "cuda_library")

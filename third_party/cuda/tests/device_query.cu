@@ -1,4 +1,4 @@
-// Prints the GPUs of this machine, one a line; a program of nothing but a .cu file.
+// Prints the GPUs of this machine, one per line; a program that consists of one .cu file.
 #include <cuda_runtime.h>
 
 #include <cstdio>

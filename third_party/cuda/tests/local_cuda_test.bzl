@@ -1,4 +1,4 @@
-"""Tests of where a CUDA toolkit is looked for, and of what is said where there is none."""
+"""Tests of where a CUDA toolkit is looked for, and of the message if there is none."""
 
 load("@bazel_skylib//lib:unittest.bzl", "asserts", "unittest")
 load("//third_party/cuda:local_cuda.bzl", "CUPTI_HEADERS", "cupti_found", "is_hidden", "no_toolkit_message", "toolkit_places")

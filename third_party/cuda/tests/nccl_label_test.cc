@@ -1,4 +1,4 @@
-// @nccl//:nccl: the header and the library are of one version.
+// @nccl//:nccl: the header and the library have the same version.
 #include <nccl.h>
 
 #include "gtest/gtest.h"

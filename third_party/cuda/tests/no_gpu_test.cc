@@ -1,5 +1,5 @@
-// Runs everywhere: C++ code links a CUDA library and the static runtime, and on a machine without a
-// GPU or a driver gets an error from them, not a crash.
+// Runs everywhere: C++ code links a CUDA library and the static runtime. On a machine without a GPU
+// or a driver, it gets an error from them and does not crash.
 #include <cuda_runtime_api.h>
 
 #include "gtest/gtest.h"

@@ -16,7 +16,7 @@ __global__ void ArchKernel(int* arch) {
 #endif
 }
 
-// Frees what it owns when a call fails half way.
+// Frees its memory when a later call fails.
 struct DeviceBuffer {
   void* data = nullptr;
   ~DeviceBuffer() { cudaFree(data); }

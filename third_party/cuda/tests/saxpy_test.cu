@@ -1,4 +1,4 @@
-// Needs a GPU: a library of the rules runs on it.
+// Needs a GPU: runs a library built by the rules.
 #include <cuda_runtime.h>
 
 #include <cstdint>
@@ -26,7 +26,7 @@ TEST(SaxpyTest, Computes) {
   }
 }
 
-// A target of a compute capability runs the code of that capability, on a later GPU, too.
+// A target for one compute capability runs its own code on later GPUs as well.
 TEST(SaxpyTest, RunsTheCodeOfItsTarget) {
   const char* const wanted = std::getenv("ATTNLAB_COMPUTE_CAPABILITY");
   if (wanted == nullptr) GTEST_SKIP() << "saxpy_test_sm_75 and the like run this";

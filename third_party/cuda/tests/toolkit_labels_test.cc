@@ -1,5 +1,5 @@
-// Calls of each library of the toolkit that need no GPU: headers and libraries are of one version,
-// and the libraries are found when the program runs.
+// Calls each library of the toolkit without a GPU: headers and libraries have the same version, and
+// programs find the libraries at run time.
 #include <cublas_v2.h>
 #include <cuda_runtime_api.h>
 #include <cupti.h>

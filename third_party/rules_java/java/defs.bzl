@@ -1,4 +1,4 @@
-"""The built-in Java rules: Bazel 4 loads them from here for its own tools, whatever is built."""
+"""The built-in Java rules: Bazel 4 loads them from here for its own tools, for every build."""
 
 java_binary = native.java_binary
 java_import = native.java_import
