@@ -12,7 +12,7 @@ constexpr int64_t kAlignment = 16;  // bytes
 absl::optional<Matrices> AsMatrices(const ConstTensorView& view, int64_t group) {
   const auto [batch, length, heads, dim] = view.shape;
   const auto [batch_stride, row_stride, head_stride, dim_stride] = view.strides;
-  (void)dim_stride;  // 1: ValidateTensors()
+  (void)dim_stride;  // ValidateTensors() makes sure that it is 1
   const int64_t size = SizeOf(view.dtype);
   const int64_t kv_heads = heads / group;
   Matrices m;

@@ -1,5 +1,5 @@
-// Whether a tensor is a batch of matrices as it lies, so that a batched matrix product takes it
-// without a permutation.
+// Finds out whether a tensor, as it lies in memory, is a batch of matrices. A batched matrix
+// product then takes it without a permutation.
 #ifndef ATTENTION_BASELINE_AS_MATRICES_H_
 #define ATTENTION_BASELINE_AS_MATRICES_H_
 
@@ -11,13 +11,13 @@
 
 namespace attnlab::baseline {
 
-// The view as shape[0] * shape[2] / group matrices, one a KV head of a sequence, each of
-// group * shape[1] rows: the rows of the group's heads one head after the other. nullopt where no
-// two strides (from matrix to matrix, from row to row) say that, where rows overlap, or where they
-// are not aligned to 16 bytes, without which matrix products are slow.
+// Returns the view as shape[0] * shape[2] / group matrices, one per (sequence, KV head). Each has
+// group * shape[1] rows: those of the group's heads, one head after the other. Returns nullopt if
+// two strides (from matrix to matrix, from row to row) cannot describe that, if rows overlap, or if
+// matrices and rows are not aligned to 16 bytes. Matrix products are slow without that alignment.
 //
 //   BHSD                      yes
-//   BSHD, packed QKV          with one sequence, yes, unless query heads share a KV head
+//   BSHD, packed QKV          yes for one sequence, unless query heads share a KV head
 //   decoding, one query row   yes
 absl::optional<Matrices> AsMatrices(const ConstTensorView& view, int64_t group);
 

@@ -11,7 +11,7 @@ namespace {
 
 const Device kGpu = Device::Cuda(0);
 
-// An address that nothing is at.
+// An address with nothing at it.
 void* Address(int64_t bytes = 4096) { return reinterpret_cast<void*>(bytes); }
 
 TEST(AsMatricesTest, HeadsBeforeTokensAreMatrices) {
@@ -36,7 +36,7 @@ TEST(AsMatricesTest, TokensBeforeHeadsAreMatricesInOneSequence) {
   EXPECT_EQ(one->stride, 64);
   EXPECT_FALSE(AsMatrices(BshdView(Address(), DType::kFloat32, kGpu, 2, 10, 4, 64), 1));
   EXPECT_FALSE(AsMatrices(BshdView(Address(), DType::kFloat32, kGpu, 1, 10, 4, 64), 2));
-  // One head: from sequence to sequence.
+  // With one head, the stride is from sequence to sequence.
   const auto single = AsMatrices(BshdView(Address(), DType::kFloat32, kGpu, 2, 10, 1, 64), 1);
   ASSERT_TRUE(single.has_value());
   EXPECT_EQ(single->stride, 640);
@@ -56,7 +56,7 @@ TEST(AsMatricesTest, OneRowADecodedHead) {
   ASSERT_TRUE(m.has_value());
   EXPECT_EQ(m->row_stride, 128);
   EXPECT_EQ(m->stride, 4 * 128);
-  // A head of its own: nothing lies a row further, and the stride says no less than a row.
+  // A single head has no next row. Its row stride is still at least a row.
   const auto single = AsMatrices(BshdView(Address(), DType::kBFloat16, kGpu, 1, 1, 1, 100), 1);
   ASSERT_TRUE(single.has_value());
   EXPECT_GE(single->row_stride, 100);
@@ -73,7 +73,7 @@ TEST(AsMatricesTest, RowsThatOverlapAreNot) {
   TensorView broadcast = BhsdView(Address(), DType::kFloat32, kGpu, 1, 10, 4, 64);
   broadcast.strides[1] = 0;
   EXPECT_FALSE(AsMatrices(broadcast, 1));
-  // Matrices that are one and the same are fine: a broadcast head.
+  // Matrices may be identical, as for a broadcast head.
   broadcast.strides[1] = 64;
   broadcast.strides[2] = 0;
   EXPECT_TRUE(AsMatrices(broadcast, 1));

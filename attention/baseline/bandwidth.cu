@@ -1,13 +1,14 @@
-// How close the elementwise steps come to the bandwidth of the memory: each is timed at the sizes
-// of a problem beside a plain copy on the device, in the same run.
+// Measures how close the elementwise steps come to the memory bandwidth. Each step is timed at the
+// sizes of a problem, beside a plain copy on the device, in the same run.
 //
 //   bandwidth [--batch=64] [--at_least=0.85] [--json=FILE]
 //
-// The problem is GPT-2's layer (12 heads of 64, 1024 tokens, packed QKV) with a batch of --batch:
+// The problem is GPT-2's layer (12 heads of 64, 1024 tokens, packed QKV) with a batch of --batch;
 // 64 is eight times the usual. A rate is bytes read plus bytes written over the median time. Inputs
-// are random; what each step wrote is checked on some rows. Exit status: 0; 1 where a result is
-// wrong or a step's default block stays below --at_least of the copy; 2 for what cannot be run; 3
-// where there is no GPU or no driver, as of attnlab.
+// are random, and some rows of each step's output are checked.
+//
+// Exit status: 0; 1 if a result is wrong or a step's default block stays below --at_least of the
+// copy; 2 if it cannot run; 3 if there is no GPU or no driver, as for attnlab.
 #include <cuda_bf16.h>
 #include <cuda_runtime.h>
 
@@ -43,7 +44,7 @@ constexpr int kRepetitions = 25;
     }                                                                                \
   } while (false)
 
-// Ends the program where there is nothing to run on.
+// Ends the program if there is no GPU to run on.
 void CheckGpu() {
   const char* reason = nullptr;
   if (device::LookForGpus(&reason) == cudaSuccess) return;
@@ -51,7 +52,7 @@ void CheckGpu() {
   std::exit(3);
 }
 
-// A random number of mean 0 from an index: a sum of uniforms.
+// A random number of mean 0, computed from an index as a sum of uniforms.
 __host__ __device__ float RandomAt(uint64_t index) {
   uint64_t x = index * 0x9E3779B97F4A7C15u + 0xD1B54A32D192ED03u;
   x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9u;
@@ -75,7 +76,7 @@ void* Allocate(int64_t bytes) {
   return data;
 }
 
-// The median of the times between events around single calls, in seconds.
+// The median time of a call, in seconds, between events around single calls.
 double MedianSeconds(const std::function<cudaError_t()>& call) {
   cudaEvent_t start, stop;
   CHECK(cudaEventCreate(&start));
@@ -148,7 +149,7 @@ class Bench {
          [this](int block) {
            return ScaleAndMask(Rows(), {0.125f, 0}, scores_, kTokens, block, nullptr);
          },
-         [] { return true; }},  // in place, many times over: the conformance test checks it
+         [] { return true; }},  // in place and repeated: the conformance test checks it
         {"softmax, fp32", 8 * scores, 32,
          [this](int block) {
            return Softmax(SoftmaxOf(device::Element::kFloat32), block, nullptr);
@@ -215,7 +216,7 @@ class Bench {
     return task;
   }
 
-  // Rows of (sequence, head, token) that are looked at.
+  // Checks some rows (sequence, head, token).
   template <typename Check>
   bool Sampled(const Check& check) const {
     for (uint64_t i = 0; i < 64; ++i) {

@@ -1,5 +1,4 @@
-// On a GPU: which steps a call takes, and what TF32 costs. That results are right is for the
-// conformance test.
+// On a GPU: which steps a call takes, and what TF32 costs. The conformance test checks results.
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
@@ -38,7 +37,7 @@ class Counter : public device::LaunchObserver {
   device::LaunchObserver* const before_;
 };
 
-// The kernels that one call launches; matrix products are cuBLAS's and do not count.
+// The number of our kernels that one call launches. cuBLAS's matrix products do not count.
 std::vector<unsigned> BlocksOf(const std::string& line, oracle::Layout layout,
                                const std::string& config = "") {
   const AttentionProblem problem = *AttentionProblem::Parse(line);
@@ -90,8 +89,8 @@ TEST(BaselineTest, BlocksAreAsConfigured) {
   }
 }
 
-// More heads of sequences than two of the three axes of a grid have room for, and than are given to
-// cuBLAS at a time.
+// More (sequence, head) pairs than two of the three axes of a grid have room for, and than cuBLAS
+// is given at a time.
 TEST(BaselineTest, ManyHeads) {
   for (const char* mask : {"none", "causal"}) {
     const absl::StatusOr<Plan> plan = MakePlan(
@@ -135,9 +134,9 @@ double ErrorOf(const std::string& line, const std::string& config) {
   return worst;
 }
 
-// TF32 keeps 10 bits of the mantissa: products are off by 2^-11 a factor. The errors of the scores
-// and of P and V are of that size, and add up over a row to a few times it at most. Were it not
-// used, they would be thousands of times smaller.
+// TF32 keeps 10 bits of the mantissa, so each factor is off by up to 2^-11. The scores, and the
+// products of P and V, have errors of that size, which add up over a row to at most a few times it.
+// Without TF32 they would be thousands of times smaller.
 TEST(BaselineTest, Tf32IsAsPreciseAsItsTenBits) {
   const absl::StatusOr<DeviceInfo> gpu = InfoOf(Device::Cuda(0));
   ASSERT_TRUE(gpu.ok());
@@ -148,7 +147,7 @@ TEST(BaselineTest, Tf32IsAsPreciseAsItsTenBits) {
   EXPECT_GT(tf32, 1e-4);
   EXPECT_LT(tf32, 1e-2);
 
-  // And as precise as a straightforward implementation with such factors.
+  // It is also as precise as a straightforward implementation with TF32 factors.
   const absl::StatusOr<Plan> plan = MakePlan(*AttentionProblem::Parse(p), Device::Cuda(0),
                                              "baseline", *LaunchConfig::Parse("math=tf32"));
   ASSERT_TRUE(plan.ok()) << plan.status();

@@ -57,7 +57,7 @@ class Call {
     for (const absl::StatusOr<Matrices>* m : {&q, &k, &v}) {
       if (!m->ok()) return m->status();
     }
-    // Without keys no product writes O, and what is written in its place is zeros of ours.
+    // Without keys no product writes O. Its matrices are then zeros in scratch memory.
     absl::optional<Matrices> o = p_.skv > 0 ? InPlace(t_.o, Group()) : absl::nullopt;
     const bool permute_o = !o.has_value();
     if (permute_o) o = Scratch(layout_.o, p_.sq * Group(), layout_.v_stride);
@@ -85,15 +85,15 @@ class Call {
     return {workspace_ + offset, rows * row_stride, row_stride};
   }
 
-  // The tensor as it lies, where matrix products can take it so.
+  // The tensor where it lies, if matrix products can take it as it is.
   absl::optional<Matrices> InPlace(const ConstTensorView& view, int64_t group) const {
     if (options_.always_permute || p_.lens != Lengths::kFixed) return absl::nullopt;
     if (device::ElementOf(view.dtype) != layout_.element) return absl::nullopt;
     return AsMatrices(view, group);
   }
 
-  // Steps 1 and 6. Between the tensor and a matrix a query head (of the tensor's heads) that has
-  // `length` rows.
+  // Steps 1 and 6: copies between the tensor and scratch memory, which has one matrix of `length`
+  // rows per head of the tensor.
   absl::Status Copy(PermuteTask::Direction direction, const ConstTensorView& view,
                     const device::Sequences& sequences, const Matrices& scratch, int64_t length,
                     int64_t columns) const {
@@ -110,7 +110,7 @@ class Call {
     return cuda_backend::ToStatus(Permute(task, options_.permute_block, stream_), "permute");
   }
 
-  // An input as matrices, one a KV head of a sequence.
+  // An input as matrices, one per (sequence, KV head).
   absl::StatusOr<Matrices> Input(const ConstTensorView& view, const device::Sequences& sequences,
                                  int64_t offset, int64_t row_stride, int64_t group) const {
     if (absl::optional<Matrices> m = InPlace(view, group)) return *m;
@@ -122,7 +122,7 @@ class Call {
     return scratch;
   }
 
-  // Gives S or P of a pass to the caller.
+  // Copies S or P of a pass to the caller's tensor.
   absl::Status Give(const TensorView& view, const ScoreRows& rows, const Matrices& from,
                     device::Element element) const {
     PermuteTask task;
@@ -139,7 +139,7 @@ class Call {
     return cuda_backend::ToStatus(Permute(task, options_.permute_block, stream_), "intermediates");
   }
 
-  // Steps 2 to 5 for `count` KV heads of sequences.
+  // Steps 2 to 5 for `count` (sequence, KV head) pairs.
   absl::Status Pass(Gemm& gemm, int64_t first, int64_t count, const Matrices& q, const Matrices& k,
                     const Matrices& v, const Matrices& o) const {
     const int64_t rows_of_head = Group() * p_.sq;
@@ -172,7 +172,7 @@ class Call {
     rows.q = q_sequences_;
     rows.kv = kv_sequences_;
     const ScoreTransform transform = {p_.Scale(), p_.softcap};
-    // Scores that somebody wants to see are formed.
+    // If the caller wants the scores, step 3 must write them.
     const bool fused = options_.fused && launch_.intermediates.scores.data == nullptr;
     if (!fused) {
       s = cuda_backend::ToStatus(ScaleAndMask(rows, transform, static_cast<float*>(scores.data),

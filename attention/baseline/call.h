@@ -1,4 +1,4 @@
-// One call of the baseline: its six steps on the tensors of a problem.
+// One call of the baseline: its six steps on a problem's tensors.
 #ifndef ATTENTION_BASELINE_CALL_H_
 #define ATTENTION_BASELINE_CALL_H_
 
@@ -11,7 +11,7 @@
 namespace attnlab::baseline {
 
 // Enqueues the steps on the launch's stream, on CUDA device `ordinal`. Problem, tensors and
-// workspace have been validated; options and layout are those of the problem.
+// workspace must have been validated; options and layout must be those of the problem.
 absl::Status RunCall(const AttentionProblem& problem, const AttentionTensors& tensors,
                      const Launch& launch, int ordinal, const Options& options,
                      const Layout& layout);

@@ -33,8 +33,8 @@ cudaDataType_t DataType(device::Element element) {
   return CUDA_R_32F;
 }
 
-// Handles that nobody uses at the moment, by device. Making one allocates and takes milliseconds;
-// using one from two threads at once is not safe.
+// Idle handles, by device. Creating one allocates and takes milliseconds. Using one from two
+// threads at once is not safe.
 class Handles {
  public:
   static Handles& Global() {
@@ -52,14 +52,14 @@ class Handles {
         return handle;
       }
     }
-    // What cuBLAS allocates is no part of a graph that this thread may be capturing.
+    // cuBLAS's allocations must not become part of a graph that this thread may be capturing.
     cudaStreamCaptureMode mode = cudaStreamCaptureModeRelaxed;
     absl::Status s = cuda_backend::ToStatus(cudaThreadExchangeStreamCaptureMode(&mode),
                                             "cudaThreadExchangeStreamCaptureMode");
     if (!s.ok()) return s;
     cublasHandle_t handle = nullptr;
     s = ToStatus(cublasCreate(&handle), "cublasCreate");
-    // Partial sums of fp16 products stay fp32: 16 bits would overflow.
+    // Partial sums of fp16 products stay fp32, because 16 bits would overflow.
     if (s.ok()) {
       s = ToStatus(cublasSetMathMode(handle, static_cast<cublasMath_t>(
                                                  CUBLAS_DEFAULT_MATH |
@@ -89,7 +89,7 @@ absl::StatusOr<Gemm> Gemm::Make(int ordinal, cudaStream_t stream, void* workspac
   if (!handle.ok()) return handle.status();
   Gemm gemm(ordinal, *handle);
   absl::Status s = ToStatus(cublasSetStream(*handle, stream), "cublasSetStream");
-  // After the stream, which takes cuBLAS back to scratch of its own.
+  // After setting the stream, which resets cuBLAS to a workspace of its own.
   if (s.ok()) {
     s = ToStatus(cublasSetWorkspace(*handle, workspace, static_cast<size_t>(workspace_bytes)),
                  "cublasSetWorkspace");
@@ -106,7 +106,7 @@ Gemm::Gemm(Gemm&& other) noexcept
 
 Gemm::~Gemm() {
   if (handle_ == nullptr) return;
-  // What has failed once may fail for ever, as after cudaDeviceReset().
+  // A handle that failed once may fail for ever, for example after cudaDeviceReset().
   if (failed_) {
     cublasDestroy(handle_);
   } else {
@@ -118,7 +118,8 @@ absl::Status Gemm::Run(const Product& p) {
   const float one = 1, zero = 0;
   const cudaDataType_t input = DataType(p.input), output = DataType(p.output);
   const cublasComputeType_t compute = p.tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
-  // cuBLAS's matrices are column-major, ours the transposes of such: Cᵀ = Bᵀ Aᵀ.
+  // cuBLAS's matrices are column-major. Ours are row-major, so cuBLAS sees their transposes: Cᵀ =
+  // Bᵀ Aᵀ.
   const absl::Status status =
       ToStatus(cublasGemmStridedBatchedEx_64(
                    handle_, p.transpose_b ? CUBLAS_OP_T : CUBLAS_OP_N, CUBLAS_OP_N, p.n, p.m, p.k,

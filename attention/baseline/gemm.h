@@ -14,22 +14,22 @@ struct cublasContext;
 
 namespace attnlab::baseline {
 
-// C = A B or C = A Bᵀ for `count` triples of row-major matrices, summed in fp32.
+// C = A B or C = A Bᵀ for `count` triples of row-major matrices, with fp32 sums.
 struct Product {
   int64_t count = 0;
-  int64_t m = 0, n = 0, k = 0;  // C is m × n, and k is what is summed over; none is 0
+  int64_t m = 0, n = 0, k = 0;  // C is m × n, and the sum is over k; none is 0
   device::Element input = device::Element::kFloat32;   // of A and B
-  device::Element output = device::Element::kFloat32;  // of C: the inputs', or fp32
+  device::Element output = device::Element::kFloat32;  // of C: the same as the input, or fp32
   Matrices a, b, c;
   bool transpose_b = false;  // B is n × k
   bool tf32 = false;         // fp32 inputs rounded to TF32, on tensor cores
 };
 
-// cuBLAS on one device and stream, with scratch of the caller's. cuBLAS's handles are kept for the
-// next: the first on a device takes memory of its own.
+// cuBLAS on one device and stream, with the caller's scratch memory. cuBLAS handles are kept and
+// used again. The first handle on a device allocates memory of its own.
 class Gemm {
  public:
-  // The device is current.
+  // The device must be current.
   static absl::StatusOr<Gemm> Make(int ordinal, cudaStream_t stream, void* workspace,
                                    int64_t workspace_bytes);
   Gemm(Gemm&& other) noexcept;

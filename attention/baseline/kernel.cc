@@ -1,16 +1,15 @@
-// The baseline: attention as textbooks write it, matrix products by cuBLAS and everything between
-// them through memory.
+// The baseline: attention as textbooks write it, with matrix products by cuBLAS and every
+// intermediate result in memory.
 //
-//   1. permute       Q, K and V to one matrix a head
+//   1. permute       Q, K and V to one matrix per head
 //   2. S = Q Kᵀ      batched matrix product, fp32 out
-//   3. scale, mask   S = scale S, softcap; minus infinity where the mask hides
-//   4. softmax       P = softmax(S), a block a row; LSE
+//   3. scale, mask   S = scale S, softcap; minus infinity for masked scores
+//   4. softmax       P = softmax(S), one block per row; LSE
 //   5. O = P V       batched matrix product
-//   6. permute       O to where it belongs
+//   6. permute       O to its tensor
 //
-// Its time goes into the traffic of S and P, which is quadratic in the length of the sequence and
-// which FlashAttention does away with; in fp32 the products take longer still. docs/baseline.md has
-// figures.
+// Its time goes into the traffic of S and P, which is quadratic in the sequence length and which
+// FlashAttention avoids. In fp32 the products take longer still. docs/baseline.md has figures.
 #include "attention/core/kernel.h"
 
 #include <cstdint>

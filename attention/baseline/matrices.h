@@ -1,4 +1,4 @@
-// A batch of matrices, as batched matrix products take them.
+// A batch of matrices, as batched matrix products take it.
 #ifndef ATTENTION_BASELINE_MATRICES_H_
 #define ATTENTION_BASELINE_MATRICES_H_
 

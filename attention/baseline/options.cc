@@ -30,15 +30,15 @@ absl::StatusOr<bool> Choice(const LaunchConfig& config, absl::string_view key, a
   return Invalid(key, value, absl::StrCat(no, ", ", yes));
 }
 
-// The fewest threads that hold a row in their registers: most loads in flight, fewest steps from
-// thread to thread.
+// The fewest threads that hold a row in their registers: most loads in flight, and fewest steps of
+// reductions across threads.
 int DefaultSoftmaxBlock(int64_t skv) {
   int block = 32;
   while (block < 512 && skv > int64_t{kRowInRegisters} * block) block *= 2;
   return block;
 }
 
-// Bytes of the scores and probabilities of one KV head of a sequence.
+// Bytes of the scores and probabilities of one (sequence, KV head).
 double HeadBytes(const AttentionProblem& p, device::Element element) {
   const int64_t scores = RoundUp(p.skv, kRowAlignment / 4) * 4;
   const int64_t probabilities =
@@ -101,7 +101,7 @@ absl::StatusOr<Options> OptionsFor(const AttentionProblem& p, const DeviceInfo& 
                                                  CapabilityName(device.compute_capability)));
   }
 
-  // More in one product than cuBLAS takes for certain would gain nothing.
+  // At most 65535, which cuBLAS is sure to take in one product. More would gain nothing.
   const int64_t most = std::min<int64_t>(p.b * p.hkv, 65535);
   const double head_bytes = HeadBytes(p, ComputeElement(p, device));
   const double fits = static_cast<double>(device.memory_bytes) / 4 / std::max(head_bytes, 1.0);
@@ -120,10 +120,10 @@ absl::Status CheckMemory(const AttentionProblem& p, const DeviceInfo& device,
   const double keys = static_cast<double>(p.b * p.hkv) * static_cast<double>(p.skv);
   const double scores =
       static_cast<double>(options.heads) * HeadBytes(p, ComputeElement(p, device));
-  // Roughly, and where that can be, in full: sizes of Layout may not overflow.
+  // A rough size first; the exact one only if the sizes of Layout cannot overflow.
   double needed = scores + (rows + keys) * static_cast<double>(p.d + p.dv) * inner;
   if (needed < 0x1p58) needed = static_cast<double>(Layout(p, device, options).total);
-  // Of a device whose memory nobody has said, only sizes that no device has are refused.
+  // If the device's memory is unknown, only sizes that no device has are refused.
   const double there = device.memory_bytes > 0 ? static_cast<double>(device.memory_bytes) : 0x1p58;
   if (needed <= there) return absl::OkStatus();
   return absl::ResourceExhaustedError(absl::StrFormat(
@@ -154,7 +154,7 @@ Layout::Layout(const AttentionProblem& p, const DeviceInfo& device, const Option
   scores = place(score_rows * score_stride * 4);
   probabilities =
       element == device::Element::kFloat32 ? scores : place(score_rows * probability_stride * size);
-  // What cuBLAS recommends for Hopper and for the others; small products do without.
+  // What cuBLAS recommends for Hopper and for other GPUs. Small products need less.
   const bool small = score_rows * score_stride < (1 << 20);
   cublas_bytes = device.compute_capability >= 90 && !small ? 32 << 20 : 4 << 20;
   cublas = place(cublas_bytes);

@@ -23,7 +23,7 @@ DeviceInfo Gpu(int capability, int64_t gib = 100) {
 }
 
 AttentionProblem Problem(const std::string& line) {
-  // Head dim 64 where the line does not say.
+  // Head dim 64 if the line does not say.
   const bool has_dim = line.find(",d=") != std::string::npos;
   const absl::StatusOr<AttentionProblem> p =
       AttentionProblem::Parse(has_dim ? line : line + ",d=64");
@@ -56,9 +56,10 @@ TEST(OptionsTest, LeftOutTheyFollowTheProblem) {
   EXPECT_EQ(Configured("hq=8,sq=1024", 90, "")->softmax_block, 32);
   EXPECT_EQ(Configured("hq=8,sq=1025", 90, "")->softmax_block, 64);
   EXPECT_EQ(Configured("hq=8,sq=1,skv=100000", 90, "")->softmax_block, 512);
-  // 16384² scores in fp32 and probabilities in 16 bits are 1.5 GiB; a quarter of the memory is 25.
+  // 16384² scores in fp32 and probabilities in 16 bits take 1.5 GiB; a quarter of the memory is 25
+  // GiB.
   EXPECT_EQ(Configured("b=4,hq=32,sq=16384", 90, "")->heads, 16);
-  // More heads than there are mean all.
+  // More heads than exist mean all.
   EXPECT_EQ(Configured("hq=8,sq=100", 90, "heads=1000")->heads, 8);
 }
 

@@ -11,10 +11,10 @@ namespace {
 
 using Direction = PermuteTask::Direction;
 
-// Units of a thread that are under way at once: enough loads in flight to keep the memory busy.
+// Units that a thread has in flight at once: enough loads to keep the memory busy.
 constexpr int kUnroll = 4;
 
-// Units of one type are copied as they are.
+// Units of the same type are copied as they are.
 template <typename To, typename From>
 __device__ To Converted(From x) {
   if constexpr (std::is_same_v<To, From>) {
@@ -27,14 +27,13 @@ __device__ To Converted(From x) {
 // A task counted in units: one element, or 16 bytes.
 struct Work {
   PermuteTask task;
-  int64_t tiles;      // of rows a sequence and head
+  int64_t tiles;      // of rows, per sequence and head
   int32_t tile_rows;  // at most
-  int32_t units;      // of a row
+  int32_t units;      // per row
 };
 
-// A block copies tiles of up to tile_rows rows of one sequence and head. Everything that takes a
-// division is done once a tile; within it, indices have 32 bits, and kUnroll loads come before the
-// first store.
+// A block copies tiles of up to tile_rows rows of one sequence and head. Divisions are done once
+// per tile. Within a tile, indices have 32 bits, and kUnroll loads come before the first store.
 template <typename From, typename To, bool kToTensor>
 __global__ void PermuteKernel(const Work work) {
   const PermuteTask& task = work.task;
@@ -61,7 +60,7 @@ __global__ void PermuteKernel(const Work work) {
     const int rows = static_cast<int>(left < work.tile_rows ? left : work.tile_rows);
     const int64_t used_left = span.length - first_row;
     const int used = static_cast<int>(used_left < 0 ? 0 : (used_left < rows ? used_left : rows));
-    // A tile that the sequence does not reach has no place in the tensor.
+    // A tile beyond the sequence's end has no place in the tensor.
     const int total = (kToTensor ? used : rows) * work.units;
     for (int base = threadIdx.x; base < total; base += kUnroll * blockDim.x) {
       From values[kUnroll];
@@ -86,7 +85,7 @@ __global__ void PermuteKernel(const Work work) {
 template <typename From, typename To>
 cudaError_t Launch(const PermuteTask& task, int block, cudaStream_t stream) {
   Work work{task, 0, 0, static_cast<int32_t>(task.columns)};
-  // A block's threads have kUnroll units each, or one row does.
+  // A tile has kUnroll units per thread, or one row if that is more.
   work.tile_rows =
       static_cast<int32_t>(std::clamp<int64_t>(kUnroll * block / task.columns, 1, task.length));
   work.tiles = (task.length + work.tile_rows - 1) / work.tile_rows;

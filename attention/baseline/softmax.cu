@@ -9,9 +9,9 @@
 namespace attnlab::baseline {
 namespace {
 
-constexpr int kVector = 4;  // floats of 16 bytes
+constexpr int kVector = 4;  // floats in 16 bytes
 
-// Query `row` of `sequence` in `head`, and what it sees.
+// Query `row` of `sequence` and `head`, and the keys that it sees.
 struct ScoreRow {
   int64_t sequence, head, row;
   device::Span q;
@@ -43,7 +43,7 @@ __device__ float TransformedAt(float score, int64_t key, KvRange visible,
   return seen ? Transformed(score, transform) : -INFINITY;
 }
 
-// Four floats at a column that is a multiple of 4; what lies beyond the row is minus infinity.
+// Loads four floats at a column that is a multiple of 4; those beyond the row are minus infinity.
 __device__ float4 LoadScores(const float* row, int64_t column, int64_t columns) {
   if (column + kVector <= columns) return *reinterpret_cast<const float4*>(row + column);
   float4 v = make_float4(-INFINITY, -INFINITY, -INFINITY, -INFINITY);
@@ -72,7 +72,7 @@ __device__ float4 Transform(float4 v, int64_t column, KvRange visible, const Sco
   return v;
 }
 
-// A block has tiles of kUnroll vectors a thread, of one row.
+// A block's tiles have kUnroll vectors per thread, all of one row.
 constexpr int kUnroll = 4;
 
 __global__ void ScaleAndMaskKernel(const ScoreRows rows, const ScoreTransform transform,
@@ -96,8 +96,8 @@ __global__ void ScaleAndMaskKernel(const ScoreRows rows, const ScoreTransform tr
   }
 }
 
-// What exponentials are relative to: the maximum, or 0 for a row without a key, whose maximum is
-// minus infinity.
+// What is subtracted before exponentials: the maximum, or 0 for a row without keys, whose maximum
+// is minus infinity.
 __device__ float Base(float max) { return max == -INFINITY ? 0 : max; }
 
 __device__ float4 Exp(float4 v, float base) {
@@ -109,7 +109,7 @@ __device__ float4 Times(float4 v, float f) {
   return make_float4(v.x * f, v.y * f, v.z * f, v.w * f);
 }
 
-// One over the sum; 0 for a row that sees no key, so that its probabilities are 0.
+// 1 / sum; 0 for a row that sees no key, so that its probabilities are 0.
 __device__ float Inverse(float sum) { return sum == 0 ? 0 : 1 / sum; }
 
 __device__ void WriteLse(const SoftmaxTask& task, const ScoreRow& r, float max, float sum) {
@@ -159,8 +159,8 @@ __global__ void SoftmaxKernel(const SoftmaxTask task) {
   }
 }
 
-// Rows that do not fit the registers: one pass for maximum and sum, rescaling the sum where the
-// maximum grows, another for the probabilities.
+// Rows that do not fit the registers take two passes. The first finds the maximum and the sum, and
+// rescales the sum when the maximum grows. The second computes the probabilities.
 template <typename T>
 __global__ void LongSoftmaxKernel(const SoftmaxTask task) {
   __shared__ float scratch[device::kMaxBlockWarps];

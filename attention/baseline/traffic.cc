@@ -13,14 +13,15 @@
 namespace attnlab::baseline {
 namespace {
 
-// Of a thread of the softmax of long rows, rounded up as they are given out: 45 in code for 9.0.
+// Registers per thread of the softmax of long rows: 45 in code for 9.0, rounded up to the unit of
+// allocation.
 constexpr int kLongSoftmaxRegisters = 48;
 
 // Elements of Q, K, V and O that permutations copy.
 double Permuted(const AttentionProblem& p, const DeviceInfo& device, const Options& options) {
   double elements = 0;
   const auto add = [&](int64_t length, int64_t heads, int64_t dim, int64_t group) {
-    // An address that is aligned, as those of most tensors are.
+    // An aligned address, as most tensors have.
     const ConstTensorView view = BshdView(static_cast<const void*>(nullptr), p.dtype, device.device,
                                           p.b, length, heads, dim);
     if (options.always_permute || p.lens != Lengths::kFixed ||
@@ -49,18 +50,19 @@ Traffic ExpectedTraffic(const AttentionProblem& p, const DeviceInfo& device,
   const double scores_of_head =
       static_cast<double>(p.GroupSize() * p.sq) * static_cast<double>(p.skv);
   const double scores = static_cast<double>(p.b * p.hkv) * scores_of_head;
-  // S passes through memory once, and once more where scale and mask are a step of their own.
+  // S is written and read once, and once more if scale and mask are a separate step.
   const double between_steps = scores * ((options.fused ? 4 : 8) + element);
   traffic.bytes_written =
       WholeBytes(static_cast<double>(traffic.bytes_written) + copies + between_steps);
 
-  // What is written lies in L2 once, however many multiprocessors read it.
+  // Written data lies in L2 once, however many multiprocessors read it.
   ReadAgain again(static_cast<double>(device.last_level_cache_bytes));
   const double s_at_a_time =
       4 * scores_of_head * static_cast<double>(std::min(options.heads, p.b * p.hkv));
   again.Add(between_steps, /*since=*/s_at_a_time);
   again.Add(copies, /*since=*/copies + s_at_a_time);
-  // The softmax reads a row twice that is too long for registers, and each block has one under way.
+  // The softmax reads a row twice if it is too long for registers. Each block works on one row at a
+  // time.
   if (p.skv > int64_t{kRowInRegisters} * options.softmax_block) {
     const int64_t blocks = std::max<int64_t>(
         1, device.registers_per_multiprocessor / (kLongSoftmaxRegisters * options.softmax_block));

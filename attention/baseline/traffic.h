@@ -1,4 +1,4 @@
-// The baseline's own model of what it does and moves.
+// The baseline's model of its FLOPs and memory traffic.
 #ifndef ATTENTION_BASELINE_TRAFFIC_H_
 #define ATTENTION_BASELINE_TRAFFIC_H_
 
@@ -10,7 +10,7 @@ namespace attnlab::baseline {
 
 // Every step writes its outputs once and reads its inputs once: from memory, unless L2 still has
 // what the step before wrote. S and P are nearly all of it. FLOPs are those of the products, which
-// know no mask. Tensors are taken to lie as BSHD.
+// ignore the mask. Tensors are assumed to be BSHD.
 Traffic ExpectedTraffic(const AttentionProblem& problem, const DeviceInfo& device,
                         const Options& options);
 

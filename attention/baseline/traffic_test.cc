@@ -24,7 +24,7 @@ Traffic Of(const std::string& line, int64_t l2, bool fused = false) {
   return ExpectedTraffic(*AttentionProblem::Parse(line), gpu, options);
 }
 
-// S and P of 2 heads of 256 queries and keys, and Q, of 2 heads as K, V and O, in fp32.
+// Bytes in fp32: of S or P for 2 heads of 256 queries and keys, and of Q, K, V or O for 2 heads.
 constexpr int64_t kS = 2 * 256 * 256 * 4, kQ = 2 * 256 * 64 * 4;
 constexpr char kLine[] = "hq=2,sq=256,d=64,dtype=fp32";
 
@@ -53,7 +53,7 @@ TEST(ExpectedTrafficTest, InL2InputsAreReadOnce) {
 }
 
 TEST(ExpectedTrafficTest, PermutationsCopy) {
-  // Heads of several sequences are no matrices that lie one after the other.
+  // The heads of several sequences are not evenly spaced matrices.
   const std::string line = "b=2,hq=2,sq=256,d=64,dtype=fp32";
   EXPECT_EQ(Of(line, 0).bytes_read, 2 * (3 * kQ + 3 * kS + 4 * kQ));
   EXPECT_EQ(Of(line, 0).bytes_written, 2 * (kQ + 3 * kS + 4 * kQ));
@@ -61,8 +61,8 @@ TEST(ExpectedTrafficTest, PermutationsCopy) {
 }
 
 TEST(ExpectedTrafficTest, LongRowsAreReadTwiceFromMemoryWhereL2DoesNotHoldThem) {
-  // 24576 keys are more than 512 threads have registers for; two blocks of those a multiprocessor
-  // have 25 MiB of rows under way.
+  // 512 threads do not have registers for 24576 keys. Two such blocks per multiprocessor work on 25
+  // MiB of rows at a time.
   const double scores = 2.0 * 24576 * 24576;
   const auto read = [&](int64_t l2) {
     const Traffic traffic = Of("hq=2,sq=24576,d=64,dtype=bf16", l2, true);

@@ -1,5 +1,5 @@
-// Between the tensors' element types and the floats that the tile computes with: loads, stores,
-// and the copies of a tile of Q, K and V.
+// Conversions between the tensors' element types and the floats that a tile computes with: loads,
+// stores, and the copies of a tile of Q, K and V.
 //
 // Nothing here reads or writes beyond the `dim` elements of a row: the next element may be
 // another head's, poison, or the end of the allocation.
@@ -48,8 +48,8 @@ HWY_INLINE VF LoadFloats(const Float16* p) {
   const hn::Rebind<hwy::float16_t, F> dh;
   return hn::PromoteTo(df, hn::LoadU(dh, reinterpret_cast<const hwy::float16_t*>(p)));
 #else
-  // The exponents differ by 112, also for denormals, once they are numbers: so a multiplication
-  // does what normalising would. Infinity and NaN have the exponent 31.
+  // The exponents of both types differ by 112, so multiplying by 2^112 converts numbers, and
+  // normalises denormals too. Infinity and NaN have the exponent 31.
   const hn::RebindToUnsigned<F> du;
   const hn::Rebind<uint16_t, F> du16;
   const auto h = hn::PromoteTo(du, hn::LoadU(du16, reinterpret_cast<const uint16_t*>(p)));
@@ -114,7 +114,7 @@ void StoreRow(const float* from, float factor, int64_t dim, T* to) {
   std::memcpy(static_cast<void*>(to + i), buffer, (dim - i) * sizeof(T));
 }
 
-// Converts one row to floats, times `factor`, and fills up with zeros to a whole vector.
+// Converts one row to floats, times `factor`, and pads it with zeros to a whole vector.
 template <typename T>
 HWY_INLINE void LoadRow(const T* from, float factor, int64_t dim, float* to) {
   const F df;
@@ -125,9 +125,9 @@ HWY_INLINE void LoadRow(const T* from, float factor, int64_t dim, float* to) {
   if (i < dim) hn::Store(hn::Mul(LoadFloatsTail(from + i, dim - i), scale), df, to + i);
 }
 
-// Copies `keys` rows of `dim` elements to panels of `width` columns, panel [key][width], one
-// after the other, panel_stride apart; columns beyond dim are zero up to a whole vector. A tile
-// of V becomes panels that fit the first-level cache, and one of K a single panel.
+// Copies `keys` rows of `dim` elements to panels of `width` columns. Panels are [key][width],
+// panel_stride apart. Columns beyond dim are zero up to a whole vector. A tile of V becomes panels
+// that fit the first-level cache; a tile of K becomes a single panel.
 template <typename T>
 void PackRows(const T* from, int64_t stride, int64_t keys, int64_t dim, int64_t width,
               int64_t panel_stride, float* to) {

@@ -47,7 +47,7 @@ void LoadsEveryBFloat16() { ExpectLoadsEveryValue<BFloat16>(); }
 
 template <typename T>
 void ExpectStoresLikeScalar() {
-  // All exponents, with mantissas at and beside the ties of both types.
+  // All exponents, with mantissas at and near the ties of both types.
   for (uint32_t exponent = 0; exponent < 512; ++exponent) {
     for (uint32_t mantissa : {0u, 1u, 0xFFFu, 0x1000u, 0x1001u, 0x2FFFu, 0x3000u, 0x7FFFu, 0x8000u,
                               0x8001u, 0x17FFFu, 0x18000u, 0x7FE000u, 0x7FF000u, 0x7FFFFFu}) {
@@ -68,12 +68,12 @@ void ExpectStoresLikeScalar() {
 void StoresHalfLikeScalar() { ExpectStoresLikeScalar<Float16>(); }
 void StoresBFloat16LikeScalar() { ExpectStoresLikeScalar<BFloat16>(); }
 
-// Rows of every length: their copies are right, and what follows a row is neither read into the
-// copy nor written.
+// Rows of every length: copies are right, and what follows a row is neither read into the copy nor
+// written.
 template <typename T>
 void ExpectRowsOfEveryLength() {
   for (int64_t dim = 1; dim <= 2 * kLanes + 3; ++dim) {
-    std::vector<T> row(dim);  // exactly: a sanitizer sees a read beyond it
+    std::vector<T> row(dim);  // exactly dim, so that a sanitizer sees a read beyond it
     for (int64_t i = 0; i < dim; ++i) row[i] = T(static_cast<float>(i + 1));
     const int64_t padded = (dim + kLanes - 1) / kLanes * kLanes;
     hwy::AlignedFreeUniquePtr<float[]> floats = hwy::AllocateAligned<float>(padded + 1);

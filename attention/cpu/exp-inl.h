@@ -22,21 +22,21 @@ using VF = hn::Vec<F>;
 // Lanes of a vector of floats: 16 with AVX-512.
 constexpr int64_t kLanes = hn::MaxLanes(F());
 
-// 2^x for x below 127.5, within 2 units in the last place. Exactly 1 at 0; 0 below -126, where
-// results would be denormal, and at minus infinity; NaN at NaN.
+// 2^x for x below 127.5, within 2 units in the last place. Exactly 1 at 0. Zero below -126, where
+// results would be denormal, and at minus infinity. NaN at NaN.
 //
 // x = n + f with n an integer and |f| <= 1/2. 2^f is a polynomial of degree 6 with the constant
-// term 1, fitted to the least largest relative error (by Lawson's reweighted least squares, then
-// rounded to float; 1.6e-8).
+// term 1. It was fitted for the smallest maximum relative error by Lawson's reweighted least
+// squares, then rounded to float: 1.6e-8.
 HWY_INLINE VF Exp2(VF x) {
   const F df;
 #if HWY_TARGET <= HWY_AVX3
-  // AVX-512 has both steps around the polynomial as instructions.
+  // AVX-512 has instructions for both steps around the polynomial.
   const VF f{_mm512_reduce_ps(x.raw, 0)};
   const VF n = hn::Sub(x, f);
 #else
-  // Adding 1.5 * 2^23 rounds to an integer and leaves it in the low bits; 127 more is the bias of
-  // the exponent, which a shift moves to its place.
+  // Adding 1.5 * 2^23 rounds to an integer and leaves it in the low bits. The extra 127 is the bias
+  // of the exponent, which a shift moves into place.
   const hn::RebindToSigned<F> di;
   const VF magic = hn::Set(df, 12582912.0f + 127.0f);
   const VF rounded = hn::Add(x, magic);
@@ -50,7 +50,7 @@ HWY_INLINE VF Exp2(VF x) {
   p = hn::MulAdd(p, f, hn::Set(df, 0x1.ebfbdcp-3f));
   p = hn::MulAdd(p, f, hn::Set(df, 0x1.62e430p-1f));
   p = hn::MulAdd(p, f, hn::Set(df, 1.0f));
-  // Zero below -126, not denormal: those are slow. Not so for NaN, which p has.
+  // Zero below -126 instead of denormal numbers, which are slow. NaN must remain; p has it.
 #if HWY_TARGET <= HWY_AVX3
   const __mmask16 normal = _mm512_cmp_ps_mask(x.raw, _mm512_set1_ps(-126.0f), _CMP_NLT_UQ);
   return VF{_mm512_maskz_scalef_ps(normal, p.raw, n.raw)};
@@ -73,7 +73,7 @@ HWY_INLINE VF Tanh(VF x) {
   p = hn::MulAdd(p, z, hn::Set(df, 1.33314422036e-1f));
   p = hn::MulAdd(p, z, hn::Set(df, -3.33332819422e-1f));
   const VF small = hn::MulAdd(hn::Mul(p, z), x, x);
-  // tanh is 1 in float from 9.1 on. A NaN must not get lost in the minimum.
+  // From 9.1 on, tanh is 1 in float. The minimum must not lose a NaN.
   const VF limit = hn::Set(df, 10.0f);
   const VF bounded = hn::IfThenElse(hn::Gt(a, limit), limit, a);
   const VF e = Exp2(hn::Mul(bounded, hn::Set(df, 2.885390082f)));  // 2 log2(e)

@@ -38,7 +38,7 @@ void Exp2IsAccurate() {
     worst = std::max(worst, Ulps(OneExp2(x), std::exp2(double{x})));
   }
   EXPECT_LE(worst, 2.0);
-  // Near zero is where scores close to the maximum are.
+  // Scores close to the maximum lie near zero.
   worst = 0;
   for (int i = 1; i < 100000; ++i) {
     const float x = static_cast<float>(-i) * 1e-5f;
@@ -62,7 +62,7 @@ void Exp2OfSpecialValues() {
 }
 
 void NanStaysNan() {
-  // Also with payloads: the low bits must not turn into an exponent.
+  // NaN with payloads too: their low bits must not turn into an exponent.
   for (uint32_t payload : {0u, 1u, 3u, 0x1FFu, 0x3FFFFFu}) {
     for (uint32_t sign : {0u, 0x80000000u}) {
       const float nan = attnlab::internal::FloatFromBits(0x7FC00000u | payload | sign);

@@ -1,6 +1,6 @@
-// A tile of one to kFewRows query rows, as in decoding: each key and value is used so seldom that
-// loading it is the work, and a panel would be mostly empty. K and V are read where they lie,
-// once, and converted in registers.
+// A tile of one to kFewRows query rows, as in decoding. Each key and value is used so rarely that
+// loading it is the work, and a panel would be mostly empty. K and V are read once, in place, and
+// converted in registers.
 //
 //   for each tile of keys:
 //     for each query position, and its heads (they see the same keys):
@@ -39,8 +39,8 @@ constexpr int kOutputVectors = 4;
 constexpr int kOutputVectors = 2;
 #endif
 
-// s[r * s_stride + j] = q_r . k_j for R rows of q (floats, filled up with zeros, q_stride apart)
-// and J rows of k.
+// s[r * s_stride + j] = q_r . k_j for R rows of q and J rows of k. Rows of q are floats, padded
+// with zeros, q_stride apart.
 template <int R, int J, typename T>
 void Dots(const float* HWY_RESTRICT q, int64_t q_stride, const T* HWY_RESTRICT k, int64_t k_stride,
           int64_t d, float* HWY_RESTRICT s, int64_t s_stride) {
@@ -79,8 +79,8 @@ void Dots(const float* HWY_RESTRICT q, int64_t q_stride, const T* HWY_RESTRICT k
   }
 }
 
-// The online softmax of one row: replaces s[0, count) by 2^(s - m) and returns what O must be
-// multiplied by. s is aligned and has room for a whole vector at the end.
+// The online softmax of one row: replaces s[0, count) by 2^(s - m) and returns the factor for O. s
+// is aligned and has room for a whole vector at the end.
 HWY_INLINE float SoftmaxRow(float* HWY_RESTRICT s, int64_t count, float* m, float* sum) {
   const F df;
   const VF none = hn::Set(df, -std::numeric_limits<float>::infinity());
@@ -103,7 +103,7 @@ HWY_INLINE float SoftmaxRow(float* HWY_RESTRICT s, int64_t count, float* m, floa
 }
 
 // o[r][c] = factor[r] * o[r][c] + sum over keys of p[r][j] v[j][c], for R rows and C vectors of
-// columns from v, the last of which has `tail` columns.
+// columns of v. The last vector has `tail` columns.
 template <int R, int C, typename T>
 void AddValues(const float* HWY_RESTRICT p, int64_t p_stride, const T* HWY_RESTRICT v,
                int64_t v_stride, int64_t keys, int64_t tail, const float* factor,
@@ -163,7 +163,7 @@ class FewRowsTile {
     for (int64_t key = begin; key < end && !Stopping();) {
       const int64_t next = std::min((key / t_.tile_kv + 1) * t_.tile_kv, end);
       for (int64_t r = 0; r < rows_;) {
-        // Heads at one position.
+        // The heads at one position.
         const int64_t position = (t_.row_begin + r) / t_.group;
         const int64_t count = std::min((position + 1) * t_.group - t_.row_begin, rows_) - r;
         const KvRange visible = VisibleOfRow(t_, t_.row_begin + r);

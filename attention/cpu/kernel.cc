@@ -18,9 +18,9 @@
 namespace attnlab::cpu {
 namespace {
 
-// The parts of the workspace: scratch of each thread, states of chunks, offsets of items.
+// The parts of the workspace: scratch per thread, states of chunks, offsets of items.
 struct Layout {
-  int64_t scratch = 0;  // bytes a thread
+  int64_t scratch = 0;  // bytes per thread
   int64_t partials = 0, offsets = 0, total = 0;
   int64_t slot_floats = 0;
 
@@ -141,7 +141,7 @@ absl::StatusOr<Traffic> ExpectedTraffic(const AttentionProblem& p, const DeviceI
   const int64_t at_a_time = std::min<int64_t>(options->threads, p.b * p.hkv);
   if (schedule.max_tiles() > 1 && at_a_time * p.skv * kv_row > device.last_level_cache_bytes) {
     const int64_t group = p.GroupSize();
-    double keys = 0;  // that the tiles of one head read, less those that are read at least once
+    double keys = 0;  // keys that the tiles of one head read, beyond those that must be read once
     for (int64_t tile = 0; tile < schedule.max_tiles(); ++tile) {
       const int64_t begin = tile * schedule.tile_q() / group;
       const int64_t end = std::min(p.sq, ((tile + 1) * schedule.tile_q() + group - 1) / group);

@@ -1,5 +1,6 @@
 // The whole kernel against a plain loop in double precision, on every instruction set of this
-// machine. The conformance suite (//attention/conformance) asks more, of the best one.
+// machine. The conformance suite (//attention/conformance) tests more, but only the best
+// instruction set.
 #include "attention/cpu/kernel.h"
 
 #include <algorithm>
@@ -26,7 +27,7 @@ namespace {
 
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 
-// Numbers in -1..1 that look random and depend on the index alone.
+// Numbers in -1..1 that look random and depend only on the index.
 float Noise(uint64_t index) {
   uint64_t x = (index + 1) * 0x9E3779B97F4A7C15u;
   x ^= x >> 29;
@@ -35,8 +36,8 @@ float Noise(uint64_t index) {
   return static_cast<float>(x % 20001) / 10000.0f - 1;
 }
 
-// A problem with fixed lengths and its tensors: Q, K, V and O side by side in the rows of tokens,
-// with gaps full of NaN between them, or as [b][h][s][d].
+// A problem with fixed lengths and its tensors. Q, K, V and O lie side by side in the rows of
+// tokens, with gaps full of NaN between them, or as [b][h][s][d].
 struct Case {
   AttentionProblem p;
   bool interleaved = false;
@@ -141,7 +142,7 @@ void ExpectCorrect(const Case& c, const std::string& name) {
       }
     }
   }
-  // P is kept in fp32: the error is that of rounding O, whose size is at most 1.
+  // P is kept in fp32, so the error is that of rounding O, which is at most 1.
   EXPECT_LE(worst, Epsilon(p.dtype) / 2 + 3e-6) << name;
   EXPECT_LE(worst_lse, 1e-5) << name;
 }
@@ -203,7 +204,7 @@ TEST_P(KernelTest, TilesOfAnySize) {
   }
 }
 
-// Bits depend neither on who computes a row nor on what else is in its tile.
+// Bits depend neither on which thread computes a row nor on what else is in its tile.
 TEST_P(KernelTest, BitsDependOnNeitherThreadsNorTileQ) {
   for (const char* line :
        {"b=2,hq=4,hkv=2,sq=150,skv=333,d=40,dtype=fp32,mask=causal",
@@ -237,7 +238,7 @@ TEST_P(KernelTest, NanReachesRowsThatSeeIt) {
         for (int64_t row = 0; row < c.p.sq; ++row) {
           const KvRange range = VisibleKv(c.p.mask, row, c.p.sq, c.p.skv);
           if (key < range.begin || key >= range.end) continue;
-          // A NaN in K poisons all of the row, one in V its own column.
+          // A NaN in K poisons the whole row of O, one in V only its own column.
           for (int64_t i = 0; i < c.p.dv; ++i) {
             EXPECT_EQ(std::isnan(Case::At(c.t.o, 0, row, 0, i)), !in_v || i == 1)
                 << line << " row " << row << " column " << i << " key " << key;
@@ -266,7 +267,7 @@ TEST_P(KernelTest, LargeScoresGiveNumbers) {
   }
 }
 
-// Scores of minus infinity count for nothing. One finite score takes all.
+// Scores of minus infinity have no weight. A single finite score has all of it.
 TEST_P(KernelTest, MinusInfinity) {
   for (const char* line : {"hq=1,sq=6,skv=20,d=2,dtype=fp32", "hq=1,sq=1,skv=20,d=2,dtype=fp32"}) {
     Case c(line, false);
@@ -298,7 +299,8 @@ TEST_P(KernelTest, BroadcastInputs) {
 }
 
 TEST(CpuTest, UsesTheBestInstructionSet) {
-  // The set of what this program has and this processor can: the lowest bit is the best.
+  // The instruction sets that this program has and this processor supports. The lowest bit is the
+  // best.
   const int64_t both = hwy::SupportedTargets() & HWY_TARGETS;
   EXPECT_STREQ(TargetName(), hwy::TargetName(both & -both));
 }

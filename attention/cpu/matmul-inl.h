@@ -1,16 +1,16 @@
 // The two matrix products of attention on one tile, register-blocked.
 //
 // Both are sums of outer products: R numbers of one factor, each broadcast to a vector, times C
-// vectors of the other, summed in R * C registers over the whole inner dimension. With AVX-512
-// that is 6 x 4 = 24 sums, 4 vectors and a broadcast in 29 of 32 registers, and 10 loads for 24
-// multiply-adds; with 16 registers 6 x 2 = 12.
+// vectors of the other. The R * C sums stay in registers over the whole inner dimension. AVX-512
+// has 6 x 4 = 24 sums, 4 vectors and a broadcast in 29 of its 32 registers, and 10 loads per 24
+// multiply-adds. With 16 registers there are 6 x 2 = 12 sums.
 //
 //   scores    Sᵀ[key][row] = sum over i of K[key][i] Qᵀ[i][row]       broadcasts K, vectors of Qᵀ
 //   outputs   O[row][c]   += sum over keys of Sᵀ[key][row] V[key][c]  broadcasts P, vectors of V
-//             with O multiplied first by what the online softmax says
+//             with O first multiplied by the factor of the online softmax
 //
-// Scores are made transposed, so that neither K nor P has to be: a broadcast reads K along its
-// rows and P along a row of Sᵀ, and queries are transposed once for all keys.
+// Scores are computed transposed, so that neither K nor P has to be transposed. A broadcast reads K
+// along its rows, and P along a row of Sᵀ. Queries are transposed once for all keys.
 //
 // Included once for each target, inside the file that dispatches.
 #include <array>
@@ -73,11 +73,11 @@ void ScoresBlock(const float* HWY_RESTRICT k, int64_t k_stride, const float* HWY
 }
 
 // sum[r][c] = T[r][c] + sum over j < keys of P[j][r] V[j][c], r < R, c < C * kLanes, and then
-// O[r][c] = factor[r] O[r][c] + sum[r][c]. A null `t` is zero; with a null `factor` O is not read
-// and becomes the sum. Rows of `v`, `t` and `o` are aligned to a vector.
+// O[r][c] = factor[r] O[r][c] + sum[r][c]. If `t` is null, T is zero. If `factor` is null, O is not
+// read and becomes the sum. Rows of `v`, `t` and `o` are aligned to a vector.
 //
-// The sum of a tile of keys starts at zero and is added to O as a whole. Added key by key to what a
-// hundred thousand keys have summed to, it would drown in O's rounding.
+// The sum over a tile of keys starts at zero and is added to O as a whole. If each key were added
+// directly to the O of a hundred thousand keys, its share would drown in O's rounding.
 template <int R, int C>
 void OutputsBlock(const float* HWY_RESTRICT p, int64_t p_stride, const float* HWY_RESTRICT v,
                   int64_t v_stride, int64_t keys, const float* t, int64_t t_stride,
@@ -124,7 +124,7 @@ void OutputsBlock(const float* HWY_RESTRICT p, int64_t p_stride, const float* HW
   }
 }
 
-// A table of instantiations, at [R - 1][C - 1].
+// A table of instantiations, indexed [R - 1][C - 1].
 template <typename Function>
 using BlockTable = std::array<std::array<Function*, 4>, kBlockRows>;
 

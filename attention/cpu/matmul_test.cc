@@ -39,7 +39,7 @@ Floats Random(int64_t count, int seed) {
   return floats;
 }
 
-// Of a sum of `terms` products of numbers up to 1.
+// Tolerance for a sum of `terms` products of numbers up to 1.
 double Bound(int64_t terms) { return 1e-7 * static_cast<double>(terms + 1); }
 
 void Scores() {
@@ -72,7 +72,7 @@ void Scores() {
   }
 }
 
-// With and without a sum that goes on, and an O that is rescaled.
+// With and without an earlier sum, and with and without an O to rescale.
 void ExpectOutputs(int64_t keys, int64_t rows, int64_t vectors, bool has_t, bool has_factor) {
   const int64_t width = vectors * kLanes;
   const int64_t p_stride = rows + 2, v_stride = width + kLanes, stride = width + kLanes;
@@ -126,7 +126,7 @@ void ExpectDots() {
     for (int r = 0; r < R; ++r) std::fill(&q[r * q_stride + d], &q[(r + 1) * q_stride], 0.0f);
     std::vector<float> k((J - 1) * k_stride + d);
     const Floats values = Random(J * d, 2);
-    // Between the rows of K is what must not be multiplied, not even with zero.
+    // The gaps between the rows of K hold what must not be multiplied, not even by zero.
     std::fill(k.begin(), k.end(), std::numeric_limits<float>::quiet_NaN());
     for (int j = 0; j < J; ++j) std::copy(&values[j * d], &values[j * d] + d, &k[j * k_stride]);
     const int64_t s_stride = J + 2;

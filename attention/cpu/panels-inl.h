@@ -2,20 +2,20 @@
 //
 //   transpose and scale Q
 //   for each tile of keys that some row sees:
-//     pack K and V (converted to floats) where they do not lie well already
+//     pack K and V (converted to floats) if they cannot be used in place
 //     for each panel of rows:
 //       Sᵀ = K Qᵀ                      ScoresBlock
 //       P  = 2^(S - m), m, sum         SoftmaxColumn
 //       O  = factor * O + P V          OutputsBlock
 //   O / sum, LSE
 //
-// Tiles of keys begin at multiples of tile_kv whatever the rows, sums go through keys in order
-// and partial sums are by position in the tile. So the bits of a row depend on tile_kv, but not
-// on the tile of rows that it is in.
+// Tiles of keys begin at multiples of tile_kv whatever the rows. Sums go through keys in order, and
+// partial sums are by position in the tile. So a row's bits depend on tile_kv, but not on the tile
+// of rows that it is in.
 //
-// At the edges of the mask the products leave out what no row of a block sees: Sᵀ whole vectors
-// of rows, O all keys before the first and after the last that all rows of a block see. Those
-// between are added to the single rows that see them.
+// At the edges of the mask the products leave out what no row of a block sees. Sᵀ skips whole
+// vectors of rows. For O, the keys that all rows of a block see are multiplied for the whole block.
+// The keys before and after them are added row by row, to the rows that see them.
 //
 // Included once for each target, inside the file that dispatches.
 #include <algorithm>
@@ -89,7 +89,7 @@ class PanelTile {
   const float* Output(int64_t r) const { return scratch_.o + r * o_stride_; }
 
  private:
-  // Panels [d][width], one after the other; `width` is kPanel but for the last.
+  // Panels [d][width], one after the other; `width` is kPanel except for the last panel.
   void PackQueries() {
     const float factor = t_.softcap != 0 ? t_.scale / t_.softcap : t_.scale * kLog2E;
     const int64_t stride = PaddedFloats(t_.d);
@@ -116,7 +116,7 @@ class PanelTile {
   FloatRows Keys(int64_t origin, int64_t begin, int64_t end) {
     const T* k = static_cast<const T*>(t_.k) + origin * t_.k_stride;
     if constexpr (std::is_same_v<T, float>) {
-      // Rows far apart share few sets of the caches.
+      // Rows that are far apart share few sets of the caches, so they are packed.
       if (t_.k_stride <= kNearFloats) return {k, t_.k_stride};
     }
     const int64_t stride = PaddedFloats(t_.d);
@@ -148,7 +148,8 @@ class PanelTile {
       const int64_t width = PanelWidth(panel);
       float* const see_begin = scratch_.begin + panel;
       float* const see_end = scratch_.end + panel;
-      // Rows slide: the last one has the last beginning, the first one the first end.
+      // Ranges slide with the rows: the last row has the last begin, and the first row the first
+      // end.
       const KvRange first = VisibleOfRow(t_, t_.row_begin + panel);
       const KvRange last = VisibleOfRow(t_, t_.row_begin + panel + count - 1);
       if (last.begin <= origin + begin && first.end >= origin + end) {
@@ -156,7 +157,7 @@ class PanelTile {
         std::fill(see_end, see_end + width, static_cast<float>(end));
       } else {
         for (int64_t r = 0; r < width; ++r) {
-          // Lanes beyond the rows do as the last one.
+          // Lanes beyond the rows copy the last row.
           const int64_t row = t_.row_begin + panel + std::min(r, count - 1);
           const KvRange range = VisibleOfRow(t_, row);
           see_begin[r] = static_cast<float>(std::clamp(range.begin - origin, begin, end));
@@ -170,8 +171,8 @@ class PanelTile {
     }
   }
 
-  // Keys that some row, or all rows, of vector c of the panel see: rows slide, so the first and
-  // the last row decide.
+  // Keys that some row, or all rows, of vector c of the panel see. Ranges slide with the rows, so
+  // the first and the last row decide.
   int64_t SomeBegin(int64_t panel, int64_t c) const {
     return static_cast<int64_t>(scratch_.begin[panel + c * kLanes]);
   }
@@ -247,7 +248,7 @@ class PanelTile {
     }
   }
 
-  // Rows [r, r + n) of the panel, columns from c, keys [begin, end): as OutputsBlock.
+  // Rows [r, r + n) of the panel, columns from c on, keys [begin, end); see OutputsBlock.
   void AddProducts(const FloatRows& v, int64_t panel, int64_t r, int64_t n, int64_t c, float begin,
                    float end, const float* sums, const float* factor, float* o, int64_t o_stride) {
     if (begin >= end) return;
@@ -265,7 +266,7 @@ class PanelTile {
     HWY_ALIGN_MAX float sums[kBlockRows * kPanel] = {};
     const float* begin = scratch_.begin + panel + r;
     const float* end = scratch_.end + panel + r;
-    // What all rows of the block see. If that is nothing, all keys go row by row.
+    // The keys that all rows of the block see. If there are none, all keys are added row by row.
     const bool common = begin[n - 1] < end[0];
     const float all_begin = common ? begin[n - 1] : std::numeric_limits<float>::infinity();
     const float all_end = common ? end[0] : all_begin;

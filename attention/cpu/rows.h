@@ -27,8 +27,8 @@ inline int64_t LseOffset(const TileTask& t, int64_t r) {
   return r / t.group * t.lse_row_stride + r % t.group * t.lse_head_stride;
 }
 
-// Floats that a row is filled up to in scratch: a multiple of the longest vector, so that the
-// layout does not depend on the target.
+// Floats that a row is padded to in scratch: a multiple of the longest vector, so that the layout
+// does not depend on the target.
 constexpr int64_t kScratchLanes = 16;
 constexpr int64_t PaddedFloats(int64_t n) {
   return (n + kScratchLanes - 1) / kScratchLanes * kScratchLanes;
@@ -37,18 +37,18 @@ constexpr int64_t PaddedFloats(int64_t n) {
 // A panel of query rows or of columns of V has at most this many floats in a row.
 constexpr int64_t kMaxPanel = 64;
 
-// Scratch of a thread, carved out of the caller's memory. All parts are aligned to 64 bytes.
+// One thread's scratch, in the caller's memory. All parts are aligned to 64 bytes.
 struct Scratch {
   float* q = nullptr;      // Q, scaled: transposed panels [d][width]; or rows [padded d]
   float* stage = nullptr;  // [kScratchLanes][padded d]: rows of Q as floats
   float* k = nullptr;      // [tile_kv][padded d]
   float* v = nullptr;      // panels [tile_kv][kMaxPanel]
-  float* s = nullptr;      // [tile_kv, filled up][kMaxPanel]: scores, then P
+  float* s = nullptr;      // [tile_kv, padded][kMaxPanel]: scores, then P
   float* o = nullptr;      // [tile_q][padded dv]
   float* m = nullptr;      // [tile_q], as are these:
   float* sum = nullptr;
   float* factor = nullptr;
-  float* begin = nullptr;  // the keys that a row sees of the current tile, from its start
+  float* begin = nullptr;  // the keys of the current tile that a row sees, from the tile's start
   float* end = nullptr;
   int64_t bytes = 0;
 

@@ -10,16 +10,16 @@ namespace {
 constexpr int64_t kMaxTile = 4096;
 constexpr int64_t kMaxThreads = 4096;
 
-// A tile of V as wide as a panel is then 24 KB, and so are scores: both fit the first-level cache
-// together. A multiple of the rows of a block.
+// With this, a tile of V as wide as a panel takes 24 KB, and so do scores: both fit the first-level
+// cache together. It is a multiple of the rows of a block.
 constexpr int64_t kDefaultTileKv = 96;
 
-// Larger tiles read K and V less often; smaller ones give each thread enough of them.
+// Larger tiles read K and V less often; smaller ones give each thread enough items.
 constexpr int64_t kDefaultTilesQ[] = {256, 128, 64};
 constexpr int64_t kItemsPerThread = 4;
 
-// Heads with at most so many rows are cut into chunks of keys, at least kMinChunk long. The state
-// of a chunk is then at most a few hundredths of its keys and values.
+// Heads with at most kMaxSplitRows rows are cut into chunks of at least kMinChunk keys. The state
+// of a chunk is then at most a few hundredths of the size of its keys and values.
 constexpr int64_t kMaxSplitRows = 64;
 constexpr int64_t kMinChunk = 1024;
 constexpr int64_t kKeysPerRow = 64;

@@ -98,7 +98,7 @@ TEST(ScheduleTest, CoversSequencesOfAnyLength) {
   ExpectCovers(packed, u, Options{2, 64, 128});
 }
 
-// The bits of a result may depend on how keys are cut, so that must not depend on threads.
+// The bits of a result may depend on how keys are cut, so the cut must not depend on threads.
 TEST(ScheduleTest, CutsOfKeysDoNotDependOnThreads) {
   for (const char* line : {"hq=1,sq=1,skv=100000", "b=64,hq=64,sq=1,skv=100000", "hq=1,sq=2000"}) {
     const AttentionProblem p = Problem(line);
@@ -125,7 +125,7 @@ TEST(ScheduleTest, LittleWorkTakesFewThreads) {
     EXPECT_TRUE(options.ok()) << options.status();
     return options.value_or(Options()).threads;
   };
-  // 128 multiply-adds for each visible pair: 2048 pairs are work for a thread.
+  // Each visible pair takes 128 multiply-adds, so 2048 pairs are work for one thread.
   EXPECT_EQ(128 * 2048, kMultiplyAddsPerThread);
   EXPECT_EQ(threads("b=4,hq=8,sq=8"), 1);
   EXPECT_EQ(threads("b=4,hq=8,sq=1,skv=127"), 1);
@@ -134,7 +134,7 @@ TEST(ScheduleTest, LittleWorkTakesFewThreads) {
   EXPECT_EQ(threads("b=4,hq=8,sq=31,mask=causal"), 7);
   EXPECT_EQ(threads("b=4,hq=8,sq=0"), 1);
   EXPECT_EQ(threads("hq=8,sq=100000"), 16);
-  // Who asks for threads gets them.
+  // A configured number of threads is used as it is.
   EXPECT_EQ(threads("b=4,hq=8,sq=8", "threads=5"), 5);
 }
 

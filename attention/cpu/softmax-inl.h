@@ -1,12 +1,12 @@
-// The online softmax on a panel of transposed scores: Sᵀ[key][row], in units of log2.
+// The online softmax on a panel of transposed scores: Sᵀ[key][row], in base 2.
 //
 // Each row keeps the largest score so far, m, and the sum of 2^(s - m) (Milakov and Gimelshein,
-// "Online normalizer calculation for softmax", 2018). A tile with a larger score raises m, and
-// what was summed before is multiplied by 2^(m before - m after): the caller does so for O.
+// "Online normalizer calculation for softmax", 2018). A tile with a larger score raises m. The
+// earlier sum is then multiplied by 2^(m before - m after), and the caller multiplies O by it.
 //
-// Rows lie along the lanes of a vector, so maxima and sums need no step across lanes, and keys
-// along memory. Four partial sums, by key modulo 4 from the start of the tile: so a row has the
-// same bits wherever its tile of queries begins.
+// Rows lie along the lanes of a vector and keys along memory, so maxima and sums need no step
+// across lanes. There are four partial sums, by key modulo 4 from the start of the tile. So a row
+// has the same bits wherever its tile of queries begins.
 //
 // Included once for each target, inside the file that dispatches.
 #include <algorithm>
@@ -27,13 +27,13 @@
 HWY_BEFORE_NAMESPACE();
 namespace attnlab::cpu::HWY_NAMESPACE {
 
-// What the softmax is computed in is 2^x: scores are multiplied by log2(e), with Q.
+// The softmax is computed with 2^x: scores are multiplied by log2(e), as part of Q.
 constexpr float kLog2E = 1.44269504088896341f;
 
 constexpr int64_t kPartialSums = 4;
 
-// The softcap: replaces scores s[j * stride], j in [begin, end), a vector each, by
-// outer * tanh(s). They come divided by the cap; `outer` is cap * log2(e).
+// The softcap: replaces each vector of scores s[j * stride], j in [begin, end), by outer * tanh(s).
+// Scores come divided by the cap; `outer` is cap * log2(e).
 HWY_INLINE void CapScores(float* s, int64_t stride, int64_t begin, int64_t end, float outer) {
   const F df;
   for (int64_t j = begin; j < end; ++j) {
@@ -41,7 +41,7 @@ HWY_INLINE void CapScores(float* s, int64_t stride, int64_t begin, int64_t end, 
   }
 }
 
-// m where it is a number to subtract; 0 where no key was seen, so that -inf - m is not NaN.
+// m if it is a number that can be subtracted; 0 if no key was seen, so that -inf - m is not NaN.
 HWY_INLINE VF Subtrahend(VF m) {
   const F df;
   const VF none = hn::Set(df, -std::numeric_limits<float>::infinity());
@@ -63,10 +63,10 @@ struct SomeVisible {
   }
 };
 
-// One vector of rows. Replaces scores s[j * stride], j in [begin, end), by 2^(s - m), where
-// `begin` is a multiple of kPartialSums. Updates m[kLanes] and sum[kLanes], and writes to
-// factor[kLanes] what was multiplied to the sum, and must be to O. Scores that the rows do not
-// see may be anything; they become 0.
+// One vector of rows. Replaces scores s[j * stride], j in [begin, end), by 2^(s - m); `begin` is a
+// multiple of kPartialSums. Updates m[kLanes] and sum[kLanes], and writes to factor[kLanes] the
+// factor that the sum was multiplied by, which the caller must apply to O. Scores that the rows do
+// not see may be anything; they become 0.
 template <class Visible>
 void SoftmaxColumn(float* HWY_RESTRICT s, int64_t stride, int64_t begin, int64_t end,
                    const Visible& visible, float* HWY_RESTRICT m, float* HWY_RESTRICT sum,

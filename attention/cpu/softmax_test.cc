@@ -27,8 +27,8 @@ constexpr float kNone = -std::numeric_limits<float>::infinity();
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 constexpr int64_t kStride = 2 * kLanes;
 
-// kLanes rows, and the weights of the keys that went in so far: P as the caller would have them
-// after multiplying what is older by each factor.
+// kLanes rows, and the weights of the keys added so far. Those are P as the caller would have them,
+// with older ones multiplied by each factor.
 struct Rows {
   HWY_ALIGN float m[kLanes];
   HWY_ALIGN float sum[kLanes];
@@ -48,7 +48,7 @@ struct Rows {
   }
 };
 
-// Scores of key j and row r, in units of log2, with large jumps of the maximum on the way.
+// Scores of key j and row r, in base 2, with large jumps of the maximum on the way.
 float Score(int64_t j, int64_t r) {
   std::mt19937 generator(static_cast<uint32_t>(j * 64 + r));
   return std::uniform_real_distribution<float>(-8, 8)(generator) +
@@ -88,7 +88,7 @@ void TilesMerge() {
   }
 }
 
-// Row r sees keys [r, r + 7) of 40: scores it does not see are NaN here, and must not matter.
+// Row r sees keys [r, r + 7) of 40. Scores that it does not see are NaN here and must not matter.
 void MaskedRows() {
   constexpr int64_t kKeys = 40;
   Rows rows;
@@ -114,7 +114,7 @@ void MaskedRows() {
   }
 }
 
-// A tile of which a row sees nothing changes nothing, first or later.
+// A tile of which a row sees nothing changes nothing, whether it comes first or later.
 void NothingVisible() {
   const F df;
   const SomeVisible none{hn::Zero(df), hn::Zero(df)};
@@ -150,8 +150,8 @@ void NanReachesItsRowAlone() {
   }
 }
 
-// Where a row's first key lies in the tile must not change its bits: masked and aligned tiles of
-// queries give the same.
+// A row's bits must not depend on where its first key lies in the tile: masked and aligned tiles of
+// queries give the same bits.
 void BitsDoNotDependOnTheMaskedPart() {
   constexpr int64_t kKeys = 37;
   const F df;
@@ -174,7 +174,7 @@ void BitsDoNotDependOnTheMaskedPart() {
   }
 }
 
-// The softmax of few rows, along memory.
+// The softmax of few rows, with keys along memory.
 void OneRow() {
   float m = kNone, sum = 0;
   std::vector<float> scores;

@@ -24,7 +24,7 @@ namespace {
 // Writes O and LSE of row r from the state of its online softmax.
 template <typename T>
 void FinishRow(const TileTask& t, int64_t r, float m, float sum, const float* o) {
-  const float factor = sum == 0 ? 0.0f : 1.0f / sum;  // with no key, O is zero
+  const float factor = sum == 0 ? 0.0f : 1.0f / sum;  // without keys, O is zero
   StoreRow(o, factor, t.dv, static_cast<T*>(t.o) + OOffset(t, r));
   if (t.lse == nullptr) return;
   constexpr double kLn2 = 0.693147180559945309;
@@ -123,7 +123,7 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace attnlab::cpu {
 
-// What there is: one function an element type, each for every target.
+// One function per element type, each compiled for every target.
 HWY_EXPORT(RunFloat32);
 HWY_EXPORT(RunFloat16);
 HWY_EXPORT(RunBFloat16);

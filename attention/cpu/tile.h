@@ -1,8 +1,8 @@
-// Attention of one tile of query rows over a range of keys: the work of one thread, one item.
+// Attention for one tile of query rows over a range of keys: one work item, for one thread.
 //
-// Rows. The query heads that share a KV head see the same keys, so a tile takes its rows from all
-// of them: row r of a (sequence, KV head) is head r % group at query position r / group. Rows
-// are in the order of their positions, which keeps what a tile sees together under a causal mask.
+// Rows. The query heads that share a KV head see the same keys, so a tile has rows of all of them:
+// row r of a (sequence, KV head) is head r % group at query position r / group. Rows are ordered by
+// position, so that the rows of a tile see nearly the same keys under a causal mask.
 #ifndef ATTENTION_CPU_TILE_H_
 #define ATTENTION_CPU_TILE_H_
 
@@ -13,7 +13,7 @@
 
 namespace attnlab::cpu {
 
-// Strides are in elements. Data pointers are to the first row of the sequence and the first head
+// Strides are in elements. Data pointers point to the first row of the sequence and the first head
 // of the group.
 struct TileTask {
   DType dtype = DType::kFloat32;  // of q, k, v and o
@@ -36,20 +36,20 @@ struct TileTask {
   float softcap = 0;
 
   int64_t row_begin = 0, row_end = 0;  // of the q_len * group rows
-  int64_t kv_begin = 0, kv_end = 0;    // of the kv_len keys; what the mask hides is skipped
-  int64_t tile_q = 0;                  // the most rows that a task has; sizes the scratch
+  int64_t kv_begin = 0, kv_end = 0;    // of the kv_len keys; those that the mask hides are skipped
+  int64_t tile_q = 0;                  // most rows of any task; sizes the scratch
   int64_t tile_kv = 0;                 // keys that are worked on at a time
 
-  // Null: O and LSE are written. Otherwise the keys are one chunk of several, and the state of
-  // the online softmax goes here instead, for MergeChunks: PartialFloats() floats.
+  // Null: write O and LSE. Otherwise the keys are one chunk of several, and the state of the online
+  // softmax goes here for MergeChunks: PartialFloats() floats.
   float* partial = nullptr;
 };
 
-// A (sequence, KV head) with at most this many rows takes the way of few rows (few_rows-inl.h).
+// A (sequence, KV head) with at most this many rows is computed by few_rows-inl.h.
 constexpr int64_t kFewRows = 4;
 
-// Bytes of scratch of a thread. Depends on tile_q, tile_kv, d and dv alone. Scratch must be
-// aligned to 64 bytes; the size is a multiple of 64.
+// Bytes of scratch per thread; depends on tile_q, tile_kv, d and dv only. Scratch must be aligned
+// to 64 bytes, and the size is a multiple of 64.
 int64_t TileScratchBytes(int64_t tile_q, int64_t tile_kv, int64_t d, int64_t dv);
 
 // Floats of the state of `rows` rows: m, the sum, and O not yet divided by it.
@@ -58,10 +58,10 @@ int64_t PartialFloats(int64_t rows, int64_t dv);
 // Computes the task with the best instruction set that the processor has.
 void RunTile(const TileTask& task, void* scratch);
 
-// Merges the chunks of [0, kv_len), `chunk` keys each, whose states lie `partial_stride` floats
-// apart from `partials` on, and writes O and LSE. Of the task, kv_begin, kv_end and partial are
-// ignored. Chunks are added in their order, so the result does not depend on who computed them
-// when.
+// Merges the chunks of [0, kv_len), `chunk` keys each, and writes O and LSE. Their states begin at
+// `partials` and are `partial_stride` floats apart. The task's kv_begin, kv_end and partial are
+// ignored. Chunks are added in order, so the result does not depend on which thread computed them,
+// or when.
 void MergeChunks(const TileTask& task, int64_t chunk, const float* partials, int64_t partial_stride,
                  void* scratch);
 
