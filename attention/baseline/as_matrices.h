@@ -13,8 +13,8 @@ namespace attnlab::baseline {
 
 // Returns the view as shape[0] * shape[2] / group matrices, one per (sequence, KV head). Each has
 // group * shape[1] rows: those of the group's heads, one head after the other. Returns nullopt if
-// two strides (from matrix to matrix, from row to row) cannot describe that, if rows overlap, or if
-// matrices and rows are not aligned to 16 bytes. Matrix products are slow without that alignment.
+// two strides, from matrix to matrix and from row to row, cannot describe that. Also if rows
+// overlap or are not aligned to 16 bytes, without which matrix products are slow.
 //
 //   BHSD                      yes
 //   BSHD, packed QKV          yes for one sequence, unless query heads share a KV head

@@ -44,8 +44,8 @@ device::Element ComputeElement(const AttentionProblem& problem, const DeviceInfo
 absl::Status CheckMemory(const AttentionProblem& problem, const DeviceInfo& device,
                          const Options& options);
 
-// The parts of the workspace, as offsets in bytes. Rows are padded to 16 bytes. Q, K, V and O have
-// a place whether or not the strides of a call need it, because the size of the workspace is fixed
+// The parts of the workspace, as offsets in bytes. Rows are padded to 16 bytes. Q, K, V and O
+// always have a place, even if the strides of a call do not need it: the workspace's size is fixed
 // before there are tensors. The problem must have passed CheckMemory().
 struct Layout {
   Layout(const AttentionProblem& problem, const DeviceInfo& device, const Options& options);

@@ -42,8 +42,8 @@ struct Accumulators {
     }
   }
 
-  // The i-th of the 2 * kBlocks elements that the lane has of its r-th row, in column i / 2 * 8 +
-  // lane % 4 * 2 + i % 2.
+  // The i-th of the lane's 2 * kBlocks elements of its r-th row. It is in column i / 2 * 8 + lane %
+  // 4 * 2 + i % 2.
   __device__ float& At(int r, int i) { return x[r / 2][i / 2].x[r % 2 * 2 + i % 2]; }
   __device__ float At(int r, int i) const { return x[r / 2][i / 2].x[r % 2 * 2 + i % 2]; }
 };

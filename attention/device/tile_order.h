@@ -4,8 +4,8 @@
 // A unit is a (sequence, head) pair. Units form groups, which run one after the other. Within a
 // group, the last query tiles of all units come first: under a causal mask they see the most keys.
 // A group has about as many blocks as the GPU runs at a time, or twice as many on CUDA cores. So a
-// slot that had a long block of one group gets a short block of the next, and the other way round,
-// and all slots finish at about the same time. Few heads are in flight at a time, so their K and V
+// slot that had a long block of one group gets a short block of the next, and the other way round.
+// All slots then finish at about the same time. Few heads are in flight at a time, so their K and V
 // stay in the L2 cache. Without a mask all blocks take equally long, and each unit is a group.
 //
 // The first `end_tiles` query tiles of each unit are in no group. They are the last blocks of the

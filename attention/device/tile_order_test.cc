@@ -95,8 +95,8 @@ std::pair<uint32_t, uint32_t> Expected(uint64_t units, uint64_t tiles, uint64_t 
           static_cast<uint32_t>(tiles - 1 - rest / size)};
 }
 
-// Blocks around the first, the last, the borders of the first groups and of the last, of the two
-// sizes of groups, and of rows of units in groups; and many in between.
+// Blocks around the first, the last, and the borders of the first groups, of the last groups, of
+// the two sizes of groups, and of rows of units; and many in between.
 std::set<uint64_t> SomeBlocks(uint64_t units, uint64_t tiles, uint64_t groups) {
   const uint64_t blocks = units * tiles, smaller = units / groups;
   const uint64_t larger_groups = units % groups;

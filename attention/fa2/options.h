@@ -41,11 +41,13 @@ std::vector<std::string> ConfigKeys();
 // the compute capability for which the device code that runs there was compiled
 // (attention/cuda/code_capability.h).
 //
-// Errors: Unimplemented for head dims above kMaxHeadDim, for 16-bit rows that see more keys than
-// tensor cores are given (tensor_cores.h), for more tiles than a launch can have blocks, and for a
-// dtype that the tensor cores do not support. InvalidArgument for unknown keys and values; the
-// message lists those that exist. ResourceExhausted for a tile that does not fit a block's shared
-// memory.
+// Errors:
+//
+//   Unimplemented       head dims above kMaxHeadDim; 16-bit rows that see more keys than tensor
+//                       cores are given (tensor_cores.h); more tiles than a launch can have blocks;
+//                       a dtype that the tensor cores do not support
+//   InvalidArgument     unknown keys and values; the message lists those that exist
+//   ResourceExhausted   a tile that does not fit a block's shared memory
 absl::StatusOr<Options> OptionsFor(const AttentionProblem& problem, const DeviceInfo& device,
                                    int code_capability, const LaunchConfig& config);
 
