@@ -1,14 +1,15 @@
 #!/usr/bin/env python3
-"""Holds `attnlab run` against NumPy in double, on files that NumPy wrote.
+"""Compares `attnlab run` with NumPy in double precision, on files that NumPy wrote.
 
     pip install -r tools/requirements.txt
     ./bazelw build //tools:attnlab
     tools/check_against_numpy.py --count=200
 
-Makes random inputs: shapes, layouts, dtypes, masks, scales, softcaps, grouped heads, lengths that
-vary, with and without a batch axis; runs the command on them; compares O and LSE. Needs NumPy,
-and ml_dtypes for bf16, which is left out without it. Ends with 0 if all agree; with 1, the
-seed and the command of what does not; with 2 if something is not installed or not built.
+Makes random inputs (shapes, layouts, dtypes, masks, scales, softcaps, grouped heads, varying
+lengths, with and without a batch axis), runs the command on them, and compares O and LSE. Needs
+NumPy; bf16 also needs ml_dtypes, and is left out without it. Exit status: 0 if all agree; 1
+otherwise, with the seed and the command of each disagreement; 2 if something is not installed or
+not built.
 """
 
 import argparse
@@ -40,14 +41,14 @@ def choose(rng, options):
 
 
 def lengths(rng, batch, longest):
-    """Lengths of sequences: short, long, and anything between."""
+    """Sequence lengths: short, long, and in between."""
     return np.array(
         [choose(rng, [0, 1, longest, int(rng.integers(longest + 1))]) for _ in range(batch)]
     )
 
 
 class Case:
-    """One random call and what it should give."""
+    """A random call and its expected results."""
 
     def __init__(self, seed, directory):
         rng = self.rng = np.random.default_rng(seed)
@@ -79,7 +80,7 @@ class Case:
             q_len = lengths(rng, batch, sq)
             kv_len = q_len if self.packed_qkv else lengths(rng, batch, skv)
             ends_q, ends_kv = (np.concatenate([[0], np.cumsum(n)]) for n in (q_len, kv_len))
-            spare = int(rng.integers(3))  # tokens behind the last sequence
+            spare = int(rng.integers(3))  # tokens after the last sequence
             q, k, v = self.tensors(1, ends_q[-1] + spare, ends_kv[-1] + spare)
             self.save_lengths("cu_seqlens_q", ends_q)
             self.save_lengths("cu_seqlens_kv", ends_kv)
@@ -138,7 +139,7 @@ class Case:
 
 
 def compare(name, got, want, bound):
-    """A line about what is wrong, or None."""
+    """A line on what is wrong, or None."""
     if got.shape != want.shape:
         return f"{name}: shape {got.shape} where {want.shape} is wanted"
     if not np.array_equal(np.isinf(got), np.isinf(want)) or np.isnan(got).any():

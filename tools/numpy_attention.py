@@ -1,7 +1,6 @@
-"""Attention in double with NumPy: what `attnlab run` is held against.
+"""Attention in double precision with NumPy, to compare `attnlab run` with.
 
-Written from the definition, head by head and sequence by sequence, and independent of the C++
-oracle.
+Follows the definition, head by head and sequence by sequence, and is independent of the C++ oracle.
 """
 
 import numpy as np
@@ -29,7 +28,7 @@ def one_sequence(q, k, v, mask="none", scale=None, softcap=None):
     seen = visible(mask, q_len, kv_len)
     o = np.zeros((q_len, heads, v_dim))
     lse = np.full((heads, q_len), -np.inf)
-    rows = seen.any(axis=1)  # the others see nothing: O is 0, LSE -inf
+    rows = seen.any(axis=1)  # the other rows see no key: O is 0, LSE -inf
     if not rows.any():
         return o, lse
     for h in range(heads):
@@ -71,11 +70,11 @@ def packed(q, k, v, cu_seqlens_q, cu_seqlens_kv, **options):
 
 
 def bounds(dtype_epsilon, v, lse):
-    """The largest errors of O and LSE that are rounding, for a computation in that dtype.
+    """The largest rounding errors of O and LSE for a computation in that dtype.
 
-    O is a weighted mean of V, so an error of P or of O by rounding to the dtype is a fraction
-    epsilon of the largest V; P is an exponential of scores, which are about as large as LSE and
-    have an error of a few fp32 units of that size.
+    O is a weighted mean of V, so rounding P or O to the dtype causes an error of a fraction epsilon
+    of the largest V. P is an exponential of scores. These are about as large as LSE, and have an
+    error of a few fp32 units of that size.
     """
     finite = lse[np.isfinite(lse)]
     largest = np.abs(finite).max() if finite.size else 0.0

@@ -1,5 +1,5 @@
 #!/bin/sh
-# What bazelw gives to Bazel, seen by a program in Bazel's place that prints its arguments.
+# Tests what bazelw passes to Bazel, with a fake Bazel that prints its arguments.
 set -eu
 
 mkdir -p "$TEST_TMPDIR/tools/dev"
@@ -26,15 +26,15 @@ expect() {
 
 expect '[test][//...]' '' test //...
 expect '[--output_base=/a][--batch][test][//...]' ' --output_base=/a  --batch' test //...
-# Bazel takes the last of one kind: the command line's.
+# If an option occurs twice, Bazel takes the last one, here that of the command line.
 expect '[--output_base=/a][--output_base=/b][info]' --output_base=/a --output_base=/b info
-# Words, not patterns of file names; and the command line's own words stay whole.
+# Flags are split into words, not expanded as file patterns; words of the command line stay whole.
 expect '[--max_idle_secs=*][run][a b]' '--max_idle_secs=*' run 'a b'
 unset BAZELW_FLAGS
 got=$(./bazelw info)
 [ "$got" = '[info]' ] || { echo "FAILED: without BAZELW_FLAGS: $got" >&2 && exit 1; }
 
-# bazelisk, which would take the newest Bazel, is told which; unless the caller has said so.
+# bazelisk would take the newest Bazel, so bazelw sets the version, unless the caller has set it.
 printf '#!/bin/sh\nprintf "[%%s]" "$USE_BAZEL_VERSION"\n' >bazelisk
 chmod +x bazelisk
 got=$(BAZEL="$TEST_TMPDIR/bazelisk" ./bazelw info)$(USE_BAZEL_VERSION=4.2.1 BAZEL="$TEST_TMPDIR/bazelisk" ./bazelw info)

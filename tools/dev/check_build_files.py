@@ -3,10 +3,10 @@
     python3 tools/dev/check_build_files.py FILE...
 
 The form is that of buildifier, as far as it matters to a reader: every rule is loaded, loads and
-labels are sorted, strings have double quotes, what spans lines has one item a line and a comma
-after the last. Prints FILE:LINE: what is wrong, and exits with 1 if anything is.
+labels are sorted, strings have double quotes, and multi-line lists have one item per line and a
+comma after the last. Prints FILE:LINE and the problem, and exits with 1 if there is one.
 
-Starlark is a subset of Python here, so Python's own parser reads it.
+Starlark here is a subset of Python, so Python's own parser reads it.
 """
 
 import ast
@@ -15,7 +15,8 @@ import os
 import sys
 import tokenize
 
-# What BUILD and WORKSPACE files may use without a load, also in a Bazel without built-in language rules.
+# What BUILD and WORKSPACE files may use without a load, even in a Bazel without built-in language
+# rules.
 BUILT_IN = {
     "alias", "bind", "config_setting", "constraint_setting", "constraint_value", "environment",
     "exports_files", "filegroup", "genquery", "genrule", "licenses", "package", "package_group",
@@ -26,18 +27,19 @@ BUILT_IN = {
     "print", "range", "repr", "reversed", "sorted", "str", "struct", "tuple", "type", "zip",
 }  # yapf: disable
 
-# Attributes whose value is a list of labels or file names, in which the order means nothing.
+# Attributes whose value is a list of labels or file names whose order has no meaning.
 SORTED_ATTRIBUTES = {
     "data", "deps", "exports", "hdrs", "implementation_deps", "srcs", "tags", "textual_hdrs", "tools",
     "visibility",
 }  # yapf: disable
 
-# Prefixes of built-in rules that moved to rule sets of their own.
+# Prefixes of built-in rules that have moved to separate rule sets.
 MOVED = ("cc_", "java_", "objc_", "proto_", "py_", "sh_")
 
 
 def label_key(label):
-    """Buildifier's order: file names, then ":x", then "//x", then "@x"; by parts, not characters."""
+    """Buildifier's order: file names, then ":x", then "//x", then "@x"; compared by parts, not
+    characters."""
     phase = 0
     for n, prefix in enumerate((":", "//", "@"), start=1):
         if label.startswith(prefix):
@@ -46,7 +48,7 @@ def label_key(label):
 
 
 class File:
-    """One file and what is wrong with it, as (line, message)."""
+    """A file and its problems, as (line, message)."""
 
     def __init__(self, path, text):
         self.path = path
@@ -93,12 +95,13 @@ class File:
             if token.type != tokenize.STRING:
                 continue
             quoted = token.string.lstrip("rb")
-            # Triple single quotes hold text with double quotes in it.
+            # Triple single quotes are for text that contains double quotes.
             if quoted.startswith("'") and not quoted.startswith("'''"):
                 self.report(token.start[0], "single quotes; use double quotes")
 
     def check_brackets(self, tree):
-        """A bracket that closes on a line of its own follows a comma and is where its line began."""
+        """A closing bracket on its own line follows a comma, and is indented like the line that
+        opened it."""
         for node in ast.walk(tree):
             if isinstance(node, ast.Call):
                 opened = node.func.end_lineno
@@ -143,7 +146,7 @@ class File:
             label = load.args[0].value
             rank = 0 if label.startswith("@") else 1 if label.startswith("//") else 2
             keys.append(((rank, label_key(label)), load.lineno))
-        # In WORKSPACE files a load needs what the lines before it define.
+        # In WORKSPACE files a load needs the definitions before it, so the order is free.
         if not self.is_workspace:
             for (before, _), (after, line) in zip(keys, keys[1:]):
                 if after < before:
@@ -175,7 +178,7 @@ class File:
             if not isinstance(node, ast.List):
                 continue
             last = getattr(node, "end_lineno", node.lineno)
-            # Comments divide a list into parts that belong together.
+            # Comments divide a list into groups.
             if any("#" in line for line in self.lines[node.lineno - 1 : last]):
                 continue
             values = [e.value for e in node.elts if isinstance(e, ast.Constant)]
@@ -193,7 +196,7 @@ class File:
                 self.report(node.lineno, "%s spans lines, so it has one item a line" % keyword.arg)
 
     def check_names(self, tree):
-        # The stand-ins for rule sets are where the built-in rules come from.
+        # The stand-ins for rule sets use the built-in rules.
         if "third_party/rules_" in self.path.replace(os.sep, "/"):
             return
         for node in ast.walk(tree):

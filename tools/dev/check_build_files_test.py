@@ -1,4 +1,5 @@
-"""Each rule of check_build_files: a file that breaks it is reported, the same file in form is not."""
+"""For each rule of check_build_files: a file that breaks it is reported, and a correct one is
+not."""
 
 import unittest
 

@@ -1,15 +1,15 @@
-"""Holds the layers of docs/architecture.md: no directory depends on one that depends on it.
+"""Checks the layers of docs/architecture.md: dependencies between directories form no cycle.
 
     python3 tools/dev/check_layers.py        in the workspace, where it runs `./bazelw query`
 
-Fails, and names what is to blame, where
+Fails, and names the cause, if
 
-- directories depend on each other in a circle,
+- directories depend on each other in a cycle,
 - a kernel family, one of those that //attention:kernels links, depends on another,
 - something other than a test depends on the conformance suite,
 - a BUILD file has 300 lines or more.
 
-Tests may depend on anything. That nothing else depends on a testonly target, Bazel sees to itself.
+Tests may depend on anything. Bazel itself ensures that nothing else depends on a testonly target.
 """
 
 import collections
@@ -19,11 +19,11 @@ import subprocess
 import sys
 import xml.etree.ElementTree as ElementTree
 
-# How many parts of a package's path name its directory: //attention/fa2/x is of attention/fa2, but
-# //profiling/report of profiling.
+# How many parts of a package's path name its directory: //attention/fa2/x belongs to attention/fa2,
+# but //profiling/report to profiling.
 DEPTH = {"attention": 2, "ci": 2, "tools": 2}
 
-# Targets that name all families, each a directory of its own here. So is every alias.
+# Targets that name all families. Each counts as a directory of its own, and so does every alias.
 BUNDLES = {"//attention:attnlab", "//attention:kernels"}
 
 KERNELS = "//attention:kernels"
@@ -34,7 +34,8 @@ Rule = collections.namedtuple("Rule", "label kind testonly deps")
 
 
 def read_rules(text):
-    """The rules of `bazel query --output=xml`, which says that it is XML 1.1: Python reads 1.0."""
+    """The rules in the output of `bazel query --output=xml`. It claims to be XML 1.1; Python reads
+    1.0."""
     rules = []
     for element in ElementTree.fromstring(re.sub(r"^<\?xml.*\?>", "", text)).iter("rule"):
         testonly = any(b.get("name") == "testonly" and b.get("value") == "true" for b in element.iter("boolean"))
@@ -48,7 +49,8 @@ def is_test(rule):
 
 
 def directory_of(label, alone=BUNDLES):
-    """The directory of a label of this workspace; None for others, and for files of the root."""
+    """The directory of a label of this workspace; None for other labels, and for files of the
+    root."""
     if not label.startswith("//"):
         return None
     if label in alone:
@@ -58,7 +60,7 @@ def directory_of(label, alone=BUNDLES):
 
 
 def edges_of(rules):
-    """{(directory, directory): ["label -> label", ...]} of everything but tests."""
+    """{(directory, directory): ["label -> label", ...]} for everything but tests."""
     alone = BUNDLES | {rule.label for rule in rules if rule.kind == "alias"}
     edges = collections.defaultdict(list)
     for rule in rules:
@@ -72,7 +74,7 @@ def edges_of(rules):
 
 
 def circles(pairs):
-    """Sets of directories that reach each other."""
+    """Sets of directories that depend on each other."""
     after = collections.defaultdict(set)
     for one, other in pairs:
         after[one].add(other)

@@ -1,4 +1,4 @@
-"""check_layers on rules that break the layers, and on the same rules in order."""
+"""Tests check_layers with rules that break the layers, and with correct ones."""
 
 import unittest
 

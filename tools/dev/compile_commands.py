@@ -1,7 +1,8 @@
-"""Turns compile actions, as `bazel aquery --output=jsonproto` prints them, into compile_commands.json.
+"""Turns compile actions, as printed by `bazel aquery --output=jsonproto`, into
+compile_commands.json.
 
     bazel aquery --output=jsonproto 'mnemonic("CppCompile|CudaCompile", //...)' |
-      python3 tools/dev/compile_commands.py --workspace=DIR --execution_root=DIR [--clangd=FILE]
+        python3 tools/dev/compile_commands.py --workspace=DIR --execution_root=DIR [--clangd=FILE]
 """
 
 import argparse
@@ -11,7 +12,7 @@ import re
 import subprocess
 import sys
 
-# Options of nvcc that clang has too, each with a value.
+# Options with a value that nvcc and clang share.
 _SAME_WITH_VALUE = {"-I", "-isystem"}
 
 # Options of gcc that clang does not have.
@@ -19,7 +20,7 @@ _GCC_ONLY = {"-fno-canonical-system-headers"}
 
 
 def locate(argument, workspace, execution_root):
-    """Makes a path of the execution root one that is there from the workspace too."""
+    """Turns a path in the execution root into one that also exists from the workspace."""
     match = re.match(r"^(-I|-isystem|-iquote)?(external/.*|bazel-out/.*|\.)$", argument)
     if not match:
         return argument
@@ -27,13 +28,13 @@ def locate(argument, workspace, execution_root):
     if path == ".":
         return option + workspace
     if path.startswith("external/"):
-        # The execution root links only what the last build used; the output base has all of it.
+        # The execution root links only what the last build used; the output base has everything.
         return option + os.path.join(os.path.dirname(os.path.dirname(execution_root)), path)
     return option + os.path.join(execution_root, path)
 
 
 def clang_arch(gencodes, clangd_major):
-    """An architecture for clang: the newest that is compiled for and that this clang knows."""
+    """An architecture for clang: the newest among those compiled for that this clang knows."""
     newest = 90 if clangd_major >= 16 else 86
     numbers = [int(n) for g in gencodes for n in re.findall(r"arch=compute_(\d+)", g)]
     known = [n for n in (75, 80, 86, 89, 90) if n <= newest and n <= max(numbers + [75])]
@@ -41,7 +42,7 @@ def clang_arch(gencodes, clangd_major):
 
 
 def from_nvcc(arguments, clangd_major):
-    """clang's command for what nvcc compiles; it has the same headers, macros and standard."""
+    """A clang command for what nvcc compiles, with the same headers, macros and standard."""
     root = os.path.dirname(os.path.dirname(arguments[0]))
     command = ["clang++", "-x", "cuda", "--cuda-path=" + root, "-Wno-unknown-cuda-version"]
     gencodes = []
@@ -75,7 +76,7 @@ def source_of(arguments):
 
 
 def convert(aquery, workspace, execution_root, clangd_major):
-    """The entries of compile_commands.json, one a source, the first action of each."""
+    """The entries of compile_commands.json: one per source, from its first action."""
     entries = {}
     for action in aquery.get("actions", []):
         arguments = action["arguments"]

@@ -1,4 +1,5 @@
-"""compile_commands: actions of gcc and of nvcc become what clangd can run in the workspace."""
+"""compile_commands: actions of gcc and nvcc become commands that clangd can use in the
+workspace."""
 
 import unittest
 

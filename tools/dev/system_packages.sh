@@ -1,19 +1,20 @@
 # shellcheck shell=sh
-# To be sourced. Finds packages that are missing and installs them, on Debian and Ubuntu; elsewhere it says
-# what to install. Before sourcing, `program` is the name that messages begin with.
+# To be sourced. Finds missing packages and installs them on Debian and Ubuntu; on other systems it
+# says what to install. Set `program` first: messages begin with it.
 
 say() { echo "${program:?}: $*" >&2; }
 
-# missing_packages TABLE: those packages of TABLE (lines of a package and a file that shows that it is there,
-# whether it came as a package or not) that this machine lacks, each after a space.
+# missing_packages TABLE: prints the packages of TABLE that this machine lacks, each after a space.
+# A line of TABLE is a package and a file; if the file exists, the package is not missing, however
+# the file was installed.
 missing_packages() {
   echo "$1" | while read -r package file; do
     [ -z "$package" ] || [ -e "$file" ] || [ -e "/usr/local${file#/usr}" ] || printf ' %s' "$package"
   done
 }
 
-# Runs apt-get so that it asks nothing, waits for another one that is running, and shows its output only
-# when it fails.
+# Runs apt-get without questions. Waits if another apt-get is running, and shows the output only on
+# failure.
 apt_get() {
   say "  apt-get $*"
   log=$(mktemp)
@@ -25,7 +26,7 @@ apt_get() {
   return "$status"
 }
 
-# install_packages PACKAGES: a list of words. 1 where that failed; the reason is on stderr.
+# install_packages PACKAGES (a list of words): returns 1 on failure, with the reason on stderr.
 install_packages() {
   if ! command -v apt-get >/dev/null || ! command -v dpkg >/dev/null; then
     say "this system has no apt-get. Please install what these Debian packages have:$1"

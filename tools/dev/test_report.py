@@ -1,12 +1,12 @@
-"""Counts what `bazel test --build_event_json_file=FILE` ran, and says what took longest.
+"""Counts what `bazel test --build_event_json_file=FILE` ran, and lists the slowest targets.
 
     python3 tools/dev/test_report.py FILE
 
-Prints "N passed, N failed, N skipped" and, before it, a line for each failure and the slowest targets: the
-seconds of the slowest shard, and how many of them it waited for a GPU (ci/gpu_slot.py). Counted are test cases, from
-the test.xml that each test wrote; a test target that wrote none, that did not build, or that fails though
-no case of it does, counts as one. Skipped are cases that skipped themselves, and targets that are not
-compatible with the platform.
+Prints a line for each failure, the slowest targets, and last "N passed, N failed, N skipped". For a
+target it gives the seconds of its slowest shard, and how many of them it waited for a GPU
+(ci/gpu_slot.py). It counts test cases, from the test.xml of each test. A target counts as one if it
+wrote no test.xml, did not build, or failed although no case did. Skipped are cases that skipped
+themselves, and targets that are incompatible with the platform.
 """
 
 import collections
@@ -21,7 +21,7 @@ Counts = collections.namedtuple("Counts", "passed failed skipped failures")
 Duration = collections.namedtuple("Duration", "seconds label waited")
 
 SLOWEST = 15
-# What gpu_slot says before it becomes the test.
+# What gpu_slot prints before it executes the test.
 WAITED = re.compile(r"^gpu_slot: .* after (\d+\.\d+) s$")
 
 
@@ -31,7 +31,7 @@ def read_events(path):
 
 
 def cases_of(path):
-    """(passed, failed names, skipped) of one test.xml, or None where it cannot be read."""
+    """(passed, failed names, skipped) of one test.xml, or None if it cannot be read."""
     try:
         root = ElementTree.parse(path).getroot()
     except (OSError, ElementTree.ParseError):
@@ -58,7 +58,7 @@ def output_path(result, name):
 
 def count(events):
     passed, skipped, failures = 0, 0, []
-    # A target's last attempt of each shard and run is the one that counts.
+    # Only the last attempt of each shard and run of a target counts.
     results = {}
     expected = set()
     summarized = set()
@@ -92,7 +92,7 @@ def count(events):
 
 
 def seconds_waited(path):
-    """How long the test of that test.log waited for a GPU; None where it does not say."""
+    """How long the test of a test.log waited for a GPU, or None if the log does not say."""
     try:
         with open(path, encoding="utf-8", errors="replace") as log:
             for line in log:
@@ -105,7 +105,7 @@ def seconds_waited(path):
 
 
 def slowest(events, most=SLOWEST):
-    """The targets that took longest, the slowest first. What came from a cache took no time."""
+    """The slowest targets, the slowest first. Results from a cache took no time."""
     found = {}
     for event in events:
         result = event.get("testResult", {})

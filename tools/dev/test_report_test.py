@@ -1,4 +1,4 @@
-"""test_report counts cases, and nothing that did not pass counts as passed."""
+"""test_report counts cases, and counts nothing as passed that did not pass."""
 
 import contextlib
 import io
@@ -100,7 +100,7 @@ class TestReportTest(unittest.TestCase):
         ]
         self.assertEqual(test_report.slowest(events), found)
         self.assertEqual(test_report.slowest(events, most=1), found[:1])
-        # A report of another Bazel may not say.
+        # Another Bazel's report may lack it.
         self.assertEqual(test_report.slowest([result("//a", "PASSED")]), [(0, "//a", None)])
 
     def test_the_count_is_the_last_line(self):

@@ -1,4 +1,4 @@
-"""Files that are there whole or not at all."""
+"""Writes files completely or not at all."""
 
 import contextlib
 import os
@@ -8,9 +8,10 @@ import tempfile
 
 @contextlib.contextmanager
 def replacing(path):
-    """A text file that takes the place of `path` when the block ends; after an exception `path` is as it was.
+    """A text file that replaces `path` when the block ends; after an exception `path` is unchanged.
 
-    Made first, so that what cannot be written is said first. A link's target is replaced, and keeps its mode.
+    Created first, so that an unwritable path is reported early. If `path` is a link, its target is
+    replaced; the mode is kept.
     """
     target = pathlib.Path(path).resolve()
     if target.is_dir():

@@ -7,7 +7,7 @@
     attnlab.kernels(), attnlab.devices()
     plan = attnlab.plan("hq=8,sq=512,d=64,dtype=fp16", device="cuda:0")
 
-README.md in the directory above has the rest.
+See README.md in the directory above for the rest.
 """
 
 from .attention import Call, attention
@@ -37,7 +37,7 @@ __all__ = [
 
 
 def library_path() -> str:
-    """Which libattnlab.so this is, loading it if that has not happened yet."""
+    """The path of the libattnlab.so in use. Loads it if necessary."""
     from . import library
 
     return str(library.get().path)

@@ -1,8 +1,8 @@
-"""Arrays of NumPy and tensors of PyTorch as what the C interface takes: an address, a shape, strides.
+"""NumPy arrays and PyTorch tensors as the C interface takes them: an address, a shape, strides.
 
-Neither library is imported here: whoever has an array of one has imported it. Nothing is copied;
-an array that cannot be taken as it is gets an error that says why. Each of the two classes below
-makes views of its library's arrays, new arrays beside a given one, and scratch memory.
+Imports neither library, because a caller with one of its arrays already has. Copies nothing: an
+array that cannot be used as it is raises an error with the reason. Each of the two classes below
+makes views of its library's arrays, new arrays like a given one, and scratch memory.
 """
 
 import sys
@@ -10,7 +10,7 @@ from typing import Any, Dict, List, NamedTuple, Tuple
 
 from . import errors
 
-# The names that the libraries have for what attention_c.h calls so.
+# The libraries' dtype names, and those of attention_c.h.
 _DTYPES = {
     "float32": "fp32",
     "float16": "fp16",
@@ -20,13 +20,13 @@ _DTYPES = {
     "uint8": "uint8",
 }
 
-_names: Dict[Any, str] = {}  # by the dtypes that were met
+_names: Dict[Any, str] = {}  # cache of names by dtype
 
 WORKSPACE_ALIGNMENT = 256
 
 
 def _name(dtype) -> str:
-    """attnlab's name of a dtype, or the library's own."""
+    """attnlab's name of a dtype, or the library's name if attnlab has none."""
     name = _names.get(dtype)
     if name is None:
         plain = str(dtype).rpartition(".")[2]  # float32, torch.float32
@@ -35,7 +35,7 @@ def _name(dtype) -> str:
 
 
 class View(NamedTuple):
-    """Where an array lies. Strides are in elements. `dtype` is one of attnlab's, or the library's."""
+    """Where an array lies. Strides are in elements. `dtype` is attnlab's name, or the library's."""
 
     data: int
     shape: Tuple[int, ...]
@@ -50,7 +50,7 @@ class View(NamedTuple):
 
 
 class Numpy:
-    """ndarray, on the CPU."""
+    """NumPy arrays, on the CPU."""
 
     @staticmethod
     def view(name: str, array, output: bool) -> View:
@@ -64,7 +64,7 @@ class Numpy:
         size = array.dtype.itemsize
         strides = []
         for extent, stride in zip(array.shape, array.strides):
-            # Of an axis of one element it says nothing.
+            # The stride of an axis with one element has no meaning.
             if extent > 1 and stride % size != 0:
                 raise errors.InvalidArgument(
                     f"{name}: stride of {stride} bytes is no multiple of the element size {size}"
@@ -81,7 +81,7 @@ class Numpy:
 
     @staticmethod
     def scratch(like, count: int) -> Tuple[Any, int]:
-        """Memory, and the address in it where `count` bytes begin, aligned."""
+        """Memory, and the aligned address in it at which `count` bytes begin."""
         memory = sys.modules["numpy"].empty(count + WORKSPACE_ALIGNMENT, "uint8")
         address = memory.ctypes.data
         return memory, address + -address % WORKSPACE_ALIGNMENT
@@ -96,7 +96,7 @@ class Numpy:
 
 
 class Torch:
-    """Tensor, on the CPU or on a GPU."""
+    """PyTorch tensors, on the CPU or on a GPU."""
 
     @staticmethod
     def view(name: str, tensor, output: bool) -> View:
@@ -117,7 +117,7 @@ class Torch:
             )
         try:
             data = tensor.data_ptr()
-        except RuntimeError as error:  # a tensor without memory, as of tracing
+        except RuntimeError as error:  # a tensor without memory, such as one from tracing
             raise errors.InvalidArgument(f"{name}: has no address: {error}") from None
         shape, strides = tuple(tensor.shape), tensor.stride()
         return View(data, shape, strides, _name(tensor.dtype), device.type, device.index or 0)
@@ -132,8 +132,8 @@ class Torch:
 
     @staticmethod
     def scratch(like, count: int) -> Tuple[Any, int]:
-        # On a GPU from the caching allocator: for the current stream, without a wait, and from the
-        # graph's own pool while one is recorded.
+        # On a GPU the caching allocator provides it: for the current stream, without waiting, and
+        # from the graph's own pool while a graph is captured.
         torch = sys.modules["torch"]
         memory = torch.empty(count + WORKSPACE_ALIGNMENT, dtype=torch.uint8, device=like.device)
         address = memory.data_ptr()
@@ -151,7 +151,7 @@ class Torch:
 
 
 def adapter(name: str, array):
-    """The class above for the array."""
+    """The class above for an array."""
     torch = sys.modules.get("torch")
     if torch is not None and isinstance(array, torch.Tensor):
         return Torch

@@ -1,4 +1,4 @@
-"""attention(): from arrays to a call of the library, and back."""
+"""attention(): turns arrays into a call of the library, and its results into arrays."""
 
 import ctypes
 from typing import Any, Optional, Tuple
@@ -12,7 +12,7 @@ _FLOATS = library.DTYPES
 
 
 class _Lengths:
-    """The lengths of a call's sequences: packed, padded or all the same."""
+    """The sequence lengths of a call: packed, padded or all equal."""
 
     def __init__(self, q: View, cu_seqlens_q, cu_seqlens_kv, q_lens, kv_lens):
         given = {
@@ -50,7 +50,7 @@ class _Lengths:
         return self.views["cu_seqlens_q"].shape[0] - 1
 
     def check(self, b: int) -> None:
-        """C passes addresses without counts."""
+        """Checks the number of elements, because C gets addresses without counts."""
         for name, view in self.views.items():
             wanted = b + 1 if self.mode == "packed" else b
             if view.shape[0] != wanted:
@@ -59,7 +59,7 @@ class _Lengths:
                 )
 
     def longest(self, name: str, maximum: str, given: Optional[int]) -> int:
-        """The longest sequence: as the caller says, or on the CPU by looking."""
+        """The longest sequence: the caller's value or, on the CPU, found in the array."""
         if given is not None:
             return integer(maximum, given)
         if self.views[name].kind != "cpu":
@@ -103,7 +103,7 @@ def _tensor(name: str, view: View, fp32: bool = False) -> library.CTensor:
 
 
 class _Inputs:
-    """Q, K, V and the lengths, looked at."""
+    """Q, K, V and the lengths, validated."""
 
     def __init__(self, q, k, v, layout, cu_seqlens_q, cu_seqlens_kv, q_lens, kv_lens):
         if not isinstance(layout, str) or layout not in outputs.AXES:
@@ -121,7 +121,7 @@ class _Inputs:
 
 
 class Call:
-    """A call that is ready to be made: arrays looked at, outputs and scratch there."""
+    """A call ready to run: arrays validated, outputs and scratch allocated."""
 
     def __init__(self, plan: Plan, arguments, adapter, q: View, result, keep):
         self.plan = plan
@@ -129,8 +129,8 @@ class Call:
         self._result, self._keep = result, keep
 
     def __call__(self):
-        """Runs, and returns the output or (output, lse). On a GPU the work goes to the stream that
-        is current now, and the call returns before it is done."""
+        """Runs, and returns the output or (output, lse). On a GPU the work goes to the current
+        stream, and the call returns before the work is done."""
         self._arguments.stream = self._adapter.stream(self._q)
         try:
             self.plan.run(self._arguments)
@@ -155,7 +155,7 @@ def bind(
     kv_lens=None,
     workspace=None,
 ) -> Call:
-    """The Call of a plan. Arguments as attention()."""
+    """The Call of a plan. Arguments as in attention()."""
     inputs = _Inputs(q, k, v, layout, cu_seqlens_q, cu_seqlens_kv, q_lens, kv_lens)
     if inputs.lengths.mode != plan.problem.lens and "packed" in (
         inputs.lengths.mode,
@@ -174,11 +174,12 @@ def _bind(plan: Plan, inputs: _Inputs, out, return_lse: bool, lse, workspace) ->
     layout, packed = inputs.layout, inputs.packed
     lengths.check(plan.problem.b)
 
-    # Rows that no sequence uses are not written: in arrays of ours they are 0 and minus infinity.
+    # Rows that no sequence uses are not written. In arrays allocated here they are 0 and minus
+    # infinity.
     uneven = lengths.mode != "fixed"
     batch, rows, heads, _ = views["q"].shape
     new = outputs.shapes(batch, rows, heads, views["v"].shape[3], layout, packed)
-    if not packed:  # arrays of the caller's are held against the plan, as q, k and v are
+    if not packed:  # arrays of the caller are checked against the plan, as q, k and v are
         batch, rows = plan.problem.b, plan.problem.sq
     wanted = outputs.shapes(batch, rows, plan.problem.hq, plan.problem.dv, layout, packed)
     ours = out is None
@@ -245,31 +246,31 @@ def attention(
     kv_lens=None,
     workspace=None,
 ):
-    """softmax(scale Q Kᵀ + mask) V, of NumPy arrays or PyTorch tensors. Returns O, or (O, LSE).
+    """softmax(scale Q Kᵀ + mask) V for NumPy arrays or PyTorch tensors. Returns O, or (O, LSE).
 
     layout "bshd": q [B, Sq, Hq, D], k [B, Skv, Hkv, D], v [B, Skv, Hkv, Dv], O [B, Sq, Hq, Dv];
-    "bhsd": head before sequence. Hkv divides Hq. float32, float16 or bfloat16, all the same; any
-    strides, the last axis contiguous. Nothing is copied.
+    "bhsd": head before sequence. Hkv divides Hq. All arrays are float32, float16 or bfloat16. Any
+    strides; the last axis is contiguous. Nothing is copied.
 
-    mask            "none"; "causal"; (left, right): a sliding window, its keys before and after a
-                    query's own position. The last query is aligned with the last key.
-    scale           1/sqrt(D) unless given
+    mask            "none"; "causal"; (left, right): a sliding window, with the number of keys before and
+                    after a query's own position. The last query is aligned with the last key.
+    scale           [1/sqrt(D)]
     softcap         scores become softcap * tanh(scores / softcap); 0: no cap
-    out             where O is written; otherwise a new array of q's library. It may not overlap the
-                    inputs or lse: only equal addresses are found
+    out             array for O; otherwise a new array of q's library. It must not overlap the inputs or
+                    lse: only equal addresses are detected
     return_lse      also return the log-sum-exp of each row, float32 [B, Hq, Sq]
-    lse             where it is written
-    kernel, config  by name and "key=value,key=value"; otherwise the library's choice
+    lse             array for it
+    kernel, config  a name, and "key=value,key=value"; otherwise the library's choice
     cu_seqlens_q, cu_seqlens_kv
-                    sequences packed one behind the other, without a batch axis (q [T, Hq, D], LSE
-                    [Hq, T]): int32 offsets, B + 1 of them, the first 0
+                    for packed sequences, without a batch axis (q [T, Hq, D], LSE [Hq, T]): B + 1 int32
+                    offsets, the first 0
     max_seqlen_q, max_seqlen_kv
-                    the longest of those; on the CPU found where not given
-    q_lens, kv_lens int32 [B]: of the Sq and Skv rows there is room for, how many are used
-    workspace       uint8 scratch of at least Plan.info.workspace_bytes, aligned to 256, that shares
-                    no memory with the arrays; otherwise allocated
+                    the longest of those; required on a GPU, found on the CPU if not given
+    q_lens, kv_lens int32 [B]: how many of the Sq and Skv rows are used
+    workspace       uint8 scratch of at least Plan.info.workspace_bytes, aligned to 256, that shares no
+                    memory with the arrays; otherwise allocated
 
-    Rows that no sequence uses are not written; in arrays that this allocates they are 0 and minus
+    Rows that no sequence uses are not written; in arrays allocated here they are 0 and minus
     infinity. On a GPU the work goes to PyTorch's current stream of the tensors' device. Raises
     attnlab.Error.
     """

@@ -1,7 +1,7 @@
-"""Exceptions, one for each code of the C interface, with the same text.
+"""Exceptions: one for each code of the C interface, with the same text.
 
-Each is also the exception of Python that comes closest, so that `except ValueError` finds what
-`except attnlab.InvalidArgument` finds.
+Each is also the closest exception of Python, so that `except ValueError` catches what `except
+attnlab.InvalidArgument` catches.
 """
 
 import re
@@ -9,7 +9,7 @@ from typing import Dict
 
 
 class Error(Exception):
-    """Whatever attnlab raises."""
+    """The base of everything that attnlab raises."""
 
     code = 0  # of attention_c.h
 
@@ -27,13 +27,13 @@ class NotFound(Error, LookupError):
 
 
 class ResourceExhausted(Error, MemoryError):
-    """Memory is not there, or shared memory of a GPU; the message says how much is needed."""
+    """Not enough memory, or shared memory of a GPU; the message says how much is needed."""
 
     code = 8
 
 
 class FailedPrecondition(Error, RuntimeError):
-    """The program is at fault: it forked after a call, or links two kernels of one name."""
+    """The program is wrong: it forked after a call, or links two kernels with the same name."""
 
     code = 9
 
@@ -45,7 +45,7 @@ class OutOfRange(Error, OverflowError):
 
 
 class Unimplemented(Error, NotImplementedError):
-    """No kernel does this, or the library was built without CUDA."""
+    """No kernel supports this, or the library was built without CUDA."""
 
     code = 12
 
@@ -63,7 +63,7 @@ class Unavailable(Error, RuntimeError):
 
 
 class LibraryNotFound(Error, ImportError):
-    """libattnlab.so is not where it is looked for, or does not load."""
+    """libattnlab.so was not found, or does not load."""
 
 
 _BY_CODE = {
@@ -82,18 +82,19 @@ _BY_CODE = {
 
 
 def of(code: int, message: str) -> Error:
-    """The exception for a code; Internal for one that this package does not know."""
+    """The exception for a code; Internal for a code that this package does not know."""
     return _BY_CODE.get(code, Internal)(message)
 
 
-# What the C interface calls otherwise than the arguments of attention(). README.md has this table.
+# Fields whose names in the C interface differ from the arguments of attention(). README.md has this
+# table.
 ARGUMENTS = {"o": "out", "q_len": "q_lens", "kv_len": "kv_lens"}
 PACKED_ARGUMENTS = {**ARGUMENTS, "sq": "max_seqlen_q", "skv": "max_seqlen_kv"}
 
 
 def renamed(error: Error, names: Dict[str, str]) -> Error:
-    """The error with its field, the word before the first colon, by the name of the argument; and so
-    with what a workspace shares memory with."""
+    """Replaces the field (the word before the first colon) by the argument's name, and likewise the
+    field that a workspace shares memory with."""
     field, colon, rest = str(error).partition(": ")
     if not colon:
         return error

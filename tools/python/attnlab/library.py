@@ -1,11 +1,11 @@
 """libattnlab.so: where it is, and its C interface (attention/c/attention_c.h) as ctypes.
 
-The first that exists is loaded, once, when it is first needed:
+The first of these that exists is loaded, once, on first use:
 
-  $ATTNLAB_LIBRARY                       the library itself
-  attention/libattnlab.so                in Bazel's runfiles
-  bazel-bin/attention/libattnlab.so      in a checkout: ./bazelw build //attention:attnlab
-  libattnlab.so                          beside this file
+    $ATTNLAB_LIBRARY                       the library itself
+    attention/libattnlab.so                in Bazel's runfiles
+    bazel-bin/attention/libattnlab.so      in a checkout: ./bazelw build //attention:attnlab
+    libattnlab.so                          beside this file
 """
 
 import ctypes
@@ -109,7 +109,7 @@ class CDeviceInfo(_Sized):
     )
 
 
-_FUNCTIONS = {  # those that return a code
+_FUNCTIONS = {  # functions that return a code
     "attnlab_problem_parse": [c_char_p, POINTER(CProblem)],
     "attnlab_problem_print": [POINTER(CProblem), c_char_p, c_int64],
     "attnlab_plan_create": [POINTER(CPlanArgs), POINTER(c_void_p)],
@@ -123,7 +123,7 @@ _FUNCTIONS = {  # those that return a code
 
 
 def candidates() -> List[pathlib.Path]:
-    """Where the library is looked for, in this order."""
+    """Where to look for the library, in this order."""
     named = os.environ.get("ATTNLAB_LIBRARY")
     if named:
         return [pathlib.Path(named)]
@@ -133,7 +133,7 @@ def candidates() -> List[pathlib.Path]:
         if os.environ.get(name)
     ]
     here = pathlib.Path(os.path.abspath(__file__)).parent
-    root = here.parent.parent.parent  # of the checkout, or of the workspace in runfiles
+    root = here.parent.parent.parent  # root of the checkout, or of the workspace in runfiles
     found.append(root / "attention/libattnlab.so")
     found.append(root / "bazel-bin/attention/libattnlab.so")
     found.append(here / "libattnlab.so")
@@ -141,7 +141,7 @@ def candidates() -> List[pathlib.Path]:
 
 
 class Library:
-    """The loaded library. Its functions raise the exception of the code that they return."""
+    """The loaded library. Its functions raise the exception for the code that they return."""
 
     def __init__(self, path: pathlib.Path):
         self.path = path
@@ -171,7 +171,7 @@ _library: Optional[Library] = None
 
 
 def get() -> Library:
-    """The library, loaded at the first call. LibraryNotFound says where it was looked for."""
+    """The library, loaded on the first call. LibraryNotFound says where it was looked for."""
     global _library
     if _library is None:
         with _lock:

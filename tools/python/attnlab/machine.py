@@ -1,4 +1,4 @@
-"""What the library has and where it runs: kernels and devices."""
+"""The kernels of the library, and the devices of this machine."""
 
 import ctypes
 from typing import List, NamedTuple, Optional, Tuple
@@ -12,7 +12,7 @@ class Kernel(NamedTuple):
     device: str  # "cpu" or "cuda"
     built_for: Tuple[int, ...]  # compute capabilities times ten; () on the CPU
     config_keys: Tuple[str, ...]  # "tile_q: rows of …"
-    preference: int  # the highest one that supports a problem is the default
+    preference: int  # the default is the supporting kernel with the highest value
 
 
 class Device(NamedTuple):
@@ -20,8 +20,8 @@ class Device(NamedTuple):
     name: str
     memory_bytes: int
     last_level_cache_bytes: int
-    shared_memory_per_block: int  # of a GPU, at most; 0 on the CPU
-    threads: int  # of the CPU, that this process may use; 0 on a GPU
+    shared_memory_per_block: int  # of a GPU, the maximum; 0 on the CPU
+    threads: int  # CPU threads that this process may use; 0 on a GPU
     compute_capability: int  # times ten; 0 on the CPU
     multiprocessors: int  # 0 on the CPU
 
@@ -57,10 +57,10 @@ def _describe(kind: str, ordinal: int) -> Device:
 
 
 def devices(kind: Optional[str] = None) -> List[Device]:
-    """The CPU and the GPUs; or those of one kind, "cpu" or "cuda".
+    """The CPU and the GPUs, or only those of one kind, "cpu" or "cuda".
 
-    Asked for "cuda", it raises Unavailable where there is no GPU or driver, and Unimplemented where
-    the library was built without CUDA; asked for all, it leaves them out.
+    devices("cuda") raises Unavailable without a GPU or driver, and Unimplemented if the library was
+    built without CUDA. devices() then returns only the CPU.
     """
     if kind not in (None,) + library.DEVICE_KINDS:
         raise errors.InvalidArgument(f"kind: {kind!r} is not None, cpu or cuda")

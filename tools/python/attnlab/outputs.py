@@ -1,4 +1,4 @@
-"""What a call writes, O and LSE, with the caller's axes: shapes, new arrays, and whether one fits."""
+"""The outputs of a call, O and LSE, with the caller's axes: shapes, new arrays, and checks."""
 
 import math
 import re
@@ -7,7 +7,7 @@ from typing import Any, Tuple
 from . import arrays, errors
 from .arrays import View
 
-# Which axis of an array is batch, sequence, head and dim; its own inverse.
+# Axis of an array that is batch, sequence, head and dim; each permutation is its own inverse.
 AXES = {"bshd": (0, 1, 2, 3), "bhsd": (0, 2, 1, 3)}
 NAMES = {"b": "batch", "s": "sequence", "h": "head", "d": "dim"}
 
@@ -20,14 +20,14 @@ def axes(layout: str, packed: bool) -> str:
 
 
 def shapes(b: int, s: int, h: int, dv: int, layout: str, packed: bool) -> Tuple[Shape, Shape]:
-    """Of O and LSE."""
+    """The shapes of O and LSE."""
     bshd = (b, s, h, dv)
     o, lse = tuple(bshd[i] for i in AXES[layout]), (b, h, s)
     return (o[1:], lse[1:]) if packed else (o, lse)
 
 
 def check(name: str, view: View, shape: Shape, of: str) -> None:
-    """The library would say so too, but of four axes in its own order."""
+    """Checks a shape. The library would do so, too, but with four axes in its own order."""
     if tuple(view.shape) != shape:
         raise errors.InvalidArgument(
             f"{name}: shape {list(view.shape)} where {list(shape)} ({of}) is wanted"
@@ -35,7 +35,7 @@ def check(name: str, view: View, shape: Shape, of: str) -> None:
 
 
 def lse_view(view: View, packed: bool) -> View:
-    """The view with axes batch, sequence, head and one of one element."""
+    """The view with axes batch, sequence, head, and one of length 1."""
     wanted = ("head, token") if packed else ("batch, head, sequence")
     if len(view.shape) != (2 if packed else 3):
         raise errors.InvalidArgument(f"lse: has {len(view.shape)} axes where {wanted} are wanted")
@@ -52,12 +52,12 @@ def _element_size(array) -> int:
 
 
 def _is_about_memory(error: Exception) -> bool:
-    # What PyTorch raises for lack of memory on the CPU has no type of its own.
+    # PyTorch's error for lack of memory on the CPU has no type of its own.
     return not isinstance(error, RuntimeError) or bool(re.search("memory|overflow", str(error), re.I))
 
 
 def new(name: str, like, device: str, shape: Shape, fp32: bool = False, fill=None) -> Any:
-    """A new array of `like`'s library and, but for fp32, its dtype."""
+    """A new array of `like`'s library: fp32 if `fp32`, otherwise with its dtype."""
     try:
         return arrays.adapter("q", like).new(like, shape, fp32, fill)
     except (MemoryError, ValueError, OverflowError, RuntimeError) as error:
@@ -70,7 +70,7 @@ def new(name: str, like, device: str, shape: Shape, fp32: bool = False, fill=Non
 
 
 def scratch(like, device: str, count: int) -> Tuple[Any, int]:
-    """A workspace beside `like`: the memory, and its address."""
+    """A workspace on the device of `like`: the memory, and its address."""
     try:
         return arrays.adapter("q", like).scratch(like, count)
     except (MemoryError, ValueError, OverflowError, RuntimeError) as error:

@@ -1,4 +1,4 @@
-"""Plans: a problem, the kernel that does it, and what that needs. Made once, used often."""
+"""Plans: a problem, the kernel for it, and what that needs. Made once, used often."""
 
 import ctypes
 import functools
@@ -9,19 +9,19 @@ from .problem import Problem, text
 
 
 class Info(NamedTuple):
-    """What a plan says of itself, with all sequences at their maximal lengths."""
+    """The figures of a plan, with all sequences at their maximum lengths."""
 
     kernel: str
     workspace_bytes: int
     flops: float  # 2 (d + dv) for each visible (query, key) pair
     compulsory_bytes: int  # inputs read once, outputs written once
-    expected_flops: float  # what the kernel says it does
-    expected_bytes_read: int  # a guess where it depends on what the L2 cache keeps
+    expected_flops: float  # according to the kernel's model
+    expected_bytes_read: int  # a guess if it depends on what the L2 cache keeps
     expected_bytes_written: int
 
 
 def parse_device(device: str):
-    """("cpu", 0) of "cpu"; ("cuda", 1) of "cuda:1"; "cuda" is "cuda:0"."""
+    """"cpu" becomes ("cpu", 0), "cuda:1" becomes ("cuda", 1), and "cuda" means "cuda:0"."""
     kind, colon, ordinal = str(device).partition(":")
     if kind == "cpu" and not colon:
         return "cpu", 0
@@ -36,9 +36,9 @@ class Plan:
 
         plan = attnlab.plan("hq=8,sq=512,d=64,dtype=fp16,mask=causal", device="cuda")
         plan.info.workspace_bytes
-        out = plan.forward(q, k, v)            # as attention(), without what the plan knows
-        call = plan.bind(q, k, v, out=out)     # the arguments looked at once …
-        call()                                 # … and used again and again
+        out = plan.forward(q, k, v)            # like attention(), without the plan's arguments
+        call = plan.bind(q, k, v, out=out)     # validates the arguments once …
+        call()                                 # … for any number of calls
     """
 
     def __init__(self, problem: Problem, kind: str, ordinal: int, kernel: str, config: str):
@@ -75,23 +75,23 @@ class Plan:
         self._library.call("attnlab_plan_forward", self._handle, ctypes.byref(arguments))
 
     def forward(self, q, k, v, **options):
-        """attention() of the plan's problem; takes its arguments for arrays and lengths."""
+        """attention() for the plan's problem; takes its arguments for arrays and lengths."""
         return self.bind(q, k, v, **options)()
 
     def bind(self, q, k, v, **options):
-        """The call of forward() with everything looked at: a function without arguments.
+        """Validates the arguments of forward(), and returns a function without arguments.
 
-        Outputs and scratch are those of the first call, so calls must follow each other, in one
-        stream. The stream is the one that is current at each call.
+        All calls use the same outputs and scratch, so they must follow each other in one stream.
+        Each call uses the stream that is current at that time.
         """
-        from .attention import bind  # which needs this module
+        from .attention import bind  # imports this module
 
         return bind(self, q, k, v, **options)
 
 
 @functools.lru_cache(maxsize=256)
 def cached(problem: Problem, kind: str, ordinal: int, kernel: str, config: str) -> Plan:
-    """The plan that attention() uses: one is made once."""
+    """The plan that attention() uses, from a cache."""
     return Plan(problem, kind, ordinal, kernel, config)
 
 
@@ -100,10 +100,10 @@ def plan(
 ) -> Plan:
     """Plans a problem, given as a Problem or as its line, on "cpu" or "cuda:N".
 
-    By the kernel of that name, or by the one that is best of those that support the problem.
-    `config` is "key=value,key=value"; kernels() has the keys. Raises InvalidArgument, NotFound
-    for a kernel or device that is not there, Unimplemented with each kernel's reason where none
-    does it, Unavailable without a GPU.
+    Uses the kernel of that name, or the best of those that support the problem. `config` is
+    "key=value,key=value"; kernels() lists the keys. Raises InvalidArgument, NotFound for an unknown
+    kernel or device, Unimplemented, with the reason of each kernel, if none supports the problem,
+    and Unavailable without a GPU.
     """
     if not isinstance(problem, Problem):
         problem = Problem.parse(problem)
@@ -113,7 +113,7 @@ def plan(
 def why_not(
     problem: Union[str, Problem], device: str = "cpu", kernel: str = "", config: str = ""
 ) -> Optional[str]:
-    """None if plan() of the same arguments would do; otherwise its message."""
+    """None if plan() with the same arguments would succeed; otherwise its message."""
     try:
         plan(problem, device, kernel, config)
     except errors.LibraryNotFound:

@@ -1,4 +1,4 @@
-"""The attention problem: what is computed, without where the data lies (attention/core/problem.h)."""
+"""The attention problem: what is computed, not where the data is (attention/core/problem.h)."""
 
 import ctypes
 import dataclasses
@@ -12,7 +12,7 @@ Mask = Union[str, Tuple[int, int]]
 
 
 def integer(name: str, value) -> int:
-    """`value` as an integer that C can hold."""
+    """`value` as an integer that fits in C's type."""
     try:
         if isinstance(value, bool):
             raise TypeError
@@ -25,7 +25,8 @@ def integer(name: str, value) -> int:
 
 
 def real(name: str, value) -> float:
-    """`value` as a number that C's float can hold; infinity and NaN are for the library to judge."""
+    """`value` as a number that fits in C's float; the library rejects infinity and NaN where
+    needed."""
     try:
         if str(getattr(value, "dtype", type(value).__name__)).endswith("bool"):
             raise TypeError
@@ -59,7 +60,7 @@ def normalized_mask(mask: Mask) -> Mask:
             return mask
     elif isinstance(mask, (tuple, list)) and len(mask) == 2:
         return integer("mask: left", mask[0]), integer("mask: right", mask[1])
-    if getattr(mask, "shape", ()):  # its elements would fill the screen
+    if getattr(mask, "shape", ()):  # printing its elements would fill the screen
         kind = f"{type(mask).__module__}.{type(mask).__qualname__}"
         raise errors.InvalidArgument(
             f"mask: is a {kind} of dtype {getattr(mask, 'dtype', 'unknown')} and shape "
@@ -77,8 +78,8 @@ class Problem:
 
         attnlab.Problem.parse("b=4,hq=32,hkv=8,sq=4096,d=128,dtype=bf16,mask=causal")
 
-    `mask` is "none", "causal" or (left, right), the keys of a sliding window before a query's own
-    position and after it. Whether the numbers make sense is for plan() to say.
+    `mask` is "none", "causal" or (left, right), the number of keys in a sliding window before a
+    query's own position and after it. plan() checks whether the numbers make sense.
     """
 
     b: int
@@ -91,7 +92,7 @@ class Problem:
     dtype: str = "bf16"
     mask: Mask = "none"
     scale: Optional[float] = None  # 1/sqrt(d)
-    softcap: float = 0.0  # none
+    softcap: float = 0.0  # no cap
     lens: str = "fixed"
     page: int = 0
     kv_dtype: Optional[str] = None  # of K and V; None: dtype
@@ -99,7 +100,7 @@ class Problem:
 
     @staticmethod
     def parse(line: str) -> "Problem":
-        """The problem of a line whose form attention/core/problem.h has. InvalidArgument."""
+        """Parses a line in the form of attention/core/problem.h. Raises InvalidArgument."""
         c = library.CProblem()
         library.get().call("attnlab_problem_parse", text("problem", line), ctypes.byref(c))
         mask = library.MASKS[c.mask]
@@ -116,7 +117,7 @@ class Problem:
         )
 
     def __str__(self) -> str:
-        """The canonical line. InvalidArgument for a problem that is not valid."""
+        """The canonical line. Raises InvalidArgument for an invalid problem."""
         line = ctypes.create_string_buffer(library.LINE_BYTES)
         c = self.to_c()
         library.get().call("attnlab_problem_print", ctypes.byref(c), line, library.LINE_BYTES)

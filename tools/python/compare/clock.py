@@ -1,15 +1,15 @@
-"""Times calls that take turns, so that whatever else the machine does hits all alike.
+"""Times calls that take turns, so that other load on the machine affects all of them alike.
 
-On the CPU: wall-clock time of one call, after a pause in which the other's idle threads stop spinning.
-On a GPU, between two events in the stream:
+On the CPU: wall-clock time of one call, after a pause in which the other contender's idle threads
+stop spinning. On a GPU, between two events in the stream:
 
-  device      one call, behind a piece of other work that is long enough for the host to put the call
-              into the queue meanwhile. What is timed is the GPU alone: neither Python nor launch
-              latency, and caches hold none of the inputs.
-  latency     one call on an idle GPU: with the time from the first event until the host has launched
-              the kernels. For calls below some 50 µs that is most of it.
-  throughput  many calls back to back, over the input sets in turn, divided by their number: launches
-              overlap with the work before, and count only where the host is slower than the GPU.
+    device      one call, queued behind other work that is long enough for the host to enqueue the call
+                meanwhile. This times the GPU alone, without Python and launch latency; caches hold
+                none of the inputs.
+    latency     one call on an idle GPU, including the time from the first event until the host has
+                launched the kernels. For calls below about 50 µs that is most of it.
+    throughput  many calls back to back, over the input sets in turn, divided by their number. Launches
+                overlap with earlier work, and count only if the host is slower than the GPU.
 """
 
 import random
@@ -18,7 +18,7 @@ from typing import Callable, Dict, List, Optional, Tuple
 
 TIMINGS = ("device", "latency", "throughput")
 
-# A contender's calls, and the context that they run in.
+# The calls of each contender, by name.
 Calls = Dict[str, List[Callable]]
 
 
@@ -55,7 +55,7 @@ class CudaClock:
         self._spin()
 
     def _spin(self) -> None:
-        """Half a second of work, so that the clocks are up; and how long the filler takes."""
+        """Works for half a second to raise the clocks, and measures the filler."""
         x = self._torch.randn(2048, 2048, device=self._device)
         end = time.perf_counter() + 0.5
         while time.perf_counter() < end:
@@ -74,7 +74,7 @@ class CudaClock:
         return (self._torch.cuda.Event(enable_timing=True) for _ in range(2))
 
     def warm_up(self, name: str, calls: List[Callable]) -> None:
-        """Also finds how long the host takes to launch a call."""
+        """Also measures how long the host takes to launch a call."""
         for _ in range(2):
             for call in calls:
                 call()
@@ -83,11 +83,11 @@ class CudaClock:
         calls[0]()
         host_s = time.perf_counter() - start
         self._torch.cuda.synchronize(self._device)
-        # Twice as long, and a bit for the events.
+        # Twice the launch time, plus some for the events.
         self._fillers[name] = max(1, min(50, round((2 * host_s + 5e-5) / self._fill_s + 0.5)))
 
     def time(self, name: str, calls: List[Callable], turn: int) -> Callable[[], float]:
-        """A function that gives the seconds, once the GPU is done."""
+        """Returns a function that returns the seconds once the GPU is done."""
         in_a_row = self._in_a_row if self.timing == "throughput" else 1
         if self.timing == "latency":
             self._torch.cuda.synchronize(self._device)
@@ -114,10 +114,11 @@ def rounds_of(
     deadline: Optional[float] = None,
     at_least: int = 3,
 ) -> Tuple[Dict[str, List[float]], Dict[str, str]]:
-    """Seconds of each contender in each round: every one once a round, in random order. And those
-    that failed meanwhile, with the reason: they have no times.
+    """Returns the seconds of each contender in each round, and the contenders that failed, with the
+    reason.
 
-    Ends early at the deadline (of time.monotonic()), but not before `at_least` rounds.
+    Every contender runs once per round, in random order. Contenders that failed have no times. Ends
+    early at the deadline (of time.monotonic()), but not before `at_least` rounds.
     """
     order = [contender for contender in contenders if contender.name in calls]
     samples: Dict[str, List[float]] = {contender.name: [] for contender in order}
@@ -129,7 +130,7 @@ def rounds_of(
         try:
             with contender.context():
                 return function(contender.name, calls[contender.name], *arguments)
-        except Exception as error:  # whatever it is, the others go on
+        except Exception as error:  # after any error, the others continue
             failed[contender.name] = str(error).split("\n")[0] or type(error).__name__
             return None
 

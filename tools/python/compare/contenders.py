@@ -1,7 +1,8 @@
 """What is timed: a kernel of attnlab, or a back end of PyTorch's scaled_dot_product_attention.
 
-Each makes, for a list of input sets, a list of functions without arguments that run attention on
-them and return the output [batch, head, sequence, dim]; or raises Unable with the reason.
+Given a list of input sets, each returns a list of functions without arguments. They run attention
+on the inputs and return the output [batch, head, sequence, dim]. Otherwise it raises Unable with
+the reason.
 """
 
 import contextlib
@@ -20,7 +21,7 @@ BACKENDS = ("cudnn", "flash", "efficient", "math", "auto")
 
 
 class Unable(Exception):
-    """This one cannot do the case; the text says why."""
+    """The contender cannot do the case; the text says why."""
 
 
 class KernelSpec(NamedTuple):
@@ -34,7 +35,8 @@ class KernelSpec(NamedTuple):
 
 
 def parse_kernels(text: str) -> List[KernelSpec]:
-    """"baseline,cpu:threads=4:tile_kv=96" as names with configurations. ValueError."""
+    """Parses "baseline,cpu:threads=4:tile_kv=96" into names with configurations. Raises
+    ValueError."""
     specs = []
     for item in text.split(","):
         name, *pairs = item.split(":")
@@ -59,7 +61,7 @@ class AttnlabKernel:
         device = str(inputs[0][0].device)
         try:
             plan = attnlab.plan(case.line(), device, self._kernel, self._config)
-            # One workspace for all: calls of one kernel follow each other.
+            # One workspace is enough, because calls of one kernel follow each other.
             q = inputs[0][0]
             memory = torch.empty(
                 plan.info.workspace_bytes + 256, dtype=torch.uint8, device=q.device
@@ -68,7 +70,7 @@ class AttnlabKernel:
             workspace = memory[start : start + max(plan.info.workspace_bytes, 1)]
             calls = []
             for q, k, v in inputs:
-                # In the memory order of q, and poisoned.
+                # In the memory order of q, and filled with NaN.
                 out = torch.empty_like(q).fill_(float("nan"))
                 calls.append(
                     plan.bind(q, k, v, layout="bhsd", out=out, workspace=workspace)
@@ -129,20 +131,21 @@ def _wait(tensor) -> None:
 
 
 def _reason(error: Exception, said=()) -> str:
-    """One line: the error's first, and what PyTorch warned of before it."""
+    """One line: the first line of the error, and PyTorch's warnings before it."""
     if isinstance(error, torch.cuda.OutOfMemoryError):
         return "out of memory: " + str(error).split(". ")[0]
     lines = [str(error).strip().split("\n")[0]]
     for warning in said:
         text = re.sub(r"\s*\(Triggered internally.*", "", str(warning.message), flags=re.S).strip()
-        # It says of each other back end that it is not enabled, too.
+        # PyTorch also says of every other back end that it is not enabled.
         if text and "has been runtime disabled" not in text and not text.endswith("because:"):
             lines.append(text.split("\n")[0])
     return "; ".join(dict.fromkeys(lines))
 
 
 def make_inputs(case: Case, device: str, layout: str, sets: int, seed: int):
-    """`sets` of (q, k, v), random normal, as [batch, head, sequence, dim] in memory of the layout."""
+    """`sets` random normal (q, k, v), as [batch, head, sequence, dim], in memory of the case's
+    layout."""
     dtype = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}[case.dtype]
     generator = torch.Generator(device).manual_seed(seed)
 

@@ -1,4 +1,4 @@
-"""What figures were measured on: processor, GPU, versions, commit; and the GPU's clocks meanwhile."""
+"""The machine of the figures: processor, GPU, versions, commit, and the GPU's clocks meanwhile."""
 
 import os
 import pathlib
@@ -9,7 +9,7 @@ import tempfile
 import time
 from typing import Dict, List, Optional
 
-_FIELDS = {  # nvidia-smi's names
+_FIELDS = {  # fields of nvidia-smi
     "sm_mhz": "clocks.sm",
     "memory_mhz": "clocks.mem",
     "power_w": "power.draw",
@@ -18,7 +18,7 @@ _FIELDS = {  # nvidia-smi's names
 
 
 def commit(root: pathlib.Path) -> str:
-    """The commit that git knows, or $ATTNLAB_COMMIT; "" for neither."""
+    """The commit that git knows, or $ATTNLAB_COMMIT, or ""."""
     named = os.environ.get("ATTNLAB_COMMIT")
     if named or not shutil.which("git"):
         return named or ""
@@ -71,7 +71,7 @@ def _command(device: str, fields: str) -> Optional[List[str]]:
     program = shutil.which("nvidia-smi")
     if program is None:
         return None
-    # PyTorch counts the visible GPUs, nvidia-smi all of them; the UUID says which is meant.
+    # PyTorch counts only visible GPUs, nvidia-smi all of them; the UUID identifies the right one.
     uuid = str(torch.cuda.get_device_properties(device).uuid)
     gpu = uuid if uuid.startswith("GPU-") else f"GPU-{uuid}"
     return [program, f"--id={gpu}", f"--query-gpu={fields}", "--format=csv,noheader,nounits"]
@@ -96,7 +96,7 @@ def _number(text: Optional[str]) -> Optional[float]:
 
 
 def parse_samples(text: str) -> List[Dict[str, Optional[float]]]:
-    """The lines of nvidia-smi, a dict each; a line that was cut off is left out."""
+    """The lines of nvidia-smi as dicts; a truncated line is left out."""
     samples = []
     for line in text.splitlines():
         values = [value.strip() for value in line.split(",")]
@@ -106,7 +106,7 @@ def parse_samples(text: str) -> List[Dict[str, Optional[float]]]:
 
 
 def summarize(samples: List[Dict[str, Optional[float]]]) -> Dict:
-    """The least, the median and the most of each field."""
+    """The minimum, median and maximum of each field."""
     found: Dict = {"samples": len(samples)}
     for field in _FIELDS:
         values = [s[field] for s in samples if s.get(field) is not None]
@@ -116,13 +116,14 @@ def summarize(samples: List[Dict[str, Optional[float]]]) -> Dict:
 
 
 class Monitor:
-    """Clocks, power and temperature of a GPU before, during and after: nvidia-smi, twice a second.
+    """Clocks, power and temperature of a GPU before, during and after, from nvidia-smi, twice a
+    second.
 
         with Monitor("cuda:0") as monitor:
             …
         monitor.result   # {"before": …, "during": {"sm_mhz": [least, median, most], …}, "after": …}
 
-    Of the CPU, or without nvidia-smi, the result says that there is none.
+    On the CPU, or without nvidia-smi, the result says that there is none.
     """
 
     def __init__(self, device: str):

@@ -1,4 +1,4 @@
-"""The command tools/compare_torch.py, whose help says what it does."""
+"""The command tools/compare_torch.py; its help describes it."""
 
 import argparse
 import math
@@ -22,7 +22,8 @@ _BUDGET_S = {"cpu": 0.0, "cuda": 150.0}
 
 
 def cases_of(problems: List[str]) -> List[Case]:
-    """The problems of --problem. ValueError for what SDPA is not asked here."""
+    """The problems of --problem. Raises ValueError for those that are not compared with SDPA
+    here."""
     cases = []
     for text in problems:
         if "=" not in text.partition(",")[0]:
@@ -49,7 +50,7 @@ def cases_of(problems: List[str]) -> List[Case]:
 
 
 def check_kernels(specs: List[contenders.KernelSpec], device: str) -> None:
-    """That attnlab has them, and for such a device. ValueError."""
+    """Raises ValueError unless attnlab has the kernels, for that kind of device."""
     kind = device.partition(":")[0]
     known = {kernel.name: kernel for kernel in attnlab.kernels()}
     for spec in specs:
@@ -67,12 +68,12 @@ def cache_bytes(device: str) -> int:
 
 
 def sets_for(case: Case, cache: int) -> int:
-    """Input sets that together have twice what the last-level cache holds."""
+    """Enough input sets for twice the size of the last-level cache."""
     return max(2, min(_SETS_AT_MOST, math.ceil(2 * cache / max(case.bytes(), 1))))
 
 
 def compare(case: Case, entrants, clock, options, deadline) -> Dict:
-    """The row of a case: every entrant checked, then timed."""
+    """The row of a case: checks every contender, then times it."""
     results: Dict[str, Dict] = {}
     row = {"problem": case.line(), "flops": case.flops(), "results": results}
     sets = sets_for(case, options.cache)
@@ -96,7 +97,7 @@ def compare(case: Case, entrants, clock, options, deadline) -> Dict:
             results[entrant.name] = {"reason": str(error).split("\n")[0]}
         if entrant.name not in calls:
             if options.device != "cpu":
-                torch.cuda.empty_cache()  # what it had before it failed
+                torch.cuda.empty_cache()  # free what it allocated before it failed
             continue
         verdicts[entrant.name] = {
             "error": verdict.error if math.isfinite(verdict.error) else None,
@@ -116,7 +117,7 @@ def compare(case: Case, entrants, clock, options, deadline) -> Dict:
 
 
 def run(cases: List[Case], kernels, backends, options) -> Dict:
-    """Compares all cases, printing each as it is done. The whole of the JSON."""
+    """Compares all cases and prints each when it is done. Returns the complete JSON."""
     entrants = kernels + backends
     ours, theirs = [k.name for k in kernels], [b.name for b in backends]
     made = {
@@ -146,7 +147,7 @@ def run(cases: List[Case], kernels, backends, options) -> Dict:
         try:
             for i, case in enumerate(cases):
                 deadline = None
-                if options.budget_s > 0:  # an even share of what is left
+                if options.budget_s > 0:  # an equal share of the remaining time
                     now = time.monotonic()
                     left = options.budget_s - (now - start)
                     deadline = now + max(left, 0) / (len(cases) - i)

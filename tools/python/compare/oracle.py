@@ -1,10 +1,11 @@
-"""Double precision on sampled rows, and the rule of docs/numerics.md for how large an error may be.
+"""Double precision on sampled rows, and the error bound of docs/numerics.md.
 
-|O - exact| <= 2 fair u + (e / 2 + 8 e32 (1 + score)) u + spacing, where u is the size of the row (the
-larger of its largest |O| and its spread, the root of the largest sum of (p v)²), `fair` the largest
-error in such units of a straightforward computation in the dtype (scores and sums in fp32, P
-rounded, O rounded) on the same rows, e and e32 the epsilons of the dtype and of fp32, and `score`
-the row's largest |score| or |LSE|.
+    |O - exact| <= 2 fair u + (e / 2 + 8 e32 (1 + score)) u + spacing
+
+u is the size of the row: the larger of its largest |O| and its spread, the root of the largest sum
+of (p v)². `fair` is the largest error, in units of u, of a straightforward computation in the dtype
+on the same rows (scores and sums in fp32, P rounded, O rounded). e and e32 are the epsilons of the
+dtype and of fp32. `score` is the row's largest |score| or |LSE|.
 """
 
 from typing import NamedTuple
@@ -15,11 +16,11 @@ RULE = "2 fair u + (e / 2 + 8 e32 (1 + score)) u + spacing, docs/numerics.md"
 
 _EPSILON = {torch.float32: 2.0**-23, torch.float16: 2.0**-10, torch.bfloat16: 2.0**-7}
 _SMALLEST = {torch.float32: 2.0**-126, torch.float16: 2.0**-14, torch.bfloat16: 2.0**-126}
-_CHUNK_BYTES = 1 << 29  # of one matrix of scores in double
+_CHUNK_BYTES = 1 << 29  # limit for one matrix of scores in double
 
 
 class Verdict(NamedTuple):
-    """Of the element whose error is the largest part of its bound."""
+    """The element whose error is the largest fraction of its bound."""
 
     error: float  # absolute; infinity for NaN
     bound: float
@@ -27,7 +28,7 @@ class Verdict(NamedTuple):
 
 
 class Oracle:
-    """What O should be on some rows of every head. Tensors are [batch, head, sequence, dim]."""
+    """The exact O on some rows of every head. Tensors are [batch, head, sequence, dim]."""
 
     def __init__(self, q, k, v, causal: bool, rows: int):
         batch, heads, sq, d = q.shape
@@ -62,7 +63,7 @@ class Oracle:
         self.bound = 2 * fair * torch.cat(units).view(shape) + torch.cat(floors).view(shape)
 
     def judge(self, out) -> Verdict:
-        """Of a whole output."""
+        """Judges a complete output."""
         error = (out[:, :, self.rows].double() - self.exact).abs()
         error = error.masked_fill(error.isnan(), float("inf"))
         part = error / self.bound
@@ -72,7 +73,7 @@ class Oracle:
 
 
 def _attend(q, k, v, scale, hidden, round_p_to=None):
-    """(O, P, scores, LSE) in the inputs' own precision."""
+    """(O, P, scores, LSE) in the precision of the inputs."""
     s = q @ k.transpose(1, 2) * scale
     masked = s if hidden is None else s.masked_fill(hidden, float("-inf"))
     p = torch.softmax(masked, -1)

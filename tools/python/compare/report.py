@@ -1,7 +1,7 @@
-"""Statistics, the table and the JSON. No library needed.
+"""Statistics, the table and the JSON. Needs no library.
 
-A row is a dict: "problem", "flops", and "results" with an entry for each contender, which has either
-"ms", "tflops", "error" and so on, or "reason".
+A row is a dict: "problem", "flops", and "results" with an entry for each contender. An entry has
+either "ms", "tflops", "error" and so on, or "reason".
 """
 
 import json
@@ -11,7 +11,7 @@ from typing import Dict, List, Optional
 
 import whole_file
 
-BEST = "best"  # in place of a back end: the fastest of those that did the case
+BEST = "best"  # stands for a back end: the fastest that did the case
 
 
 def result(flops: float, seconds: List[float]) -> Dict:
@@ -31,7 +31,8 @@ def geometric_mean(values: List[float]) -> float:
 
 
 def ratios(row: Dict, kernels: List[str], backends: List[str]) -> Dict[str, Dict[str, float]]:
-    """kernel -> back end -> the back end's time over the kernel's: above 1 the kernel is faster."""
+    """kernel -> back end -> time of the back end / time of the kernel; above 1 the kernel is
+    faster."""
     found: Dict[str, Dict[str, float]] = {}
     for kernel in kernels:
         ours = row["results"].get(kernel, {}).get("ms")
@@ -46,7 +47,7 @@ def ratios(row: Dict, kernels: List[str], backends: List[str]) -> Dict[str, Dict
 
 
 def summary(rows: List[Dict], kernels: List[str], backends: List[str]) -> List[Dict]:
-    """For each kernel and back end that met: mean, worst, how often below 1."""
+    """For each kernel and back end with common cases: mean, worst, how often below 1."""
     found = []
     for kernel in kernels:
         for backend in backends + [BEST]:
@@ -78,7 +79,7 @@ def header(kernels: List[str], backends: List[str]) -> str:
 
 
 def line(row: Dict, kernels: List[str], backends: List[str]) -> str:
-    """The row in the table. With several kernels a ratio for each, in their order."""
+    """The row in the table, with one ratio per kernel, in their order."""
 
     def timed(name: str) -> str:
         of = row["results"].get(name, {})
@@ -107,7 +108,7 @@ def summary_table(found: List[Dict]) -> str:
 
 
 def reasons(rows: List[Dict]) -> List[str]:
-    """Why there is a "-", each reason once, with the number of cases and the first."""
+    """The reasons for "-": each once, with the number of cases and the first case."""
     found: Dict[tuple, List[str]] = {}
     for row in rows:
         for name, of in row["results"].items():
@@ -120,7 +121,8 @@ def reasons(rows: List[Dict]) -> List[str]:
 
 
 def reached(found: List[Dict], kernel: str, cases: int, at_least: Optional[float]) -> bool:
-    """Whether the kernel's geometric mean to the best is what is asked for, over all cases."""
+    """Whether the kernel's geometric mean ratio to the best back end, over all cases, reaches the
+    goal."""
     if at_least is None:
         return True
     of = [one for one in found if one["kernel"] == kernel and one["against"] == BEST]
@@ -128,7 +130,7 @@ def reached(found: List[Dict], kernel: str, cases: int, at_least: Optional[float
 
 
 def write_json(path: str, value: Dict) -> None:
-    """Whole or not at all, also where the process ends meanwhile."""
+    """Writes the file completely or not at all, even if the process ends meanwhile."""
     with whole_file.replacing(path) as file:
         json.dump(value, file, indent=1, allow_nan=False)
         file.write("\n")

@@ -1,4 +1,4 @@
-"""The problems that are compared, and their FLOPs. No library needed."""
+"""The problems to compare, and their FLOPs. Needs no library."""
 
 from typing import Dict, List, NamedTuple
 
@@ -22,11 +22,11 @@ class Case(NamedTuple):
         )
 
     def flops(self) -> float:
-        """As papers count: 4 b hq sq skv d, halved where the mask is causal."""
+        """FLOPs as papers count them: 4 b hq sq skv d, halved for a causal mask."""
         return 4.0 * self.b * self.hq * self.sq * self.skv * self.d / (2 if self.causal else 1)
 
     def bytes(self) -> int:
-        """Of Q, K, V and O."""
+        """The bytes of Q, K, V and O."""
         element = 4 if self.dtype == "fp32" else 2
         return element * self.b * self.d * 2 * (self.hq * self.sq + self.hkv * self.skv)
 
@@ -34,7 +34,7 @@ class Case(NamedTuple):
 class Suite(NamedTuple):
     summary: str
     device: str
-    layout: str  # of memory: "bshd" as a projection writes it, or "bhsd"
+    layout: str  # memory order: "bshd" as a projection writes it, or "bhsd"
     cases: List[Case]
 
 

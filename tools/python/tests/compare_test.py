@@ -66,7 +66,7 @@ class Contender:
 
 
 class FakeClock:
-    """Seconds are 1 for the first contender and 2 for the second."""
+    """Takes 1 s for the first contender and 2 s for the second."""
 
     def __init__(self, contenders, slow=0.0):
         self.contenders = {contender.name: contender for contender in contenders}
@@ -135,7 +135,7 @@ class TurnsTest(unittest.TestCase):
 
 
 class FakeCuda:
-    """A GPU whose every operation takes a millisecond, seen through PyTorch's events."""
+    """A GPU whose operations each take a millisecond, seen through PyTorch's events."""
 
     def __init__(self):
         self.now, self.log = 0.0, []
@@ -191,7 +191,7 @@ class CudaClockTest(unittest.TestCase):
 
     def test_device(self):
         log, seconds = self.time("device")
-        self.assertEqual(log[0], "fill")  # the host gets ahead of the GPU
+        self.assertEqual(log[0], "fill")  # the host runs ahead of the GPU
         self.assertEqual([x for x in log if x != "fill"], ["event", "call 1", "event", "wait"])
         self.assertAlmostEqual(seconds, 1e-3)
 
@@ -208,7 +208,7 @@ class CudaClockTest(unittest.TestCase):
 
 
 def row(problem, **ms):
-    """ms of each by name; None: it could not."""
+    """Milliseconds of each contender by name; None: it could not do the case."""
     results = {
         name: {"reason": f"{name} cannot"} if x is None else report.result(1e9, [x / 1e3])
         for name, x in ms.items()
@@ -289,7 +289,7 @@ class JsonTest(unittest.TestCase):
             path = pathlib.Path(name) / "ratios.json"
             report.write_json(str(path), {"a": 1})
             self.assertEqual(json.loads(path.read_text()), {"a": 1})
-            with self.assertRaises(ValueError):  # no JSON has NaN
+            with self.assertRaises(ValueError):  # JSON has no NaN
                 report.write_json(str(path), {"a": float("nan")})
             with self.assertRaises(TypeError):
                 report.write_json(str(path), {"a": 1, "b": object()})

@@ -74,7 +74,7 @@ class OracleTest(unittest.TestCase):
         finally:
             oracle._CHUNK_BYTES = bytes_then
         self.assertTrue(torch.allclose(whole.exact, parts.exact, 1e-12, 1e-12))
-        # Its fp32 part sums in another order.
+        # The fp32 part of the bound sums in another order.
         self.assertTrue(torch.allclose(whole.bound, parts.bound, 0.3, 0))
 
 

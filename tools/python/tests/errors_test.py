@@ -1,4 +1,4 @@
-"""Bad input of every kind: the class of the exception, and what its message says."""
+"""Bad input of every kind: the class of the exception, and its message."""
 
 import unittest
 
@@ -225,7 +225,7 @@ class BadLengthsTest(Rejects):
         rejects("cu_seqlens_q: shape [3, 1]", cu_seqlens_q=ends(0, 4, 9)[:, None])
         rejects("one contiguous axis", cu_seqlens_q=ends(0, 0, 4, 0, 9, 0)[::2])
         rejects("cu_seqlens_q: has no sequence", cu_seqlens_q=ends(0))
-        rejects("cu_seqlens_q: ", cu_seqlens_q=ends(0, 4, 10))  # a token that is not there
+        rejects("cu_seqlens_q: ", cu_seqlens_q=ends(0, 4, 10))  # past the last token
         rejects("cu_seqlens_q: ", cu_seqlens_q=ends(1, 4, 9))
         rejects("cu_seqlens_kv: ", cu_seqlens_kv=ends(0, 14, 13))
         rejects("cu_seqlens_q: ", max_seqlen_q=4)  # the second has 5
@@ -273,7 +273,7 @@ class MemoryTest(unittest.TestCase):
 
     def test_an_lse_too(self):
         x = numpy.broadcast_to(numpy.ones(1, "f4"), (1 << 21, 1 << 21, 64, 1))
-        # More than the addresses of a process: some machines lend all else.
+        # More than the address space of a process: some machines grant any smaller request.
         with self.assertRaisesRegex(attnlab.ResourceExhausted, f"lse: {2**50} bytes for the shape"):
             out = numpy.broadcast_to(numpy.ones(1, "f4"), x.shape).view()
             out.flags.writeable = True
@@ -298,7 +298,7 @@ class BadPlanUseTest(unittest.TestCase):
                 bad()
             self.assertIn(text, str(caught.exception))
         with self.assertRaises(TypeError):
-            plan.forward(q, k, v, mask="causal")  # which the plan has
+            plan.forward(q, k, v, mask="causal")  # the plan has it already
 
 
 if __name__ == "__main__":

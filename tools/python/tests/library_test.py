@@ -1,4 +1,4 @@
-"""Questions to the library: problems, plans, kernels, devices; where it is found; and fork()."""
+"""Queries of the library (problems, plans, kernels, devices), where it is found, and fork()."""
 
 import gc
 import importlib
@@ -155,7 +155,7 @@ class ErrorsTest(unittest.TestCase):
 
 class LibraryTest(unittest.TestCase):
     def run_python(self, program, **environment):
-        """stdout of a program in a process of its own, which finds the package."""
+        """stdout of a program in its own process, which can import the package."""
         inherited = {k: v for k, v in os.environ.items() if k != "ATTNLAB_LIBRARY"}
         package = pathlib.Path(attnlab.__file__).parent.parent
         inherited.pop("LD_LIBRARY_PATH", None)
@@ -189,7 +189,7 @@ except attnlab.LibraryNotFound as error:
     def test_is_that_of_the_runfiles(self):
         path = pathlib.Path(attnlab.library_path())
         self.assertIn(pathlib.Path(os.environ["TEST_SRCDIR"]), path.parents)
-        # With the libraries that its RUNPATH leads to.
+        # Together with the libraries that its RUNPATH needs.
         if any(kernel.device == "cuda" for kernel in attnlab.kernels()):
             self.assertTrue(list(path.parent.parent.glob("_solib_*/*/libcublas.so*")))
 
@@ -208,7 +208,7 @@ except attnlab.LibraryNotFound as error:
             library.Library(pathlib.Path(libc))
 
     def test_loads_with_all_that_it_needs(self):
-        # cuBLAS too, where a kernel uses it: through RUNPATH, not LD_LIBRARY_PATH.
+        # It also loads cuBLAS if a kernel uses it: through RUNPATH, not LD_LIBRARY_PATH.
         program = """
 import attnlab
 gpu_kernels = [kernel for kernel in attnlab.kernels() if kernel.device == "cuda"]
@@ -254,7 +254,7 @@ print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
         environment = {**os.environ, "ATTNLAB_LIBRARY": attnlab.library_path()}
         environment["PYTHONPATH"] = str(pathlib.Path(attnlab.__file__).parent.parent)
         result = subprocess.run(
-            # Python itself warns of threads, of which OpenMP has some.
+            # Python itself warns about threads, and OpenMP starts some.
             [sys.executable, "-W", "ignore::DeprecationWarning", "-c", self.PROGRAM, when],
             env=environment, capture_output=True, text=True, timeout=60,
         )  # fmt: skip

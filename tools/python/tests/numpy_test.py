@@ -1,4 +1,4 @@
-"""attention() on NumPy arrays against the definition in double: values, and that nothing is copied."""
+"""attention() on NumPy arrays compared with the definition in double; and nothing is copied."""
 
 import threading
 import unittest
@@ -81,7 +81,7 @@ class ValuesTest(unittest.TestCase):
         contiguous = [numpy.ascontiguousarray(x) for x in by_head]
         o, lse = attnlab.attention(*contiguous, mask="causal", layout="bhsd", return_lse=True)
         self.check((o.swapaxes(1, 2), lse), want, v)
-        # Every other row of something larger, and a head dim cut out of a longer one.
+        # Every other row of a larger array, and a head dim that is a slice of a longer one.
         wide = [numpy.full(x.shape[:1] + (2 * x.shape[1],) + x.shape[2:3] + (40,), numpy.nan, "f4")
                 for x in (q, k, v)]  # fmt: skip
         for large, x in zip(wide, (q, k, v)):
@@ -96,7 +96,7 @@ class ValuesTest(unittest.TestCase):
         q, k, v = (qkv_memory[:, :, i] for i in range(3))
         got = attnlab.attention(q, k, v, return_lse=True)
         self.check(got, numpy_attention.padded(q, k, v), v)
-        one = k[:1, :, :1]  # one sequence's single head for all
+        one = k[:1, :, :1]  # one head of one sequence, broadcast to all
         k, v = (numpy.broadcast_to(one, k.shape) for _ in range(2))
         got = attnlab.attention(q, k, v, return_lse=True)
         self.check(got, numpy_attention.padded(q, k, v), v)
@@ -131,7 +131,7 @@ class ValuesTest(unittest.TestCase):
     def test_padded(self):
         q, k, v = qkv(17, b=3)
         q_lens, kv_lens = numpy.array([9, 0, 4], "int32"), numpy.array([13, 5, 0], "int32")
-        for i in range(3):  # what is beyond a length has no influence
+        for i in range(3):  # data beyond a length has no influence
             k[i, kv_lens[i] :] = numpy.nan
             v[i, kv_lens[i] :] = numpy.nan
         for given in ({"q_lens": q_lens, "kv_lens": kv_lens}, {"kv_lens": kv_lens}):
@@ -160,7 +160,7 @@ class MemoryTest(unittest.TestCase):
         lse[:] = numpy.nan
         pair = attnlab.attention(q, k, v, out=out, lse=lse, return_lse=True)
         self.assertTrue(pair[0] is out and pair[1] is lse and (lse == want_lse).all())
-        # With strides: a slice of something larger, the rest of which stays.
+        # With strides: a slice of a larger array, whose other elements stay unchanged.
         large = numpy.full((2, 9, 4, 20), 7.0, "f4")
         rows = numpy.full((2, 4, 9, 3), 7.0, "f4")
         attnlab.attention(q, k, v, out=large[..., 4:12], lse=rows[..., 1])
@@ -180,7 +180,7 @@ class MemoryTest(unittest.TestCase):
         first = out.copy()
         for x, y in zip(inputs, before):
             self.assertTrue((x == y).all())
-        # A bound call sees what has been written to its inputs since: it has no copy of them.
+        # A bound call sees later writes to its inputs, because it has no copy of them.
         inputs[2].flags.writeable = True
         inputs[2][:] = 3
         call()
@@ -188,7 +188,7 @@ class MemoryTest(unittest.TestCase):
         self.assertTrue((numpy.abs(out - 3) < 1e-6).all())
 
     def test_peak_memory_is_that_of_output_and_scratch(self):
-        import tracemalloc  # which sees NumPy's memory
+        import tracemalloc  # sees NumPy's memory
 
         q, k, v = qkv(22, b=1, sq=2048, skv=2048, hq=8, hkv=8, d=64, dv=64, dtype="float16")
         options = {"kernel": "cpu", "config": "threads=1"}
@@ -212,7 +212,7 @@ class MemoryTest(unittest.TestCase):
         got = attnlab.attention(q, k, v, kernel="cpu", workspace=memory[start : start + needed])
         self.assertTrue((got == want).all())
         self.assertTrue((memory[start + needed :] == 0xAB).all())
-        self.assertFalse((memory[start : start + needed] == 0xAB).all())  # it was used
+        self.assertFalse((memory[start : start + needed] == 0xAB).all())  # the workspace was used
 
 
 @needs_numpy
@@ -230,7 +230,7 @@ class ThreadsTest(unittest.TestCase):
                     wrong.append((i, j))
                 try:
                     attnlab.attention(q, k[:, :, : n % 2 + 1], v, mask="causal")
-                except attnlab.InvalidArgument as error:  # a message of this thread's own
+                except attnlab.InvalidArgument as error:  # the message belongs to this thread
                     if not str(error).startswith("v: shape ["):
                         wrong.append(str(error))
                 else:

@@ -1,4 +1,4 @@
-"""What the tests share: where the package is, NumPy and PyTorch if they are there, and main()."""
+"""Shared by the tests: finding the package, NumPy and PyTorch if installed, and main()."""
 
 import os
 import pathlib
@@ -6,7 +6,7 @@ import sys
 import unittest
 from xml.etree import ElementTree
 
-# As a script in a checkout, and in Bazel's runfiles, where neither is on the path.
+# Both as a script in a checkout and in Bazel's runfiles, neither is on the path.
 _PYTHON = pathlib.Path(os.path.abspath(__file__)).parent.parent
 for _directory in (_PYTHON.parent, _PYTHON):
     if str(_directory) not in sys.path:
@@ -39,7 +39,7 @@ def gpus() -> int:
 
 
 def assert_close(test, got, want, bound, what=""):
-    """Within the bound, infinities and NaN in the same places. NumPy arrays."""
+    """Checks NumPy arrays: within the bound, with infinities and NaN in the same places."""
     test.assertEqual(got.shape, want.shape, what)
     got = got.astype("float64")
     finite = numpy.isfinite(want)
@@ -49,7 +49,7 @@ def assert_close(test, got, want, bound, what=""):
 
 
 def _write_xml(path, result, seconds):
-    """What .ci/run counts; Bazel's own would have one case for all."""
+    """Writes the cases that .ci/run counts; Bazel's own file would have one case for all."""
     suite = ElementTree.Element("testsuite", name=pathlib.Path(sys.argv[0]).stem)
     for test, outcome, text in result.outcomes:
         name, _, classname = str(test).partition(" ")

@@ -1,6 +1,6 @@
 """attention() on PyTorch tensors: on the CPU, and on a GPU with its streams, graphs and memory.
 
-Run it with a Python that has PyTorch; without, everything is skipped:
+Run it with a Python that has PyTorch; otherwise everything is skipped:
 
     python3 tools/python/tests/torch_test.py
 """
@@ -45,7 +45,7 @@ def exact(q, k, v, mask="none", scale=None):
 class TorchTest(unittest.TestCase):
     def check(self, got, want, what=""):
         o, lse = got if isinstance(got, tuple) else (got, None)
-        bound = 4 * EPSILON[str(o.dtype).rpartition(".")[2]] * 3 + 1e-5  # |V| seldom is above 3
+        bound = 4 * EPSILON[str(o.dtype).rpartition(".")[2]] * 3 + 1e-5  # |V| is rarely above 3
         self.assertEqual(o.shape, want[0].shape, what)
         self.assertLessEqual(float((o.double() - want[0]).abs().max()), bound, what)
         if lse is not None:
@@ -177,7 +177,7 @@ class BadTensorsTest(TorchTest):
         with FakeTensorMode():
             fake = torch.empty(2, 9, 4, 16)
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # PyTorch's own, of the same mistake
+            warnings.simplefilter("ignore")  # PyTorch warns of the same mistake
             self.rejects(attnlab.InvalidArgument, "q: ", fake, fake, fake)
 
     @unittest.skipIf(support.gpus() > 0, "there is a GPU")
@@ -207,19 +207,19 @@ class StreamsTest(TorchTest):
         q, k, v = gpu_problem(20)
         source = [x.clone() for x in (q, k, v)]
         want = exact(*source, "causal")
-        attnlab.attention(q, k, v, mask="causal")  # loads what is to be loaded
+        attnlab.attention(q, k, v, mask="causal")  # loads the library and the kernels
         for x in (q, k, v):
             x.fill_(float("nan"))
         torch.cuda.synchronize()
         side = torch.cuda.Stream()
         with torch.cuda.stream(side):
-            torch.cuda._sleep(200_000_000)  # clock cycles: some 0.1 s
+            torch.cuda._sleep(200_000_000)  # clock cycles: about 0.1 s
             for x, y in zip((q, k, v), source):
                 x.copy_(y)
             out = attnlab.attention(q, k, v, mask="causal")
             done = torch.cuda.Event()
             done.record()
-            # Were it in another stream, or waited for, it would be done, on NaN.
+            # In another stream, or after a wait, it would be done, and would have read NaN.
             self.assertFalse(done.query())
         torch.cuda.current_stream().wait_stream(side)
         self.check(out, want)
@@ -282,7 +282,7 @@ class GraphsTest(TorchTest):
         q, k, v = gpu_problem(50)
         side = torch.cuda.Stream()
         side.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(side):  # as PyTorch asks: once before, in a side stream
+        with torch.cuda.stream(side):  # as PyTorch requires: one call before, in a side stream
             attnlab.attention(q, k, v, mask="causal")
         torch.cuda.current_stream().wait_stream(side)
         graph = torch.cuda.CUDAGraph()
@@ -378,7 +378,7 @@ class BadCudaTensorsTest(TorchTest):
             try:
                 attnlab.attention(q, k, v)
                 queue.put("no error")
-            except Exception as error:  # PyTorch's own, or ours
+            except Exception as error:  # PyTorch's own error, or ours
                 queue.put(f"{type(error).__name__}: {error}")
 
         process = context.Process(target=child)
@@ -400,7 +400,7 @@ class SeveralGpusTest(TorchTest):
         self.check((out, lse), exact(q, k, v, "causal"))
         side = torch.cuda.Stream(1)
         side.wait_stream(torch.cuda.current_stream(1))
-        with torch.cuda.stream(side):  # makes device 1 current, too
+        with torch.cuda.stream(side):  # also makes device 1 current
             out = attnlab.attention(q, k, v)
         torch.cuda.synchronize(1)
         self.check(out, exact(q, k, v))
