@@ -12,7 +12,7 @@
 namespace attnlab {
 namespace {
 
-// The plan of a kernel, where it runs on the device.
+// The plan of a kernel, if the kernel is built for the device.
 absl::StatusOr<Plan> PlanBy(const Kernel& kernel, const AttentionProblem& problem,
                             const DeviceInfo& device, const LaunchConfig& config) {
   if (absl::Status s = RunsOn(kernel.traits(), device); !s.ok()) return s;
@@ -43,8 +43,8 @@ absl::StatusOr<Plan> Choose(const AttentionProblem& problem, const DeviceInfo& d
     }
   }
   if (best->kernel != nullptr) return best;
-  // A configuration that no kernel of the device can make sense of is the caller's mistake; a
-  // problem that one would do, if it fit, is too large.
+  // If no kernel of the device accepts the configuration, that is the caller's mistake. If one would
+  // do the problem with more memory, the problem is too large.
   const absl::StatusCode code = any_of_device && all_invalid ? absl::StatusCode::kInvalidArgument
                                 : any_too_large              ? absl::StatusCode::kResourceExhausted
                                                              : absl::StatusCode::kUnimplemented;

@@ -1,5 +1,5 @@
-// On a GPU: which kernels it is planned for. What kernels compute there is for the conformance
-// suite.
+// On a GPU: for which kernels MakePlan() plans. The conformance suite checks what kernels compute
+// there.
 #include <memory>
 #include <string>
 
@@ -13,7 +13,7 @@
 namespace attnlab {
 namespace {
 
-// Supports everything, and is planned, never run.
+// Supports every problem. It is planned, but never run.
 class BuiltFor : public Kernel {
  public:
   BuiltFor(const std::string& name, int capability, int preference) {
@@ -63,7 +63,7 @@ TEST(MakePlanTest, AKernelRunsOnLaterGpusAndNotOnEarlierOnes) {
   EXPECT_EQ(declined.code(), absl::StatusCode::kUnimplemented);
   EXPECT_EQ(declined.message(), reason);
 
-  // Preferred, but not here.
+  // Preferred, but not built for this GPU.
   const absl::StatusOr<Plan> chosen = MakePlan(*problem, Device::Cuda(0));
   ASSERT_TRUE(chosen.ok()) << chosen.status();
   EXPECT_EQ(chosen->kernel->traits().name, "turing");

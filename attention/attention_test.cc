@@ -32,7 +32,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// A kernel that writes its mark into O[0] and says what it was told to support.
+// A kernel that writes its mark into O[0] and supports head dims up to a limit.
 class FakeKernel : public Kernel {
  public:
   FakeKernel(std::string name, int preference, int64_t max_head_dim, int64_t workspace, float mark)
@@ -164,7 +164,7 @@ TEST_F(ForwardTest, PreparesOnceForAllCopiesThreadsAndCalls) {
   ASSERT_TRUE(plan.ok()) << plan.status();
   const int prepared = fast->prepared();
   const Plan copy = *plan;
-  *plan = Plan{};  // what was prepared lives as long as a plan that has it
+  *plan = Plan{};  // the prepared object lives as long as any plan that shares it
   EXPECT_EQ(copy.workspace_bytes, copy.prepared->WorkspaceBytes());
   std::vector<std::thread> threads;
   std::array<float, 4> marks = {};
@@ -185,7 +185,7 @@ TEST_F(ForwardTest, PreparesOnceForAllCopiesThreadsAndCalls) {
   EXPECT_EQ(fast->prepared(), prepared);
 }
 
-// So that the host is done in the time that //attention/bench:host_cost shows.
+// Allocations would show in the host time that //attention/bench:host_cost measures.
 TEST_F(ForwardTest, AllocatesNothing) {
   problem_.lens = Lengths::kPacked;
   const absl::StatusOr<Plan> plan = MakePlan(problem_, Device::Cpu(), "fast");
@@ -215,7 +215,7 @@ TEST_F(ForwardTest, PlansAKernelThatIsNotRegistered) {
   EXPECT_EQ(own.Supports(problem_, CpuInfo(), {}), s);
 }
 
-// A kernel that keeps its scratch in its inputs or outputs computes something else, silently.
+// A kernel whose scratch overlaps its inputs or outputs would silently compute something else.
 TEST_F(ForwardTest, RejectsAWorkspaceThatSharesMemoryWithATensor) {
   absl::StatusOr<Plan> plan = MakePlan(problem_, Device::Cpu(), "fast");
   ASSERT_TRUE(plan.ok());
@@ -232,7 +232,7 @@ TEST_F(ForwardTest, RejectsAWorkspaceThatSharesMemoryWithATensor) {
     EXPECT_THAT(std::string(s.message()), HasSubstr("workspace: 1001 bytes at 0x"));
     EXPECT_THAT(std::string(s.message()), HasSubstr(std::string("share memory with ") + name));
   }
-  // A kernel that needs no scratch looks at none.
+  // A kernel that needs no scratch ignores the workspace.
   plan = MakePlan(problem_, Device::Cpu(), "slow");
   ASSERT_TRUE(plan.ok());
   EXPECT_TRUE(Forward(*plan, tensors_, {memory, 1001}).ok());

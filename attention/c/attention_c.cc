@@ -22,8 +22,8 @@
 namespace attnlab::c {
 namespace {
 
-// The plans that exist. Handles count up and are never used again, so that a plan which was
-// destroyed is not taken for the next one.
+// The existing plans. Handles count up and are never reused, so a handle of a destroyed plan is
+// not taken for a newer plan.
 class Plans {
  public:
   static Plans& Global() {
@@ -38,7 +38,7 @@ class Plans {
     return reinterpret_cast<attnlab_plan*>(last_);
   }
 
-  // The caller's share keeps the plan alive while another thread destroys it.
+  // The returned shared_ptr keeps the plan alive while another thread destroys it.
   absl::StatusOr<std::shared_ptr<const Plan>> Find(const attnlab_plan* handle) {
     if (handle == nullptr) return Invalid("plan", "is null");
     const std::shared_lock<std::shared_mutex> lock(mutex_);
@@ -62,20 +62,20 @@ class Plans {
   uintptr_t last_ = 0;
 };
 
-// The process that computed on a kind of device; 0: none did.
+// The process that has computed on a kind of device; 0: none has.
 std::atomic<pid_t>& Owner(DeviceKind kind) {
   static std::atomic<pid_t> owners[2];
   return owners[static_cast<int>(kind)];
 }
 
-// Whether this process came from fork(), not exec(), since the library was loaded: what others are
-// not has to be asked of the system.
+// Whether this process was made by fork() since the library was loaded. If not, there is no need to
+// ask the system for the process id.
 std::atomic<bool> forked{false};
-// Where that cannot be told, it is always asked.
+// If the handler could not be registered, we always ask.
 const bool kToldOfForks = pthread_atfork(nullptr, nullptr, [] { forked = true; }) == 0;
 
-// A forked child has neither the CPU threads of its parent nor its CUDA context: a call there
-// would wait for ever. The first process to compute on a kind of device is the only one.
+// A forked child has neither its parent's CPU threads nor its CUDA context: a call there would
+// never return. So only the first process that computes on a kind of device may do so.
 absl::Status CheckNotForked(DeviceKind kind) {
   if (kToldOfForks && !forked) return absl::OkStatus();
   const pid_t mine = getpid(), owner = Owner(kind).load();
@@ -86,8 +86,8 @@ absl::Status CheckNotForked(DeviceKind kind) {
       ", and has lost what it set up there; start processes with exec, or before the first call"));
 }
 
-// That the addresses are memory of the plan's GPU: a kernel that follows one that is not takes the
-// process's CUDA context with it.
+// Checks that the addresses are memory of the plan's GPU. A kernel that follows any other address
+// would destroy the CUDA context of the process.
 absl::Status CheckAddresses(int ordinal, const AttentionTensors& t, const Workspace& workspace) {
   const struct {
     absl::string_view name;
@@ -130,16 +130,16 @@ absl::StatusOr<Plan> PlanOf(const attnlab_forward_args& args) {
   return MakePlan(args.problem, q->device, args.kernel, args.config);
 }
 
-// `sizes`: the function that says how large a workspace is needed.
+// `sizes`: the name of the function that says how large the workspace must be.
 absl::Status Run(const Plan& plan, const attnlab_forward_args& args, absl::string_view sizes) {
   absl::StatusOr<AttentionTensors> tensors = ReadTensors(plan.problem, args);
   if (!tensors.ok()) return tensors.status();
   const Workspace workspace{args.workspace, args.workspace_bytes};
   const Device device = plan.device.device;
-  // Before CUDA is asked about addresses: a forked child must not ask it anything.
+  // Comes before any question to CUDA about addresses: a forked child must not call CUDA.
   if (absl::Status s = CheckNotForked(device.kind); !s.ok()) return s;
   if (device.kind == DeviceKind::kCuda && tensors->q.device == device) {
-    // Only of tensors that fit are the addresses what is wrong.
+    // Reports tensors that do not fit before addresses that are wrong.
     if (absl::Status s = ValidateTensors(plan.problem, *tensors); !s.ok()) return s;
     if (absl::Status s = CheckAddresses(device.ordinal, *tensors, workspace); !s.ok()) return s;
   }

@@ -1,4 +1,4 @@
-// What the C interface says of problems, kernels and devices.
+// The parts of the C interface that describe problems, kernels and devices.
 #include <cstdint>
 #include <cstring>
 #include <mutex>
@@ -20,7 +20,7 @@
 namespace attnlab::c {
 namespace {
 
-// The same string, for the life of the program. There are as many as kernels and devices.
+// A copy that lives until the program ends. There are only as many as kernels and devices.
 const char* Kept(std::string text) {
   static std::mutex mutex;
   static auto* const kStrings = new std::set<std::string>;

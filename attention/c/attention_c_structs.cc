@@ -1,4 +1,4 @@
-// The structs of attention_c.h as the types of C++, and errors as codes.
+// Converts the structs of attention_c.h to C++ types, and errors to codes.
 #include <exception>
 #include <new>
 #include <optional>
@@ -14,8 +14,8 @@ std::string& Message() {
   return message;
 }
 
-// An enumerator of the C interface as one of ours; both count from 0 in the same order. `of`: what
-// has the field, "q".
+// Converts an enumerator of the C interface to C++; both count from 0 in the same order. `of`: the
+// name of the struct that has the field, such as "q".
 template <typename Enum>
 absl::Status Convert(absl::string_view field, int32_t value, int32_t count, Enum* to,
                      absl::string_view of = "") {
@@ -27,7 +27,7 @@ absl::Status Convert(absl::string_view field, int32_t value, int32_t count, Enum
   return absl::OkStatus();
 }
 
-// A dtype that may be left out.
+// Reads a dtype that may be left out.
 absl::Status ReadDType(absl::string_view field, int32_t has, int32_t value,
                        std::optional<DType>* to) {
   if (has != 0) return Convert(field, value, 4, &to->emplace());
@@ -43,7 +43,7 @@ int32_t Report(absl::FunctionRef<absl::Status()> call) {
     if (!status.ok()) Message() = std::string(status.message());
     return static_cast<int32_t>(status.code());
   } catch (const std::bad_alloc&) {
-    Message() = "out of memory";  // short enough to need none
+    Message() = "out of memory";  // short enough to need no allocation
     return ATTNLAB_RESOURCE_EXHAUSTED;
   } catch (const std::exception&) {
     Message() = "exception";

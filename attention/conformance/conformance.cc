@@ -26,8 +26,9 @@ bool Always(const Case&) { return true; }
 bool Masked(const Case& c) { return c.problem.mask != Mask::None(); }
 bool Batched(const Case& c) { return c.problem.b > 1; }
 
-// Where a tool makes each launch slow, those that reach every loop: bf16 has the tiles of fp16, and
-// fp32's loops are those of head dims 64 (3xTF32 with 32 rows a warp), 128 (16) and 256 (one stage).
+// Under a tool that slows every launch, only the cases that reach every loop. bf16 has the tiles of
+// fp16. fp32's loops are those of head dims 64 (3xTF32, 32 rows per warp), 128 (16 rows) and 256
+// (one stage).
 bool WithConfigs(const Case& c) {
   if (!c.every_config) return c.number % 4 == 0;
   if (!oracle::BareMemory() || c.problem.dtype == DType::kFloat16) return true;
@@ -44,7 +45,7 @@ oracle::VerifyOptions OptionsOf(const Case& c) {
   return options;
 }
 
-// Of what `attnlab verify` shows, too.
+// Adds the command that reproduces the case, for checks that `attnlab verify` can repeat.
 absl::Status Wrong(const Plan& plan, const Case& c, absl::string_view message) {
   return absl::InternalError(absl::StrCat(message,
                                           message.empty() || message.back() != '\n' ? "\n" : "",
@@ -62,7 +63,7 @@ absl::Status MatchesOracle(const Subject& subject, const Case& c) {
   return plan.ok() ? VerifyPlan(*plan, c) : plan.status();
 }
 
-// Runs the case with other values and compares with what `expect` makes of the oracle's result.
+// Runs the case with other values, and compares with what `expect` makes of the oracle's result.
 template <typename Expect>
 absl::Status CompareWith(const Subject& subject, Case c, oracle::Values values,
                          const Expect& expect) {
@@ -118,8 +119,8 @@ absl::Status ConstantVGivesV(const Subject& subject, const Case& c) {
       });
 }
 
-// Runs the case twice, the second time after `change` has changed inputs, and compares the bits
-// of those rows that `kept` holds for.
+// Runs the case twice, the second time after `change` has changed the inputs. Compares the bits of
+// the rows for which `kept` holds.
 template <typename Change, typename Kept>
 absl::Status KeepsBits(const Plan& plan, const Case& c, absl::string_view what,
                        const Change& change, const Kept& kept) {
@@ -146,11 +147,11 @@ absl::Status HiddenKeysHaveNoInfluence(const Subject& subject, const Case& c) {
   absl::StatusOr<Plan> plan = PlanFor(subject, c.problem);
   if (!plan.ok()) return plan.status();
   const Mask& mask = c.problem.mask;
-  // Each sequence is cut at a row: that many before it, drawn from the seed.
+  // Cuts each sequence at a row. The number of rows before the cut is drawn from the seed.
   const auto cut = [&c](int64_t q_len) {
     return static_cast<int64_t>(c.inputs.seed * 2654435761u % static_cast<uint64_t>(q_len + 1));
   };
-  // Without a key that it sees a row may be a sum of 0 times hidden V, which is a zero of either sign.
+  // The O of a row that sees no key may be a sum of 0 × hidden V, which is a zero of either sign.
   const auto sees_some = [&](const Row& row, const Sequence& s) {
     const KvRange seen = VisibleKv(mask, row.row, s.q_len, s.kv_len);
     return seen.begin < seen.end;
@@ -182,7 +183,7 @@ absl::Status HiddenKeysHaveNoInfluence(const Subject& subject, const Case& c) {
       });
 }
 
-// One key is NaN: so are O and LSE of the rows that see it.
+// If one key is NaN, O and LSE of the rows that see it are NaN.
 absl::Status NanReachesRowsThatSeeIt(const Subject& subject, const Case& c) {
   absl::StatusOr<Plan> plan = PlanFor(subject, c.problem);
   if (!plan.ok()) return plan.status();
@@ -220,7 +221,7 @@ absl::Status NanReachesRowsThatSeeIt(const Subject& subject, const Case& c) {
 absl::Status SequencesAreIndependent(const Subject& subject, const Case& c) {
   absl::StatusOr<Plan> plan = PlanFor(subject, c.problem);
   if (!plan.ok()) return plan.status();
-  // Both neighbours of a sequence in the middle stay, and so does one side of one at an end.
+  // Checks both neighbours of a sequence in the middle, or one neighbour of a sequence at an end.
   const int64_t victim = static_cast<int64_t>(c.inputs.seed / 7 % c.problem.b);
   return KeepsBits(
       *plan, c, absl::StrCat("NaN in sequence ", victim),
@@ -254,7 +255,7 @@ absl::Status LensModesAgree(const Subject& subject, const Case& fixed) {
   for (Lengths lens : {Lengths::kPacked, Lengths::kPadded}) {
     Case c = fixed;
     c.problem.lens = lens;
-    // The seed gives the same numbers as for the fixed problem, and so the oracle's results, too.
+    // The seed gives the same numbers as for the fixed problem, so the oracle's results are equal.
     c.inputs.q_lens.assign(c.problem.b, static_cast<int32_t>(c.problem.sq));
     c.inputs.kv_lens.assign(c.problem.b, static_cast<int32_t>(c.problem.skv));
     if (!oracle::CheckLayout(c.inputs.layout, c.problem).ok())
@@ -271,13 +272,13 @@ absl::Status LensModesAgree(const Subject& subject, const Case& fixed) {
   return ran ? absl::OkStatus() : declined;
 }
 
-// The key of "tile_q: rows of a query tile".
+// "tile_q: rows of a query tile" -> "tile_q".
 std::string KeyOf(const std::string& documented) {
   return documented.substr(0, documented.find(':'));
 }
 
-// What the kernel may take besides its default: its examples, and for each key small numbers, which
-// name tiles among other things.
+// Configurations to try besides the default: the kernel's examples, and small numbers for each key
+// (tile sizes, among other things).
 absl::StatusOr<std::vector<LaunchConfig>> ConfigsOf(const Kernel& kernel) {
   std::vector<LaunchConfig> configs;
   for (const std::string& line : kernel.traits().config_examples) {
@@ -317,7 +318,7 @@ absl::Status ConfigOverrides(const Subject& subject, const Case& c) {
   if (!configs.ok()) return NotDeclined(configs.status());
   for (size_t i = 0; i < configs->size(); ++i) {
     plan = PlanFor(subject, c.problem, (*configs)[(c.number / 4 + i) % configs->size()]);
-    // A problem or a device may rule one out.
+    // The problem or the device may rule out a configuration.
     if (!plan.ok()) continue;
     if (absl::Status s = VerifyPlan(*plan, c); !s.ok()) return s;
     if (!c.every_config) break;

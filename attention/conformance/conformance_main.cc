@@ -4,19 +4,20 @@
 //                    [--coverage]
 //                    [GoogleTest's flags]
 //
-// Without --kernel, all kernels that are linked. Another seed gives other problems, and --cases
-// how many of them come after those that are always there: for an hour of search. --reduced: a few
-// dozen small problems (ReducedCases()). --bare_memory is for tools that watch a program: no fences
-// and poison (bare_memory.h), and only the checks that launch what others do not. A test is skipped
-// where the kernel declines the problem, or where the machine lacks the device; a kernel that
-// supports none of the problems fails.
+// Without --kernel, it tests all linked kernels. Another --seed gives other problems, and --cases
+// sets how many of them follow the fixed ones: for an hour of search. --reduced: a few dozen small
+// problems (ReducedCases()). --bare_memory is for tools that watch a program: no fences or poison
+// (bare_memory.h), and only checks that launch what others do not. A test is skipped if the kernel
+// declines the problem or the machine lacks the device. A kernel that supports none of the problems
+// fails.
 //
-// --coverage runs nothing: it prints how many problems each check has, by feature and by compute
+// --coverage runs no test. It prints how many problems each check has, by feature and by compute
 // capability, as Markdown (docs/coverage.md).
 //
-// With $ATTNLAB_COMPUTE_CAPABILITY (a target of gpu_test), a launch of other code than that of the
-// capability fails, and a CUDA kernel that passes without any launch, and --kernel on a GPU that
-// the kernel is not made for.
+// With $ATTNLAB_COMPUTE_CAPABILITY (a target of gpu_test), the program also fails for
+//   - a launch of code for another capability;
+//   - a CUDA kernel that passes without any launch;
+//   - --kernel on a GPU that the kernel is not built for.
 #include <cstdint>
 #include <cstdlib>
 #include <iostream>
@@ -39,23 +40,23 @@
 namespace attnlab::conformance {
 namespace {
 
-// "--seed=7 --cases=1000" as this program was given them; "" by default.
+// The flags that select problems, as given: "--seed=7 --cases=1000"; "" by default.
 std::string* Selection() {
   static std::string* const kSelection = new std::string;
   return kSelection;
 }
 
-// What is known of a CUDA kernel's launches where $ATTNLAB_COMPUTE_CAPABILITY asks for proof.
+// The launches of a CUDA kernel, counted if $ATTNLAB_COMPUTE_CAPABILITY asks for proof.
 struct Launches {
   int64_t seen = 0;
-  int due = 0;  // tests that cannot pass without one
+  int due = 0;  // passed tests that need at least one launch
 };
 std::map<std::string, Launches>* LaunchesByKernel() {
   static auto* const kLaunches = new std::map<std::string, Launches>;
   return kLaunches;
 }
 
-// Fails the current test for launches of other code than that of the capability, and counts.
+// Counts launches. Fails the current test if one ran code for another capability.
 void JudgeLaunches(const Subject& subject, const Check& check, const Case& c,
                    const absl::Status& s) {
   const LaunchReport report = TakeLaunchReport();
@@ -114,7 +115,7 @@ class SupportsSomething : public ::testing::Test {
 
   void TestBody() override {
     const absl::StatusOr<Subject> subject = SubjectFor(kernel_);
-    // A target of a compute capability is for GPUs that have the kernel that it names.
+    // A target of a compute capability must run the kernel that it names.
     const bool skips = absl::IsUnavailable(subject.status()) && !must_run_;
     if (skips) GTEST_SKIP() << subject.status().message();
     ASSERT_TRUE(subject.ok()) << subject.status();
@@ -131,7 +132,7 @@ class SupportsSomething : public ::testing::Test {
   const bool must_run_;
 };
 
-// A name without the characters that mean something in --gtest_filter.
+// A test name without characters that are special in --gtest_filter.
 std::string TestName(size_t index, const Case& c) {
   const AttentionProblem& p = c.problem;
   const char* const kMasks[] = {"full", "causal", "window"};

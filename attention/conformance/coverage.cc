@@ -30,8 +30,8 @@ std::string Cell(int covered, int checks) {
   return covered == checks ? absl::StrCat(checks) : absl::StrCat(covered, " of ", checks);
 }
 
-// One line a feature, one column a kernel and capability: of the checks that apply to the kernel,
-// and have such a problem at all in `possible`, how many have one in `cases`.
+// One line per feature, one column per kernel and capability. A cell counts the checks that have a
+// problem with the feature in `cases`, out of those that have one in `possible`.
 std::string FeatureTable(const std::vector<Column>& columns, const std::vector<Case>& cases,
                          const std::vector<Case>& possible) {
   std::string head = "| |", rule = "|---|";
@@ -84,7 +84,7 @@ std::set<std::string> FeaturesOf(const Case& c) {
   const int64_t widest = std::max(p.d, p.dv);
   for (int64_t most : {32, 64, 96, 128, 192, 256, 512}) {
     if (widest > most) continue;
-    // Three digits, so that the order is theirs.
+    // Three digits, so that they sort in numerical order.
     features.insert(absl::StrCat("d, dv to ", absl::Dec(most, absl::kZeroPad3)));
     break;
   }

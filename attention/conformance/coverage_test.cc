@@ -1,5 +1,5 @@
-// No path lost its test: whatever a kernel supports, at each compute capability, has a problem in
-// the suite, and in the reduced one that code for older GPUs and the sanitizers run.
+// Every path has its test: whatever a kernel supports, at each compute capability, has a problem in
+// the suite. It also has one in the reduced suite, which code for older GPUs and sanitizers run.
 #include "attention/conformance/coverage.h"
 
 #include <algorithm>
@@ -19,7 +19,7 @@ namespace {
 TEST(CoverageTest, EveryFeatureHasItsCases) {
   const std::vector<Column> columns = Columns(Registry::Global().All());
   ASSERT_FALSE(columns.empty());
-  // What there might be, of which the suite is a part.
+  // A sample of all possible problems, which the suite must cover.
   const std::vector<Case> many = EdgeCases(/*seed=*/2, 2000);
   const std::vector<Case> full = ConformanceCases(), reduced = ReducedCases();
   for (const Column& column : columns) {

@@ -21,12 +21,12 @@ namespace {
 
 using oracle::Row;
 
-// Multiply-adds that the check does itself.
+// The most multiply-adds that the check itself does.
 constexpr double kMostWork = 2e8;
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
-// A row of S and P as it should be.
+// A row of S and P in double precision.
 struct ExactRow {
   std::vector<double> scores, probabilities;
   std::vector<double> bounds;  // of the scores
@@ -68,7 +68,7 @@ ExactRow Compute(const AttentionProblem& p, const AttentionTensors& t, const Row
   return exact;
 }
 
-// The smallest spacing of numbers of the dtype, and of fp32 at least.
+// The spacing of fp16's denormals; for other dtypes, fp32's smallest normal number.
 double Spacing(DType dtype) { return dtype == DType::kFloat16 ? 0x1p-24 : 0x1p-126; }
 
 std::string RowFault(const AttentionProblem& p, const ExactRow& exact, const float* scores,
@@ -79,7 +79,7 @@ std::string RowFault(const AttentionProblem& p, const ExactRow& exact, const flo
   const double relative = 2 * s_bound + e32 * (8 + 4 * exact.largest) + Epsilon(p.dtype) / 2;
   for (int64_t j = 0; j < p.skv; ++j) {
     const double s = exact.scores[j], w = exact.probabilities[j];
-    // Infinity minus infinity is NaN, which is no fault where both are hidden.
+    // If both are -infinity (hidden), their difference is NaN, so they are compared first.
     const bool s_right = scores[j] == s || std::abs(scores[j] - s) <= exact.bounds[j];
     if (!s_right) {
       return absl::StrCat("scores: ", scores[j], " where ", s, " +- ", exact.bounds[j],
@@ -94,7 +94,7 @@ std::string RowFault(const AttentionProblem& p, const ExactRow& exact, const flo
   return "";
 }
 
-// A place for S or P, [batch, rows, hq, skv].
+// Memory for S or P, [batch, rows, hq, skv].
 struct Destination {
   oracle::FencedBuffer buffer;
   TensorView view;
@@ -111,7 +111,7 @@ absl::StatusOr<Destination> MakeDestination(const AttentionProblem& p, const Att
   return place;
 }
 
-// The place on the host: its floats, between the fences.
+// Copies S or P to the host, without the fences.
 absl::StatusOr<std::vector<float>> Fetch(Destination& place) {
   absl::StatusOr<std::vector<uint16_t>> words = place.buffer.ToHost();
   if (!words.ok()) return words.status();
@@ -122,7 +122,7 @@ absl::StatusOr<std::vector<float>> Fetch(Destination& place) {
   return floats;
 }
 
-// The first float that is not poison among those of rows that no sequence uses; -1: none.
+// The index of the first float that is not poison in rows that no sequence uses; -1: none.
 int64_t WrittenOutside(const std::vector<float>& floats, std::vector<bool> used, int64_t columns) {
   uint32_t poison = oracle::kPoison;
   poison |= poison << 16;
@@ -144,7 +144,7 @@ absl::Status GivesItsScores(const Subject& subject, const Case& c) {
   const AttentionProblem& p = c.problem;
   const double work = static_cast<double>(p.b * p.hq) * static_cast<double>(p.sq) *
                       static_cast<double>(p.skv) * static_cast<double>(p.d);
-  // Of more, every so many rows.
+  // If there is more work than that, only every `step`th row is checked.
   const auto step = static_cast<size_t>(1 + work / kMostWork);
   absl::StatusOr<Plan> plan = PlanFor(subject, p);
   if (!plan.ok()) return plan.status();

@@ -1,5 +1,4 @@
-// The check of S and P rejects what is wrong with them, on a plain kernel of the CPU with one
-// mistake at a time.
+// The check of S and P rejects wrong ones, made by a plain CPU kernel with one mistake at a time.
 #include "attention/conformance/intermediates.h"
 
 #include <algorithm>
@@ -36,7 +35,7 @@ enum class Mistake {
   kLeavesAKey,        // does not write P of the last key
   kWritesUnusedRows,  // S of rows beyond q_len
   kWritesPastTheEnd,  // one more P
-  kOtherResult,       // another O where S and P are wanted
+  kOtherResult,       // a different O if S and P are wanted
 };
 
 class PlainKernel : public Kernel {
@@ -134,7 +133,7 @@ class PlainKernel : public Kernel {
   KernelTraits traits_;
 };
 
-// What the check says of the kernel on a few cases: OK, or the first complaint.
+// The check's verdict on the kernel over a few cases: OK, or the first complaint.
 absl::Status VerdictOn(Mistake mistake) {
   const PlainKernel kernel(mistake);
   int ran = 0;

@@ -12,7 +12,7 @@ std::string LaunchFault(const LaunchFacts& facts, const CapabilityLimits& limits
     return absl::StrCat(facts.function, ": code for ", CapabilityName(facts.code_capability),
                         ", not for ", CapabilityName(wanted));
   }
-  // On a later GPU, the driver has compiled the PTX for it.
+  // On a later GPU, the driver must have compiled the PTX for it.
   const bool fits = facts.gpu_capability > wanted ? facts.binary_capability > wanted
                                                   : facts.binary_capability == wanted;
   if (!fits) {

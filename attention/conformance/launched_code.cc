@@ -1,4 +1,4 @@
-// With a CUDA toolkit: an observer of launches that asks the runtime about each function.
+// With a CUDA toolkit: a launch observer that asks the runtime about each function.
 #include "attention/conformance/launched_code.h"
 
 #include <cxxabi.h>
@@ -65,15 +65,15 @@ class Watch : public device::LaunchObserver {
 
  private:
   struct Function {
-    LaunchFacts facts;  // shared_bytes: the static ones
+    LaunchFacts facts;  // shared_bytes: static only
     std::string error;
   };
 
   const Function& Find(const void* address) {
     const auto found = functions_.find(address);
     if (found != functions_.end()) return found->second;
-    // The launch may be part of a CUDA graph that is being captured, and asking may load the
-    // function.
+    // The launch may be part of a stream capture, and asking about the function may load it, which
+    // a capture forbids in its default mode.
     cudaStreamCaptureMode mode = cudaStreamCaptureModeRelaxed;
     cudaThreadExchangeStreamCaptureMode(&mode);
     Function function;
@@ -83,7 +83,7 @@ class Watch : public device::LaunchObserver {
     function.facts.gpu_capability = CapabilityOfCurrentGpu();
     cudaThreadExchangeStreamCaptureMode(&mode);
     if (error != cudaSuccess) {
-      cudaGetLastError();  // The launch will say it again, and to whom it concerns.
+      cudaGetLastError();  // the launch reports the error again, to its caller
       function.error = absl::StrCat(function.facts.function, ": ", cudaGetErrorString(error));
     } else {
       function.facts.code_capability = attributes.ptxVersion;

@@ -1,4 +1,4 @@
-// On a GPU: launches are seen, and what is wrong with them is.
+// On a GPU: launches are seen, and so are their faults.
 #include <cstdlib>
 #include <string>
 
@@ -62,7 +62,7 @@ TEST_F(LaunchedCodeTest, SeesOtherCode) {
   ASSERT_EQ(Launch(32, 4096), cudaSuccess);
   const LaunchReport report = TakeLaunchReport();
   EXPECT_EQ(report.launches, 2);
-  ASSERT_EQ(report.faults.size(), 1);  // said once
+  ASSERT_EQ(report.faults.size(), 1);  // reported once
   EXPECT_NE(report.faults[0].find("Touch"), std::string::npos) << report.faults[0];
   EXPECT_NE(report.faults[0].find(": code for " + CapabilityName(Wanted()) + ", not for " +
                                   CapabilityName(other)),
@@ -83,7 +83,7 @@ TEST_F(LaunchedCodeTest, SeesStaticAndDynamicSharedMemory) {
     const LaunchReport report = TakeLaunchReport();
     EXPECT_TRUE(report.faults.empty()) << report.faults[0];
   }
-  // A launch of the GPU's own limit and more fails, and is seen all the same.
+  // A launch above the GPU's own limit fails, but is still seen.
   device::Launch(Touch, 1, 32, most + 16, nullptr, value_);
   cudaDeviceSynchronize();
   cudaGetLastError();

@@ -1,5 +1,5 @@
-// Linked into a GoogleTest program: with $ATTNLAB_COMPUTE_CAPABILITY set, each launch of other
-// code, or of more than a GPU of that capability has, fails the program.
+// Linked into a GoogleTest program. With $ATTNLAB_COMPUTE_CAPABILITY set, the program fails for
+// each launch of other code, and for each that needs more than a GPU of that capability has.
 #include "attention/conformance/launched_code.h"
 #include "gtest/gtest.h"
 

@@ -1,5 +1,5 @@
-// On a GPU: sequences of 128k tokens, and tensors of more than 2^31 elements, where an index of 32
-// bits is not enough. Of either, sampled rows are checked against the oracle.
+// On a GPU: sequences of 128k tokens, and tensors of more than 2^31 elements, for which 32-bit
+// indices are too small. Sampled rows are checked against the oracle.
 #include <algorithm>
 #include <cstdint>
 #include <ostream>
@@ -35,9 +35,9 @@ namespace attnlab::conformance {
 namespace {
 
 constexpr int64_t kTwoToThe31 = int64_t{1} << 31;
-constexpr int64_t kLargeFence = 4096;  // bytes on both sides of what a kernel writes
+constexpr int64_t kLargeFence = 4096;  // bytes on each side of what a kernel writes
 
-// Why there is no room for so many bytes, or "".
+// "", or the reason why so many bytes cannot be allocated.
 std::string NoRoomFor(Device device, int64_t bytes) {
   const absl::StatusOr<int64_t> free = FreeMemory(device);
   if (!free.ok()) return std::string(free.status().message());
@@ -56,7 +56,7 @@ TEST_P(LongSequenceTest, SampledRowsAreRight) {
   for (const Plan& plan : *plans) {
     SCOPED_TRACE(NameOf(plan));
     oracle::VerifyOptions options;
-    // A block a head takes long enough for two heads once.
+    // With two heads and one block per head, a single run takes long enough.
     options.rerun = false;
     const absl::StatusOr<oracle::VerifyResult> result = oracle::Verify(plan, options);
     ASSERT_TRUE(result.ok()) << result.status();
@@ -65,7 +65,7 @@ TEST_P(LongSequenceTest, SampledRowsAreRight) {
   }
 }
 
-// All of 128k keys; of as many queries where that does not take long.
+// All have 128k keys, and as many queries if that does not take long.
 constexpr const char* kLong[] = {
     "b=1,hq=2,hkv=1,sq=131072,d=64,dtype=bf16,mask=causal",
     "b=1,hq=2,hkv=1,sq=131072,d=64,dtype=bf16,mask=window:4095:0",
@@ -90,14 +90,14 @@ void PrintTo(const LargeCase& c, std::ostream* out) {
 struct LargeTensor {
   Buffer buffer;
   TensorView view;
-  uint64_t seed = 0;  // of inputs
+  uint64_t seed = 0;  // for inputs
 
   int64_t bytes() const { return buffer.bytes() - 2 * kLargeFence; }
-  // Of an input, element (b, s, h, i).
+  // For an input: element (b, s, h, i).
   float At(int64_t b, int64_t s, int64_t h, int64_t i) const {
     return NumberAt(seed, view.Offset(b, s, h, i));
   }
-  // Of an output.
+  // For an output: a row.
   absl::StatusOr<std::vector<float>> Row(int64_t b, int64_t s, int64_t h) const {
     const int64_t element = SizeOf(view.dtype), count = view.shape[3];
     std::vector<char> bytes(count * element);
@@ -123,15 +123,15 @@ absl::StatusOr<LargeTensor> Make(DType dtype, Order order, int64_t b, int64_t s,
   return tensor;
 }
 
-// A problem of large tensors on the GPU, once it has run.
+// A problem with large tensors on the GPU, after its run.
 class LargeCall {
  public:
   static absl::StatusOr<LargeCall> Run(const Plan& plan, Order order);
 
-  // "", or that rows are not written, or something else is.
+  // "", or that rows are not written or that something else is.
   absl::StatusOr<std::string> WriteFaults() const;
 
-  // O and LSE of these tokens of a head, and what they may differ by.
+  // The errors and bounds of O and LSE for these tokens of a head.
   absl::StatusOr<oracle::Errors> Check(int64_t batch, int64_t head,
                                        const std::vector<int64_t>& tokens) const;
 
@@ -214,7 +214,7 @@ absl::StatusOr<std::string> LargeCall::WriteFaults() const {
 absl::StatusOr<oracle::Errors> LargeCall::Check(int64_t batch, int64_t head,
                                                 const std::vector<int64_t>& tokens) const {
   const AttentionProblem& whole = plan_.problem;
-  // Without a mask rows are what they are, whichever others there are.
+  // Without a mask, a row does not depend on which other rows there are.
   AttentionProblem p = whole;
   p.b = p.hq = p.hkv = 1;
   p.sq = static_cast<int64_t>(tokens.size());
@@ -261,8 +261,8 @@ absl::StatusOr<oracle::Errors> LargeCall::Check(int64_t batch, int64_t head,
   return oracle::Compare(p.dtype, rows, *exact, *straightforward, values, factors);
 }
 
-// The first tokens and the last, and those about element 2^31 of BSHD. Of BHSD that is in the last
-// head.
+// The first, middle and last tokens, and those around element 2^31 of BSHD. In BHSD, element 2^31
+// is in the last head.
 std::vector<int64_t> TokensOf(const AttentionProblem& p) {
   std::vector<int64_t> tokens = {0, p.sq / 2, p.sq - 1};
   const int64_t there = kTwoToThe31 / (p.hq * p.d);
@@ -314,8 +314,8 @@ TEST_P(LargeTensorTest, SampledRowsAreRight) {
   if (ran == 0) GTEST_SKIP() << no_room;
 }
 
-// K and V: tokens of one sequence, then heads and sequences, beyond 2^31 elements. Q and O. LSE,
-// too.
+// Each case has tensors beyond 2^31 elements. BSHD with one sequence: K and V; Q and O; Q, O and
+// LSE. BHSD with two sequences: K and V; Q and O.
 constexpr LargeCase kLarge[] = {
     {"b=1,hq=256,hkv=128,sq=1,skv=262272,d=64,dtype=bf16", Order::kBshd},
     {"b=1,hq=128,hkv=1,sq=262272,skv=64,d=64,dtype=bf16", Order::kBshd},

@@ -14,13 +14,13 @@
 namespace attnlab::conformance {
 namespace {
 
-// Multiply-adds of a problem without its mask: what the oracle does in about a tenth of a second.
+// Multiply-adds of a problem without its mask: the oracle does these in about a tenth of a second.
 constexpr double kMostWork = 4e7;
 
-// The same of an EdgeCases() among ReducedCases().
+// The same limit for the EdgeCases() of ReducedCases().
 constexpr double kMostReducedWork = 4e6;
 
-// Deals values in random order, all of them before any comes again.
+// Deals values in random order; all of them come before any comes again.
 template <typename T>
 class Deck {
  public:
@@ -28,7 +28,7 @@ class Deck {
 
   T Deal() {
     if (left_ == 0) left_ = cards_.size();
-    // Not std::shuffle, whose order depends on the library.
+    // Does not use std::shuffle, because its order depends on the library.
     const size_t drawn = random_() % left_;
     const T card = cards_[drawn];
     cards_[drawn] = cards_[--left_];
@@ -51,7 +51,7 @@ double Work(const AttentionProblem& p) {
          static_cast<double>(p.skv) * static_cast<double>(p.d + p.dv);
 }
 
-// What ReducedCases() wants each of: "dtype=fp16, mask=1" and so on.
+// The features that ReducedCases() must each have once: "dtype=fp16, mask=1" and so on.
 std::set<std::string> FeaturesOf(const Case& c) {
   const AttentionProblem& p = c.problem;
   const auto number = [](auto value) { return absl::StrCat(static_cast<int>(value)); };
@@ -61,16 +61,16 @@ std::set<std::string> FeaturesOf(const Case& c) {
       absl::StrCat("lens=", number(p.lens)),
       absl::StrCat("layout=", Name(c.inputs.layout)),
   };
-  // Nothing to attend from or to: one such problem with each mask will do.
+  // With no queries or no keys, one problem for each mask is enough.
   if (p.sq == 0) return {"no queries, " + axes[1]};
   if (p.skv == 0) return {"no keys, " + axes[1]};
   std::set<std::string> features;
   for (size_t i = 0; i < axes.size(); ++i) {
     for (size_t j = i + 1; j < axes.size(); ++j) features.insert(axes[i] + ", " + axes[j]);
-    // More than one tile, and an edge, in both directions.
+    // More than one tile, with a partial one, in both directions.
     if (p.sq > 64 && p.skv > 64) features.insert("several tiles, " + axes[i]);
   }
-  // What vector loads and tensor cores like, what they take, and what they do not.
+  // Head dims that suit tensor cores (64s), that vector loads still take (8s), and other ones.
   const auto dim = [](int64_t d) { return d % 64 == 0 ? "64s" : d % 8 == 0 ? "8s" : "odd"; };
   features.insert(absl::StrCat("d in ", dim(p.d), ", ", axes[0]));
   features.insert(absl::StrCat("dv in ", dim(p.dv), ", ", axes[0]));
@@ -86,7 +86,7 @@ std::set<std::string> FeaturesOf(const Case& c) {
 
 Case Special(const char* line, uint64_t seed, oracle::Values values = oracle::Values::kNormal) {
   Case c;
-  // The lines below are valid; problems_test holds them to it.
+  // The lines below are valid; problems_test checks that.
   c.problem = AttentionProblem::Parse(line).value_or(AttentionProblem());
   c.inputs.seed = seed;
   c.inputs.values = values;
@@ -177,23 +177,23 @@ std::vector<Case> EdgeCases(uint64_t seed, int count) {
 
 std::vector<Case> SpecialCases() {
   std::vector<Case> cases = {
-      // One query and a very long cache, not a multiple of anything.
+      // Few queries and a very long cache; lengths that are multiples of nothing.
       Special("b=1,hq=4,hkv=1,sq=1,skv=100003,d=64,dtype=bf16,mask=causal", 1),
       Special("b=1,hq=1,sq=3,skv=65537,d=128,dtype=fp32", 2),
       Special("b=1,hq=2,sq=2053,d=64,dtype=fp16,mask=causal", 3),
       Special("b=1,hq=1,sq=4099,d=32,dtype=fp32,mask=window:128:0", 4),
       Special("b=2,hq=2,hkv=1,sq=1543,d=40,dtype=bf16,mask=window:100:100", 5,
               oracle::Values::kOutliers),
-      // Rows without a key.
+      // Rows that see no key.
       Special("b=1,hq=2,sq=1000,skv=3,d=64,dtype=fp32,mask=causal", 6),
       Special("b=1,hq=2,sq=300,skv=70,d=64,dtype=bf16,mask=window:5:5", 7),
       Special("b=2,hq=2,sq=5,skv=0,d=64,dtype=fp16", 8),
       Special("b=2,hq=2,sq=0,skv=5,d=64,dtype=fp16", 9),
       Special("b=1,hq=1,sq=1,skv=1,d=1,dtype=fp32", 10),
-      // So many keys that each is lost in a sum that takes them one by one.
+      // So many keys that each one is lost if a sum adds them one by one.
       Special("b=1,hq=1,sq=70,skv=262144,d=8,dtype=fp32,scale=0.7071", 18,
               oracle::Values::kConstantV),
-      // Decoding: one query each, lengths all over.
+      // Decoding: a query or two per sequence, with varying lengths.
       Special("b=33,hq=8,hkv=2,sq=1,skv=517,d=128,dtype=bf16,mask=causal,lens=padded", 11),
       Special("b=17,hq=7,hkv=1,sq=2,skv=300,d=64,dtype=fp16,mask=causal,lens=packed", 12),
       Special("b=257,hq=2,sq=3,skv=9,d=16,dtype=fp32,mask=causal", 13),
@@ -203,7 +203,7 @@ std::vector<Case> SpecialCases() {
       Special("b=1,hq=2,sq=90,d=64,dtype=fp32,softcap=20", 16, oracle::Values::kLargeScores),
       Special("b=1,hq=2,sq=200,d=64,dtype=fp16,mask=causal", 17, oracle::Values::kLargeScores),
   };
-  // One long sequence among empty ones, and nothing but empty ones.
+  // One long sequence among empty ones, and only empty sequences.
   for (const char* lens : {"packed", "padded"}) {
     Case one = Special("b=4,hq=4,hkv=2,sq=700,skv=800,d=64,dtype=fp32,mask=causal", 20);
     one.problem.lens = lens[2] == 'c' ? Lengths::kPacked : Lengths::kPadded;
@@ -240,7 +240,8 @@ std::vector<Case> TileCases() {
       p.d = d;
       p.dv = turn % 4 == 1 ? d - 8 : turn % 4 == 3 ? d - 3 : d;
       if (turn % 5 == 2) p.softcap = 30;
-      // Where checks of every third, fourth and eighth problem meet it (coverage_test).
+      // Placed so that checks that run on every third, fourth or eighth problem use the qkv layout
+      // (coverage_test).
       if (turn == 0 || turn % 8 == 2) {
         c.inputs.layout = oracle::Layout::kQkv;
         p.hkv = p.hq;
@@ -249,7 +250,7 @@ std::vector<Case> TileCases() {
         c.inputs.layout = kLayouts[turn % 4];
       }
       c.inputs.seed = 100 + turn;
-      // Large scores move the maximum from tile to tile.
+      // With large scores, the maximum changes from tile to tile.
       if (turn / 2 % 2 == 0) c.inputs.values = oracle::Values::kLargeScores;
       c.every_config = true;
       cases.push_back(std::move(c));
@@ -280,8 +281,8 @@ std::vector<Case> ReducedCases() {
     wanted.insert(features.begin(), features.end());
     candidates.push_back({std::move(c), std::move(features)});
   }
-  // Again and again the one that has most of what is still wanted; of equals the one with least
-  // work.
+  // Greedy choice: always the candidate with the most features that are still wanted; of equals,
+  // the one with the least work.
   std::vector<Case> cases = TileCases();
   while (!wanted.empty()) {
     const auto gain = [&wanted](const Candidate& candidate) {

@@ -14,7 +14,7 @@ TEST(ProblemsTest, AllAreValidAndFitTheirLayout) {
   for (const Case& c : ConformanceCases()) {
     EXPECT_TRUE(c.problem.Validate().ok()) << c.ToString();
     EXPECT_TRUE(oracle::CheckLayout(c.inputs.layout, c.problem).ok()) << c.ToString();
-    // A line with a mistake would have become the default problem, without queries.
+    // A line with a mistake would have become the default problem, which has no queries.
     EXPECT_NE(c.problem, AttentionProblem()) << c.ToString();
   }
 }
@@ -99,7 +99,7 @@ TEST(ReducedCasesTest, AreFewAndSmallAndHaveEveryPair) {
     if (p.softcap != 0) sizes.insert("softcap");
     if (!c.with_lse) sizes.insert("no lse");
   }
-  // qkv cannot be packed.
+  // The qkv layout cannot be packed.
   EXPECT_EQ(pairs.size(), 9 + 9 + 15 + 9 + 15 + 15 - 1);
   for (const char* size : {"no queries", "no keys", "groups", "softcap", "no lse"}) {
     EXPECT_EQ(sizes.count(size), 1) << size;

@@ -19,12 +19,12 @@ using cuda_backend::Graph;
 using cuda_backend::PoolUse;
 using cuda_backend::Stream;
 
-// A gate opens by itself after so long: whoever waits for the stream takes that long.
+// The gate opens by itself after this time, so whoever waits for the stream waits this long.
 constexpr double kGateSeconds = 1.0;
-// Work that does not wait for the gate has so long to show.
+// Work that does not wait for the gate has this long to become visible.
 constexpr auto kHeadStart = std::chrono::milliseconds(20);
 
-// A trial that has run once: whatever a kernel sets up at its first call is there.
+// A trial that has run once, so the kernel's first-call setup is done.
 struct Ready {
   oracle::Trial trial;
   oracle::Trial::Run plain;
@@ -40,7 +40,7 @@ absl::StatusOr<Ready> MakeReady(const Subject& subject, const Case& c) {
   return Ready{*std::move(trial), *std::move(plain)};
 }
 
-// "" where a run has the bits of the plain one and wrote no more and no less than it.
+// "" if a run has the bits of the plain one, and wrote to the same places.
 std::string Difference(const Case& c, oracle::Trial& trial, const oracle::Trial::Run& plain,
                        const oracle::Trial::Run& run) {
   if (run.faults != plain.faults) return run.faults;
@@ -68,7 +68,7 @@ absl::StatusOr<Graph> CaptureForward(oracle::Trial& trial, Stream& stream) {
 }
 
 absl::StatusOr<oracle::Trial::Run> Replay(oracle::Trial& trial, Graph& graph, Stream& stream) {
-  // The graph has the addresses of its capture. With bare memory they would be others.
+  // The graph has the addresses of its capture. With bare memory, Prepare() would change them.
   if (!oracle::BareMemory()) {
     if (absl::Status s = trial.Prepare(); !s.ok()) return s;
   }
@@ -96,7 +96,7 @@ absl::Status CanBeCaptured(const Subject& subject, const Case& c) {
     return absl::InternalError(absl::StrCat("a graph of Forward(), replayed: ", difference));
   }
 
-  // The same addresses with other numbers: what the graph reads, it reads when it is replayed.
+  // Same addresses, other numbers: a graph must read its inputs when it is replayed.
   if (absl::Status s = OtherNumbers(c.problem, trial.inputs()); !s.ok()) return NotDeclined(s);
   replayed = Replay(trial, *graph, *stream);
   if (!replayed.ok()) return NotDeclined(replayed.status());
@@ -113,7 +113,7 @@ absl::Status AllocatesNothing(const Subject& subject, const Case& c) {
   if (!ready.ok()) return ready.status();
   const int ordinal = subject.device.ordinal;
 
-  // cudaMallocAsync() shows in the pool that it takes from…
+  // cudaMallocAsync() shows in the pool that it allocates from…
   absl::StatusOr<Stream> stream = Stream::Create(ordinal, Stream::Kind::kOrdinary);
   if (!stream.ok()) return NotDeclined(stream.status());
   if (absl::Status s = ready->trial.Prepare(); !s.ok()) return NotDeclined(s);
@@ -130,7 +130,7 @@ absl::Status AllocatesNothing(const Subject& subject, const Case& c) {
                                             "first time"));
   }
 
-  // …unless it is captured, and cudaMalloc() is an error then.
+  // …unless it is captured; cudaMalloc() is an error during capture.
   if (absl::Status s = ready->trial.Prepare(); !s.ok()) return NotDeclined(s);
   absl::StatusOr<Graph> graph = CaptureForward(ready->trial, *stream);
   if (!graph.ok()) return graph.status();
@@ -143,7 +143,7 @@ absl::Status RunsOnTheCallersStream(const Subject& subject, const Case& c) {
   absl::StatusOr<Ready> ready = MakeReady(subject, c);
   if (!ready.ok()) return ready.status();
   oracle::Trial& trial = ready->trial;
-  // Independent, so that the default stream does not wait for the gate, and shows.
+  // An independent stream: the default stream does not wait for its gate, so work there shows.
   absl::StatusOr<Stream> stream =
       Stream::Create(subject.device.ordinal, Stream::Kind::kIndependent);
   if (!stream.ok()) return NotDeclined(stream.status());
@@ -155,7 +155,7 @@ absl::Status RunsOnTheCallersStream(const Subject& subject, const Case& c) {
 
   std::this_thread::sleep_for(kHeadStart);
   absl::StatusOr<std::string> written = trial.WrittenTo();
-  // Whether it looked in time: the machine may have been busy with something else.
+  // False if the machine was busy and we looked only after the gate had opened by itself.
   const bool in_time = !gate->TimedOut();
   gate->Open();
   if (absl::Status s = stream->Synchronize(); !s.ok()) return NotDeclined(s);

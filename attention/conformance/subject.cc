@@ -12,7 +12,7 @@ namespace attnlab::conformance {
 absl::StatusOr<Subject> SubjectFor(const Kernel& kernel) {
   if (kernel.traits().device == DeviceKind::kCpu) return Subject{&kernel, Device::Cpu()};
   absl::StatusOr<std::vector<DeviceInfo>> gpus = CudaInfo();
-  // A wrong $ATTNLAB_COMPUTE_CAPABILITY is no reason to skip.
+  // A wrong $ATTNLAB_COMPUTE_CAPABILITY must fail, not skip.
   if (absl::IsInvalidArgument(gpus.status())) return gpus.status();
   if (!gpus.ok()) return absl::UnavailableError(gpus.status().message());
   absl::Status why = absl::UnavailableError("no GPU here");
@@ -28,7 +28,7 @@ absl::StatusOr<Plan> PlanFor(const Subject& subject, const AttentionProblem& pro
                              const LaunchConfig& config) {
   absl::StatusOr<DeviceInfo> info = InfoOf(subject.device);
   if (!info.ok()) return info.status();
-  // Only here is Unimplemented an answer.
+  // Unimplemented means "declines" only here.
   return MakePlan(*subject.kernel, problem, *info, config);
 }
 

@@ -92,7 +92,7 @@ TEST(VerifyTest, ChecksASampleOfAProblemThatIsTooLarge) {
   EXPECT_TRUE(result->passed) << result->message;
   EXPECT_GT(result->rows_checked, 10);
   EXPECT_LT(result->rows_checked, result->rows / 4);
-  // Every row that is wrong is wrong in the sample, too; rows not written are all found.
+  // Here every row is wrong, so the sample is too. Rows that are not written are all found.
   const std::unique_ptr<const Kernel> wrong = MutantNamed("no_rescale");
   result = oracle::Verify(PlanFor(*wrong, line), options);
   ASSERT_TRUE(result.ok()) << result.status();

@@ -22,8 +22,8 @@ std::string SupportedList() {
 
 const std::vector<CapabilityLimits>& SupportedCapabilities() {
   // "Maximum amount of shared memory per thread block" in the CUDA programming guide's table of
-  // technical specifications per compute capability. From 8.0 on it is what a multiprocessor has
-  // (cuda_occupancy.h) less 1 KiB that the system takes for each block.
+  // technical specifications per compute capability. From 8.0 on it is the shared memory of a
+  // multiprocessor (cuda_occupancy.h) less 1 KiB that the system reserves for each block.
   static const std::vector<CapabilityLimits>* const kLimits = new std::vector<CapabilityLimits>{
       {75, 64 * kKib, 1024},  {80, 163 * kKib, 1024}, {86, 99 * kKib, 1024},
       {89, 99 * kKib, 1024},  {90, 227 * kKib, 1024}, {100, 227 * kKib, 1024},
@@ -48,7 +48,7 @@ absl::Status LimitCapability(absl::string_view value, std::vector<DeviceInfo>* g
   if (value.empty()) return absl::OkStatus();
   constexpr char kVariable[] = "ATTNLAB_COMPUTE_CAPABILITY";
   int capability = 0;
-  // A number as it is printed: no sign, no space, no zero in front.
+  // The number must be in its printed form: no sign, space or leading zero.
   const bool is_number = absl::SimpleAtoi(value, &capability) && absl::StrCat(capability) == value;
   const absl::StatusOr<CapabilityLimits> limits = LimitsOf(capability);
   if (!is_number || !limits.ok()) {

@@ -9,7 +9,7 @@
 namespace attnlab {
 namespace {
 
-// As an H200 describes itself.
+// An H200 as it describes itself.
 DeviceInfo Hopper(int ordinal = 0) {
   DeviceInfo gpu;
   gpu.device = Device::Cuda(ordinal);
@@ -25,7 +25,7 @@ DeviceInfo Hopper(int ordinal = 0) {
 std::string Error(absl::string_view value, std::vector<DeviceInfo> gpus = {Hopper()}) {
   const absl::Status s = LimitCapability(value, &gpus);
   EXPECT_EQ(s.code(), absl::StatusCode::kInvalidArgument) << value;
-  // Nothing is half done.
+  // An error leaves every GPU unchanged.
   for (const DeviceInfo& gpu : gpus) EXPECT_NE(gpu.shared_memory_per_block, 64 * 1024);
   return std::string(s.message());
 }

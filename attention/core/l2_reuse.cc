@@ -27,7 +27,7 @@ void ReadAgain::Add(double bytes, double since) {
 
 void ReadAgain::AddKv(const AttentionProblem& p, const KvWalk& walk) {
   const auto key_bytes = static_cast<double>((p.d + p.dv) * SizeOf(p.KvDType()));
-  // Of very many steps we look at some ten thousand, which stand for their neighbours.
+  // Above 2^14 steps we sample about that many, and each one stands for its neighbours.
   const int64_t steps = (p.sq - walk.first_row + walk.rows - 1) / walk.rows;
   const int64_t stride = 1 + steps / (1 << 14);
   for (int64_t step = 1; step < steps; step += stride) {

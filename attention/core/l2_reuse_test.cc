@@ -22,7 +22,7 @@ TEST(L2BytesForAllTest, WhereL2HasTwoPartsBothHoldWhatAllRead) {
   }
 }
 
-// Of a kernel that reads 1000 bytes, and some of them again.
+// The traffic of a kernel that reads 1000 bytes, and some of them again.
 Traffic After(const ReadAgain& again) {
   Traffic traffic;
   traffic.bytes_read = 1000;
@@ -54,7 +54,7 @@ TEST(ReadAgainTest, ATenthMayBeUnclear) {
   EXPECT_TRUE(After(again).l2_decides);
 }
 
-// Bytes read again of 1024 keys of 4 bytes in two heads, where L2 holds nothing.
+// Bytes read again of 1024 keys of 4 bytes in two heads, if L2 holds nothing.
 int64_t KvAgain(const std::string& line, int64_t rows, int64_t first_row = 0) {
   KvWalk walk;
   walk.heads = 2;
@@ -91,7 +91,7 @@ TEST(ReadAgainTest, KeysInUseAreThoseOfAllHeadsAtATime) {
     EXPECT_EQ(After(again).bytes_read, heads <= 2 ? 1000 : 1000 + 8 * 4096) << heads;
     EXPECT_EQ(After(again).l2_decides, heads == 2) << heads;
   }
-  // Blocks that share a head need not keep in step.
+  // Nothing keeps blocks that share a head in step.
   walk.shared = true;
   ReadAgain again(2 * 4096);
   again.AddKv(problem, walk);

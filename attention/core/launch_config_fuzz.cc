@@ -1,5 +1,5 @@
 // Fuzzes LaunchConfig::Parse: any line gives a configuration or an error with a message, and a
-// configuration printed reads back as itself.
+// printed configuration parses back to itself.
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>

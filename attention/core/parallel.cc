@@ -15,7 +15,7 @@ std::atomic<int> g_most_threads = 0;
 }  // namespace
 
 void ParallelFor(int64_t count, int threads, absl::FunctionRef<void(int64_t, int)> fn) {
-  // OpenMP ends the process when it cannot start as many threads as it is told to.
+  // OpenMP ends the process if it cannot start as many threads as requested.
   const int most = std::min(std::max(threads, 1), std::max(8, 4 * omp_get_num_procs()));
   const int workers = static_cast<int>(std::clamp<int64_t>(count, 1, most));
   if (workers > g_most_threads.load(std::memory_order_relaxed)) g_most_threads = workers;

@@ -24,7 +24,7 @@ absl::Status CheckRange(absl::string_view field, int64_t value, int64_t low, int
 }
 
 absl::Status ParseInteger(absl::string_view key, absl::string_view text, int64_t* value) {
-  // SimpleAtoi takes surrounding blanks and a plus sign, which a canonical form should not.
+  // SimpleAtoi accepts surrounding blanks and a plus sign, which a canonical form should not have.
   const bool clean = text.find_first_not_of("-0123456789") == absl::string_view::npos;
   if (clean && absl::SimpleAtoi(text, value)) return absl::OkStatus();
   return Invalid(key, absl::StrCat("\"", text, "\""), "is not a 64-bit integer");
@@ -303,7 +303,7 @@ Traffic CompulsoryTraffic(const AttentionProblem& p, bool with_lse,
     total.flops += 2.0 * static_cast<double>(alike * p.hq) * static_cast<double>(p.d + p.dv) *
                    static_cast<double>(VisiblePairs(p.mask, q_len, kv_len));
     total.bytes_read += alike * (q_row * q_len + kv_row * (seen.end - seen.begin));
-    // By the length first, which is 0 where the rest may be beyond 2^63.
+    // Multiply by the length first: it may be 0 when the other product exceeds 2^63.
     total.bytes_written += alike * (o_row * q_len);
     if (p.page != 0 && seen.begin < seen.end) {
       total.bytes_read += alike * 4 * (p.Pages(seen.end) - seen.begin / p.page);

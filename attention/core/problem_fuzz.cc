@@ -1,5 +1,5 @@
 // Fuzzes AttentionProblem::Parse: any line gives a valid problem or an error with a message, and a
-// problem printed reads back as itself.
+// printed problem parses back to itself.
 #include <cmath>
 #include <cstddef>
 #include <cstdint>

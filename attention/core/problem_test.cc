@@ -145,7 +145,7 @@ TEST(ParseTest, RejectsWithTheKeyInTheMessage) {
   }
 }
 
-// The help names none as the default, and 0 is what the struct has.
+// The help says that the default is none; the struct has 0. Both must mean off.
 TEST(ParseTest, NoneAndZeroTurnSoftcapAndPagesOff) {
   const AttentionProblem plain = *AttentionProblem::Parse("hq=1,sq=1,d=1");
   for (const char* line :
@@ -158,7 +158,7 @@ TEST(ParseTest, NoneAndZeroTurnSoftcapAndPagesOff) {
   }
 }
 
-// A dtype of K and V or of O that is Q's, said or not, is the same problem.
+// A dtype of K and V, or of O, that equals Q's gives the same problem, whether stated or not.
 TEST(ParseTest, DtypesThatAreQsAreTheDefault) {
   const AttentionProblem plain = *AttentionProblem::Parse("hq=1,sq=1,d=1,dtype=fp16");
   const AttentionProblem said =
@@ -218,7 +218,7 @@ TEST(TrafficTest, CountsEachTensorInItsDtypeAndThePagesInUse) {
   AttentionProblem p = Valid();
   p.kv_dtype = DType::kFloat8E4M3;
   EXPECT_EQ(CompulsoryTraffic(p).bytes_read, 2 * (8 * 128 * 64 * 2 + 2 * 256 * 128));
-  // 10 keys seen, of which the first two are the end of a page.
+  // 10 visible keys, of which the first two are at the end of a page.
   p.page = 8;
   p.sq = 1;
   p.mask = Mask::SlidingWindow(9, 0);
@@ -234,7 +234,7 @@ TEST(TrafficTest, CausalCountsPairsAndSkipsUnseenKeys) {
   p.mask = Mask::Causal();
   p.sq = p.skv = 100;
   EXPECT_EQ(CompulsoryTraffic(p).flops, 2.0 * 2 * 8 * 128 * (100 * 101 / 2));
-  // One new token with a window of 10 keys needs those alone.
+  // One new token with a window of 10 keys needs only those keys.
   p.sq = 1;
   p.mask = Mask::SlidingWindow(9, 0);
   EXPECT_EQ(CompulsoryTraffic(p).bytes_read, 2 * 2 * (8 * 64 + 2 * 10 * 128));

@@ -20,7 +20,7 @@ TEST(TensorViewTest, LayoutsAreStrides) {
 TEST(TensorViewTest, PackedQkvPartsLieSideBySide) {
   BFloat16 data[2 * 3 * 3 * 4 * 5];
   const QkvViews in = PackedQkvViews(data, DType::kBFloat16, Device::Cpu(), 2, 3, 4, 5);
-  const auto index = [&](const ConstTensorView& view) {  // of element (1, 2, 3, 4) in `data`
+  const auto index = [&](const ConstTensorView& view) {  // index of element (1, 2, 3, 4) in `data`
     return static_cast<const BFloat16*>(view.data) + view.Offset(1, 2, 3, 4) - data;
   };
   const int64_t token = 1 * 3 + 2;

@@ -18,8 +18,8 @@ std::string Join(const std::array<int64_t, 4>& a) {
   return absl::StrCat("[", absl::StrJoin(a, ", "), "]");
 }
 
-// Not by NumElements(): nothing limits the tokens of packed tensors times their heads, and a
-// product that overflows may be zero.
+// Does not use NumElements(): the number of packed tokens times heads has no limit, and a product
+// that overflows may be zero.
 template <typename Pointer>
 bool IsEmpty(const BasicTensorView<Pointer>& view) {
   const auto& shape = view.shape;
@@ -30,7 +30,7 @@ struct Axis {
   int64_t stride, extent;
 };
 
-// The axes with more than one element, the shortest stride first.
+// The axes whose extent is not 1, the shortest stride first.
 struct Axes {
   explicit Axes(const ConstTensorView& view) {
     for (int i = 0; i < 4; ++i) {
@@ -45,7 +45,7 @@ struct Axes {
   int count = 0;
 };
 
-// Elements may lie in any order in memory, but no two at one address.
+// Elements may lie in any order in memory, but no two at the same address.
 absl::Status CheckDistinct(absl::string_view name, const TensorView& view) {
   if (IsEmpty(view)) return absl::OkStatus();
   const Axes sorted(view);
@@ -82,33 +82,33 @@ absl::Status CheckReach(absl::string_view name, const ConstTensorView& view) {
   return absl::OkStatus();
 }
 
-// Whether an element of the axes, from offset 0, has a byte in [low, high). Axes in bytes, the
-// shortest stride first.
+// Whether an element of the axes, starting at offset 0, has a byte in [low, high). Axes are in
+// bytes, the shortest stride first.
 bool Touches(absl::Span<const Axis> axes, int64_t element, int64_t low, int64_t high) {
   if (axes.empty()) return low < element && high > 0;
   const absl::Span<const Axis> inner = axes.first(axes.size() - 1);
-  int64_t reach = element;  // of what one step of the last axis holds
+  int64_t reach = element;  // the bytes that one step of the last axis spans
   for (const Axis& axis : inner) reach += axis.stride * (axis.extent - 1);
   const auto [stride, extent] = axes.back();
-  if (stride == 0) return low < reach && high > 0;  // and so have all below it: one element
-  // The steps whose [start, start + reach) meets [low, high).
+  if (stride == 0) return low < reach && high > 0;  // shorter strides are 0 too: one element
+  // The steps whose [start, start + reach) overlaps [low, high).
   const int64_t first = low < reach ? 0 : (low - reach) / stride + 1;
   const int64_t last = high <= 0 ? -1 : std::min(extent - 1, (high - 1) / stride);
   if (first > last) return false;
   if (last * stride >= low) return true;  // an element begins there
-  // More than one step reaches over `low`: their elements interleave.
+  // More than one step spans `low`: their elements interleave and count as one block.
   if (first < last) return true;
   return Touches(inner, element, low - first * stride, high - first * stride);
 }
 
-// `to` - `from`, no further than a tensor can reach.
+// `to` - `from`, clamped to more than a tensor can reach.
 int64_t Distance(uintptr_t from, uintptr_t to) {
   constexpr uintptr_t kFar = uintptr_t{1} << 61;
   return to >= from ? static_cast<int64_t>(std::min(to - from, kFar))
                     : -static_cast<int64_t>(std::min(from - to, kFar));
 }
 
-// Whether the view has an element in the `bytes` from `data` on. The view was checked.
+// Whether the view has an element in [data, data + bytes). The view must be valid.
 bool Touches(const ConstTensorView& view, const void* data, int64_t bytes) {
   if (view.data == nullptr || IsEmpty(view) || bytes <= 0) return false;
   const int64_t element = SizeOf(view.dtype);
@@ -154,7 +154,7 @@ absl::Status CheckCount(absl::string_view name, int64_t entries, int64_t count) 
   return Invalid(name, absl::StrCat(entries, " entries where ", count, " are wanted"));
 }
 
-// Checks `view` in place, and that it has `count` entries.
+// Checks `view` itself, and that it has `count` entries.
 absl::Status CheckLengthsView(absl::string_view name, const LengthsView& view, int64_t count) {
   if (view.data == nullptr) return Invalid(name, "the data pointer is null");
   if (absl::Status s = CheckCount(name, view.count, count); !s.ok()) return s;
@@ -295,7 +295,7 @@ absl::Status ValidateScales(const AttentionProblem& p, const AttentionTensors& t
 absl::Status ValidateTensors(const AttentionProblem& p, const AttentionTensors& t) {
   const bool packed = p.lens == Lengths::kPacked, paged = p.page != 0;
   const int64_t batch = packed ? 1 : p.b;
-  // Packed tokens can be any number: the offsets say which belong to whom. So can pages.
+  // The number of packed tokens is free, because the offsets assign them; so is the page count.
   const int64_t q_rows = packed ? t.q.shape[1] : p.sq;
   const int64_t kv_batch = paged ? t.k.shape[0] : batch;
   const int64_t kv_rows = paged ? p.page : packed ? t.k.shape[1] : p.skv;
@@ -369,7 +369,7 @@ absl::Status ValidateScratch(absl::string_view view_name, const ConstTensorView&
 
 absl::Status ValidateScratch(const AttentionTensors& t, absl::string_view name, const void* scratch,
                              int64_t bytes) {
-  // Int32 as fp32: of a view, what counts here is the size of its elements.
+  // int32 is passed as fp32: only the element size of a view matters here.
   static_assert(sizeof(int32_t) == sizeof(float));
   const auto check = [&](absl::string_view view_name, const ConstTensorView& view) {
     return ValidateScratch(view_name, view, name, scratch, bytes);

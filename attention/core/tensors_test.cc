@@ -13,7 +13,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// b=2 hq=4 hkv=2 sq=3 skv=5 d=8 dv=6 in fp32, with room to spare.
+// b=2 hq=4 hkv=2 sq=3 skv=5 d=8 dv=6 in fp32. The buffers have room to spare.
 class TensorsTest : public ::testing::Test {
  protected:
   TensorsTest()
@@ -68,7 +68,7 @@ class TensorsTest : public ::testing::Test {
     return t;
   }
 
-  // K and V of 16-bit Q as three pages of 4 tokens in fp8, with scales.
+  // K and V of 16-bit Q, as three pages of 4 tokens in fp8, with scales.
   AttentionTensors Paged() {
     problem_.page = 4;
     problem_.dtype = DType::kBFloat16;
@@ -81,7 +81,7 @@ class TensorsTest : public ::testing::Test {
     t.page_table = {pages_.data(), 2, 2, 3};
     t.k_scale = BshdView(scales_.data(), DType::kFloat32, cpu, 2, 1, 2, 1);
     t.v_scale = t.k_scale;
-    t.v_scale.strides[0] = 0;  // those of one sequence for all
+    t.v_scale.strides[0] = 0;  // all sequences share one set of scales
     return t;
   }
 
@@ -110,13 +110,13 @@ TEST_F(TensorsTest, AcceptsWhatFits) {
 TEST_F(TensorsTest, AcceptsPagesAndScales) {
   AttentionTensors t = Paged();
   EXPECT_TRUE(ValidateTensors(problem_, t).ok()) << ValidateTensors(problem_, t);
-  // Entries beyond the length of a sequence are nobody's page.
+  // Entries beyond the length of a sequence are not read, so any value is valid.
   t.q_len = {q_len_.data(), 2};
   t.kv_len = {kv_len_.data(), 2};
   problem_.lens = Lengths::kPadded;
   pages_[4] = 99;
   EXPECT_TRUE(ValidateTensors(problem_, t).ok()) << ValidateTensors(problem_, t);
-  // Packed queries, and the lengths of their sequences in the cache.
+  // Packed queries, with the lengths of their sequences in the cache.
   t.q_len = {};
   problem_.lens = Lengths::kPacked;
   t.q = BshdView(q_.data(), DType::kBFloat16, Device::Cpu(), 1, 3, 4, 8);
@@ -277,8 +277,8 @@ TEST_F(TensorsTest, ScratchSharesMemoryWithNoTensor) {
   }
 }
 
-// Scratch of every size at every place beside a view with gaps, one whose axes are not in order and
-// one that broadcasts; what it shares is counted byte by byte.
+// Puts scratch of every size at every place beside three views: one with gaps, one with unordered
+// axes, one that broadcasts. Compares with sharing counted byte by byte.
 TEST_F(TensorsTest, ScratchMayLieInGaps) {
   const ConstTensorView views[] = {
       {q_.data(), DType::kFloat16, Device::Cpu(), {2, 3, 1, 4}, {40, 6, 1, 1}},
@@ -309,7 +309,7 @@ TEST_F(TensorsTest, ScratchMayLieInGaps) {
   }
 }
 
-// 2^30 tokens of 2^30 heads of 16 are 2^64 elements, which is 0 in 64 bits.
+// 2^30 tokens × 2^30 heads × 16 dims are 2^64 elements, which is 0 in 64 bits.
 TEST_F(TensorsTest, ManyTokensAndHeadsAreNotAnEmptyTensor) {
   constexpr int64_t kMany = int64_t{1} << 30;
   problem_.b = 1;

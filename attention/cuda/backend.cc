@@ -31,12 +31,12 @@ absl::StatusOr<DeviceInfo> Describe(int ordinal) {
   return info;
 }
 
-// "13.0" of 13000.
+// 13000 -> "13.0".
 std::string CudaVersion(int version) {
   return absl::StrCat(version / 1000, ".", version % 1000 / 10);
 }
 
-// The first word of digits and dots in what the kernel module says of itself.
+// The first word of digits and dots in the kernel module's description of itself.
 std::string DriverVersion() {
   for (const char* path : {"/sys/module/nvidia/version", "/proc/driver/nvidia/version"}) {
     std::ifstream file(path);

@@ -1,4 +1,4 @@
-// On a machine with a GPU: the host's way to devices, memory and time.
+// On a machine with a GPU: host access to devices, memory and time.
 #include "attention/cuda/backend.h"
 
 #include <chrono>
@@ -33,7 +33,7 @@ TEST(CudaBackendTest, DescribesTheGpu) {
   EXPECT_EQ(InfoOf(gpu.device)->name, gpu.name);
 }
 
-// $ATTNLAB_COMPUTE_CAPABILITY, which a target of gpu_test() has.
+// gpu_test() sets $ATTNLAB_COMPUTE_CAPABILITY for its targets.
 TEST(CudaBackendTest, LooksLikeTheCapabilityOfTheTarget) {
   const char* const value = std::getenv("ATTNLAB_COMPUTE_CAPABILITY");
   if (value == nullptr) GTEST_SKIP() << "not a target of a compute capability";
@@ -43,7 +43,7 @@ TEST(CudaBackendTest, LooksLikeTheCapabilityOfTheTarget) {
   ASSERT_TRUE(gpu.ok()) << gpu.status();
   EXPECT_EQ(gpu->compute_capability, limits->compute_capability);
   EXPECT_LE(gpu->shared_memory_per_block, limits->shared_memory_per_block);
-  // As the GPU is; the table and the driver agree about one that is in the table.
+  // The GPU's own capability: if our table has it, table and driver must agree.
   const absl::StatusOr<std::vector<DeviceInfo>> physical = cuda_backend::Devices();
   ASSERT_TRUE(physical.ok()) << physical.status();
   const absl::StatusOr<CapabilityLimits> own = LimitsOf(physical->front().compute_capability);
@@ -65,7 +65,7 @@ TEST(CudaBackendTest, AWrongCapabilityIsAnError) {
   EXPECT_TRUE(InfoOf(Device::Cuda(0)).ok());
 }
 
-// Plans ask at every call: the driver, which takes up to milliseconds, is asked once a process.
+// Every plan asks for the GPUs, and the driver can take milliseconds: ask it once per process.
 TEST(CudaBackendTest, DescribesTheGpusOnce) {
   ASSERT_TRUE(CudaInfo().ok());
   const auto began = std::chrono::steady_clock::now();
@@ -116,7 +116,7 @@ TEST(CudaBackendTest, SaysWhenThereIsNotEnoughMemory) {
   const absl::Status s =
       Buffer::Allocate(Device::Cuda(0), gpu->memory_bytes + (int64_t{1} << 30)).status();
   EXPECT_EQ(s.code(), absl::StatusCode::kResourceExhausted) << s;
-  // And the failure does not stick to later calls.
+  // The failure must not stick to later calls.
   EXPECT_TRUE(Buffer::Allocate(Device::Cuda(0), 1 << 20).ok());
   EXPECT_TRUE(cuda_backend::Synchronize(0).ok());
 }
@@ -136,7 +136,7 @@ TEST(CudaBackendTest, WhatIsAllocatedIsNotFree) {
   ASSERT_TRUE(buffer.ok()) << buffer.status();
   const absl::StatusOr<int64_t> after = FreeMemory(Device::Cuda(0));
   ASSERT_TRUE(after.ok()) << after.status();
-  EXPECT_LE(*after, *before - kBytes / 2);  // others may have given some back
+  EXPECT_LE(*after, *before - kBytes / 2);  // other processes may have freed some
   EXPECT_FALSE(FreeMemory(Device::Cuda(1000)).ok());
 }
 
@@ -167,7 +167,7 @@ TEST(CudaBackendTest, TimesWorkOnTheGpu) {
   };
   seconds(1);
   const double one = seconds(1), ten = seconds(10);
-  EXPECT_GT(one, 1e-5);  // 1 GiB: no memory does 100 TB/s
+  EXPECT_GT(one, 1e-5);  // 1 GiB: no memory reaches 100 TB/s
   EXPECT_LT(one, 1);
   EXPECT_GT(ten, 3 * one);
 }

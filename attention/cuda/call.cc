@@ -9,7 +9,7 @@ namespace attnlab::cuda_backend {
 absl::Status ToStatus(cudaError_t error, absl::string_view what) {
   if (error == cudaSuccess) return absl::OkStatus();
   const std::string message = absl::StrCat(what, ": ", cudaGetErrorString(error));
-  // Not sticky: the next call must not report it again.
+  // Clears the error, so that the next call does not report it again.
   cudaGetLastError();
   switch (error) {
     case cudaErrorMemoryAllocation:

@@ -10,7 +10,7 @@ __global__ void Nothing() {}
 cudaError_t CodeCapability(int* capability) {
   cudaFuncAttributes attributes;
   const cudaError_t error = cudaFuncGetAttributes(&attributes, Nothing);
-  // Machine code and PTX alike say what they were compiled from.
+  // Machine code and PTX both record the capability that they were compiled from.
   if (error == cudaSuccess) *capability = attributes.ptxVersion;
   return error;
 }

@@ -9,14 +9,14 @@
 namespace attnlab {
 namespace {
 
-// The first word of a file; "" where there is none.
+// The first word of a file; "" if there is none.
 std::string Word(const std::string& path) {
   std::string word;
   std::ifstream(path) >> word;
   return word;
 }
 
-// The bytes of "32768K"; 0 of what is no size.
+// "32768K" -> bytes; 0 if the text is not a size.
 int64_t ParseSize(absl::string_view text) {
   int64_t unit = 1;
   if (!text.empty()) {

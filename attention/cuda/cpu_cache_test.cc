@@ -31,7 +31,7 @@ class CpuCacheTest : public ::testing::Test {
   int count_ = 0;
 };
 
-// An EPYC with twelve L3s of 32 MiB: the C library says 384 MiB, or what one L3 has for each core.
+// An EPYC with 12 L3 caches of 32 MiB. The C library says 384 MiB, or one L3's share per core.
 TEST_F(CpuCacheTest, IsTheCacheOfTheHighestLevel) {
   Add("1", "Data", "32K");
   Add("1", "Instruction", "32K");

@@ -11,14 +11,14 @@ namespace {
 
 std::atomic<LaunchObserver*> observer{nullptr};
 
-// Every kernel may have 48 KiB without asking, and what it declares itself is part of that: up to
-// 16 here.
+// Every kernel may use 48 KiB without asking. That includes what it declares statically: up to 16
+// KiB in this tree.
 constexpr size_t kSharedBytesOfAll = 32 << 10;
 
-// What functions may have on a device, by what was asked for: once, not at every launch.
+// Raises the limits of functions on a device. Remembers them, so that only the first launch asks.
 class SharedLimits {
  public:
-  // Lets the function have so much on the current device. `again`: what was asked for is no more.
+  // Allows the function so many bytes on the current device. `again`: earlier requests were lost.
   cudaError_t Raise(const void* function, size_t bytes, bool again) {
     int device = 0;
     if (const cudaError_t error = cudaGetDevice(&device)) return error;
@@ -63,7 +63,7 @@ cudaError_t LaunchFunction(const LaunchRecord& record, void** arguments) {
     }
     const cudaError_t error = cudaLaunchKernel(record.function, record.grid, record.block,
                                                arguments, record.shared_bytes, record.stream);
-    // cudaDeviceReset() takes back what functions may have.
+    // cudaDeviceReset() drops the limits that were set, so try once more.
     if (error != cudaErrorInvalidValue || !asks || again) return error;
     cudaGetLastError();
   }

@@ -1,4 +1,4 @@
-// On a GPU: what a launch is told and what its observer sees.
+// On a GPU: what device::Launch() launches and what its observer sees.
 #include <cstdint>
 #include <vector>
 
@@ -9,7 +9,7 @@
 namespace attnlab::device {
 namespace {
 
-// Fills dynamic shared memory to its last float and sums it up.
+// Fills dynamic shared memory to its last float and sums it.
 __global__ void SumShared(float* sum, int count, float value) {
   extern __shared__ float shared[];
   for (int i = threadIdx.x; i < count; i += blockDim.x) shared[i] = value;
@@ -20,7 +20,7 @@ __global__ void SumShared(float* sum, int count, float value) {
   *sum = total;
 }
 
-// The same with shared memory of its own, in which it counts.
+// The same with static shared memory of its own.
 __global__ void SumBoth(float* sum, int count, float value) {
   extern __shared__ float dynamic[];
   __shared__ float own[4096];
@@ -60,7 +60,7 @@ TEST(LaunchTest, GivesAsMuchSharedMemoryAsTheDeviceHas) {
   }
   EXPECT_NE(Launch(SumShared, 1, 128, most + 4, nullptr, sum, 1, 0.5f), cudaSuccess);
   cudaGetLastError();
-  // A new context knows nothing of what was asked for in the old one.
+  // A new context does not have the limits that were set in the old one.
   ASSERT_EQ(cudaDeviceReset(), cudaSuccess);
   ASSERT_EQ(cudaMalloc(&sum, sizeof(float)), cudaSuccess);
   EXPECT_EQ(Launch(SumShared, 1, 128, most, nullptr, sum, most / 4, 0.5f), cudaSuccess);
@@ -72,7 +72,7 @@ TEST(LaunchTest, GivesAsMuchSharedMemoryAsTheDeviceHas) {
 TEST(LaunchTest, WhatAKernelDeclaresIsPartOfItsSharedMemory) {
   float* sum = nullptr;
   ASSERT_EQ(cudaMalloc(&sum, sizeof(float)), cudaSuccess);
-  // With its own 16 KiB: 48 KiB, a little more, and 64.
+  // With its static 16 KiB: 48 KiB, slightly more, and 64 KiB.
   for (const int bytes : {32 << 10, (32 << 10) + 4, 48 << 10}) {
     const int count = bytes / 4;
     ASSERT_EQ(Launch(SumBoth, 1, 128, bytes, nullptr, sum, count, 0.5f), cudaSuccess) << bytes;

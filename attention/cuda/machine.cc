@@ -37,8 +37,8 @@ int UsableThreads() {
   return std::max(1u, std::thread::hardware_concurrency());
 }
 
-// The GPUs as they are. The runtime takes milliseconds to describe one, and a process keeps those
-// that it has seen; where there was none, it is asked again.
+// The physical GPUs. The runtime takes milliseconds to describe one, so a process keeps the GPUs
+// that it has found. If it found none, it asks again.
 absl::StatusOr<std::vector<DeviceInfo>> Gpus() {
   static std::mutex* const mutex = new std::mutex;
   static const std::vector<DeviceInfo>* known = nullptr;
@@ -60,10 +60,10 @@ DeviceInfo CpuInfo() {
     info->name = CpuName();
     info->threads = UsableThreads();
     info->memory_bytes = static_cast<int64_t>(sysconf(_SC_PHYS_PAGES)) * sysconf(_SC_PAGE_SIZE);
-    // The C library's figure is another one where there are several L3s, or in a virtual machine.
+    // The C library's figure differs if there are several L3s, or in a virtual machine.
     info->last_level_cache_bytes = LastLevelCacheBytes(kCpuCacheDirectory);
     if (info->last_level_cache_bytes == 0) {
-      // 0 where that does not know it either.
+      // 0 if the C library does not know it either.
       info->last_level_cache_bytes =
           std::max({sysconf(_SC_LEVEL3_CACHE_SIZE), sysconf(_SC_LEVEL2_CACHE_SIZE), 0L});
     }

@@ -29,7 +29,7 @@ TEST(CpuInfoTest, DescribesThisProcessor) {
   EXPECT_GT(info.memory_bytes, 0);
   EXPECT_FALSE(info.name.empty());
   EXPECT_EQ(info.compute_capability, 0);
-  // Where Linux describes the caches, that counts and not what the C library says.
+  // Linux's description of the caches takes precedence over the C library's.
   const int64_t cache = LastLevelCacheBytes(kCpuCacheDirectory);
   if (cache > 0) {
     EXPECT_EQ(info.last_level_cache_bytes, cache);

@@ -40,7 +40,7 @@ absl::StatusOr<Buffer> Buffer::Allocate(Device device, int64_t bytes) {
   buffer.device_ = device;
   buffer.bytes_ = bytes;
   if (device.kind == DeviceKind::kCuda) {
-    // Aligned as it comes, and of this size to the byte: memcheck sees what lies beyond.
+    // CUDA aligns the memory. The size is exact, so that memcheck sees accesses beyond it.
     absl::StatusOr<void*> data =
         cuda_backend::Allocate(device.ordinal, std::max<int64_t>(1, bytes));
     if (!data.ok()) return data.status();
@@ -66,7 +66,7 @@ Buffer& Buffer::operator=(Buffer&& other) noexcept {
 Buffer::~Buffer() {
   if (data_ == nullptr) return;
   if (device_.kind == DeviceKind::kCuda) {
-    // A failing free cannot be reported from here; the next call to the device repeats it.
+    // A destructor cannot report a failed free; the next call to the device repeats the error.
     cuda_backend::Free(device_.ordinal, data_).IgnoreError();
   } else {
     std::free(data_);

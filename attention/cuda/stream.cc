@@ -1,4 +1,4 @@
-// The CUDA runtime behind cuda_stream.h.
+// The CUDA runtime behind stream.h.
 #include "attention/cuda/stream.h"
 
 #include <chrono>
@@ -44,7 +44,7 @@ Stream::Stream(Stream&& other) noexcept
 
 Stream::~Stream() {
   if (stream_ == nullptr) return;
-  // What it does wrong has been reported by whoever waited for it, or nobody wants to know.
+  // Ignores errors: whoever waited for the work has seen them, or nobody needs them.
   cudaStreamSynchronize(Of(*this));
   cudaStreamDestroy(Of(*this));
 }
@@ -54,7 +54,7 @@ absl::Status Stream::Synchronize() {
 }
 
 struct Gate::State {
-  // Runs in the stream. Calls of CUDA are not allowed here.
+  // Runs on the stream as a host function, so it must not call CUDA.
   static void Wait(void* data) {
     const std::unique_ptr<std::shared_ptr<State>> held(static_cast<std::shared_ptr<State>*>(data));
     State& state = **held;
@@ -106,7 +106,7 @@ absl::StatusOr<Graph> Graph::Capture(Stream& stream, absl::FunctionRef<absl::Sta
   if (!s.ok()) return s;
   const absl::Status enqueued = enqueue();
   cudaGraph_t captured = nullptr;
-  // In any case: it ends the capture.
+  // Even after an error: this ends the capture.
   s = ToStatus(cudaStreamEndCapture(Of(stream), &captured), "cudaStreamEndCapture");
   Graph graph;
   graph.ordinal_ = stream.ordinal();

@@ -20,13 +20,13 @@ size_t WordsOf(const Buffer& buffer) {
   return static_cast<size_t>((buffer.bytes() + kWord - 1) / kWord);
 }
 
-// The words of one element: one or two.
+// `words`: 16-bit words per element, one or two.
 bool IsPoison(const uint16_t* word, int64_t words) {
   return word[0] == kPoison && (words == 1 || word[1] == kPoison);
 }
 
-// The index in the tensor's axes of the element that lies `offset` elements from the first; in a
-// gap it is beyond the shape.
+// The index of the element that lies `offset` elements after the first. In a gap between strides it
+// is beyond the shape.
 std::array<int64_t, 4> IndexOf(const TensorView& view, int64_t offset) {
   std::array<int, 4> axes = {0, 1, 2, 3};
   std::sort(axes.begin(), axes.end(),
@@ -40,7 +40,7 @@ std::array<int64_t, 4> IndexOf(const TensorView& view, int64_t offset) {
   return index;
 }
 
-// What the rows in use of one tensor take of its buffer, where it begins at byte `begin`.
+// The bytes of the buffer that a tensor's rows in use cover; the tensor begins at byte `begin`.
 std::vector<ByteRange> RowsInUse(const AttentionProblem& p, const AttentionTensors& host_inputs,
                                  const TensorView& view, int64_t begin) {
   const int64_t element = SizeOf(view.dtype);
@@ -59,8 +59,8 @@ std::vector<ByteRange> RowsInUse(const AttentionProblem& p, const AttentionTenso
   return rows;
 }
 
-// Faults of one tensor. `storage` is a copy that this uses up: what may be written is poisoned
-// again, and so whatever is left is a fault.
+// Faults of one tensor. `storage` is a working copy: elements that may be written are poisoned
+// again, so whatever is not poison at the end is a fault.
 std::string TensorFaults(const char* name, const AttentionProblem& p,
                          const AttentionTensors& host_inputs, const TensorView& original,
                          const std::vector<uint16_t>& original_storage) {
@@ -123,14 +123,15 @@ void* FencedBuffer::data() { return static_cast<char*>(buffer_.data()) + fence_;
 
 absl::Status FencedBuffer::Poison(uint16_t content) {
   std::vector<uint16_t> words(WordsOf(buffer_), kPoison);
-  // An odd last byte belongs to the fence.
+  // If the size is odd, the last byte belongs to the fence.
   const auto begin = words.begin() + fence_ / kWord;
   std::fill(begin, begin + bytes_ / kWord, content);
   return buffer_.CopyFromHost(words.data(), buffer_.bytes());
 }
 
 absl::Status FencedBuffer::Renew(absl::Span<const ByteRange> unwritten) {
-  // The new one before the old one is freed, so that whoever kept the address shows.
+  // Allocates the new buffer before freeing the old one. The address changes, so a kernel that kept
+  // the old one shows.
   absl::StatusOr<Buffer> buffer = Buffer::Allocate(buffer_.device(), buffer_.bytes());
   if (!buffer.ok()) return buffer.status();
   buffer_ = *std::move(buffer);
@@ -162,7 +163,7 @@ absl::StatusOr<std::string> FencedBuffer::FenceFault(const std::string& name) co
       return absl::StrCat(name, ": writes ", kFence - i * kWord, " bytes before its beginning\n");
     }
   }
-  // From the first whole word beyond the end.
+  // Starts at the first whole word beyond the end.
   const int64_t begin = kFence + (bytes_ + kWord - 1) / kWord * kWord;
   fence.resize((buffer_.bytes() - begin) / kWord);
   const int64_t size = static_cast<int64_t>(fence.size()) * kWord;
@@ -195,7 +196,7 @@ absl::StatusOr<Outputs> Outputs::Make(const AttentionProblem& p, const Attention
   Outputs outputs;
   if (absl::Status s = make(p.dtype, layout, p.dv, outputs.o_, outputs.o_view_); !s.ok()) return s;
   if (!with_lse) return outputs;
-  // LSE usually lies [batch][head][sequence], whatever the order of the others.
+  // LSE is usually [batch][head][sequence], whatever the order of the other tensors.
   const bool gaps = layout == Layout::kStrided || layout == Layout::kOdd;
   absl::Status s =
       make(DType::kFloat32, gaps ? layout : Layout::kBhsd, 1, outputs.lse_, outputs.lse_view_);

@@ -25,7 +25,7 @@
 
 namespace attnlab::oracle {
 
-// Two in a row are a signalling NaN of fp32; one is a signalling NaN of fp16 and of bf16.
+// A NaN of fp16 and of bf16; two in a row are a NaN of fp32. Signalling, except in fp16.
 constexpr uint16_t kPoison = 0x7FA5;
 // Workspace content for a second run: small finite numbers, which are out of range as indices.
 constexpr uint16_t kOtherPoison = 0x3C3C;

@@ -43,13 +43,13 @@ TEST(FencedBufferTest, SaysWhichByteOutsideWasWritten) {
 
 class OutputsTest : public ::testing::Test {
  protected:
-  // 2 sequences with 2 and 1 rows in use of 3, 2 heads, dv 4.
+  // 2 sequences with 2 and 1 of 3 rows in use, 2 heads, dv 4.
   OutputsTest() : problem_(*AttentionProblem::Parse("b=2,hq=2,sq=3,skv=1,d=4,lens=padded")) {
     options_.q_lens = {2, 1};
     options_.kv_lens = {1, 1};
   }
 
-  // Writes every row in use, then what `more` writes, and returns the faults.
+  // Writes every row in use, then lets `more` write, and returns the faults.
   template <typename More>
   std::string Faults(oracle::Layout layout, const More& more) {
     options_.layout = layout;
@@ -146,7 +146,7 @@ TEST_F(OutputsTest, ComparesBitsOfTheRowsAskedFor) {
   const auto difference = [&](absl::Span<const oracle::Row> rows) {
     return oracle::BitDifference(problem_, inputs->host_tensors(), *a, *b, rows);
   };
-  EXPECT_EQ(difference(all), "");  // NaNs of the same bits
+  EXPECT_EQ(difference(all), "");  // NaNs with the same bits
   Store(a->o, 0, 1, 1, 2, 0.0f);
   Store(b->o, 0, 1, 1, 2, -0.0f);
   EXPECT_EQ(difference(all), "o: bits differ at sequence 0, head 1, row 1, dim 2: 0 and -0\n");
@@ -161,7 +161,7 @@ TEST_F(OutputsTest, ComparesBitsOfTheRowsAskedFor) {
   EXPECT_EQ(values.lse.size(), 1);
 }
 
-// Bare memory for the time of a test.
+// Uses bare memory during a test.
 class BareMemoryTest : public OutputsTest {
  protected:
   void SetUp() override { oracle::UseBareMemory(true); }
@@ -195,7 +195,7 @@ TEST_F(BareMemoryTest, EndsWhereTheTensorDoes) {
 }
 
 TEST_F(BareMemoryTest, RenewLeavesRangesUnwritten) {
-  // So large that the C library asks the system for it, which gives zeros.
+  // So large that the C library gets it from the system, which returns zeros.
   constexpr int64_t kBytes = 40 << 20;
   absl::StatusOr<oracle::FencedBuffer> buffer = oracle::FencedBuffer::Make(Device::Cpu(), kBytes);
   ASSERT_TRUE(buffer.ok());
@@ -239,8 +239,8 @@ TEST_F(BareMemoryTest, InputsHaveNoFences) {
     oracle::UseBareMemory(true);
     absl::StatusOr<oracle::Inputs> bare = oracle::Inputs::Make(p, Device::Cpu(), options_);
     ASSERT_TRUE(fenced.ok() && bare.ok());
-    // A buffer is aligned to 256 bytes, and a tensor begins where its buffer does, but for the gap
-    // that a layout has there.
+    // A buffer is aligned to 256 bytes. A tensor begins where its buffer does, unless the layout
+    // has a gap there.
     const auto begin = [](const oracle::Inputs& inputs) {
       return reinterpret_cast<uintptr_t>(inputs.tensors().k.data) % 256;
     };

@@ -14,7 +14,7 @@
 namespace attnlab::oracle {
 namespace {
 
-// Enough to fill a GPU, with room for the longest rows.
+// Enough blocks to fill a GPU, and a limit on the scratch for the longest rows.
 constexpr int64_t kMostBlocks = 1024;
 constexpr int64_t kMostScratch = int64_t{256} << 20;  // bytes
 
@@ -31,10 +31,10 @@ GpuRow Find(const AttentionProblem& p, const AttentionTensors& t, const Row& row
   return found;
 }
 
-// One allocation for all, each part at a multiple of kMemoryAlignment.
+// One allocation for all parts, each at a multiple of kMemoryAlignment.
 class Parts {
  public:
-  // Where a part of so many bytes begins.
+  // Adds a part of so many bytes and returns its offset.
   int64_t Add(int64_t bytes) {
     const int64_t begin = bytes_;
     bytes_ += AlignedBytes(bytes);

@@ -12,11 +12,11 @@ __device__ double Infinity() { return __longlong_as_double(0x7FF0000000000000); 
 struct Sum {
   __device__ double operator()(double a, double b) const { return a + b; }
 };
-struct Max {  // NaN is left out, as std::max(max, NaN) does
+struct Max {  // ignores NaN, as std::max(max, NaN) does
   __device__ double operator()(double a, double b) const { return fmax(a, b); }
 };
 
-// Threads whose indices are equal modulo `width`, a power of two, put their values together and all
+// Threads whose indices are equal modulo `width`, a power of two, combine their values. All of them
 // get the result.
 template <typename Op>
 __device__ double Reduce(double value, int width, const Op& op) {
@@ -29,18 +29,18 @@ __device__ double Reduce(double value, int width, const Op& op) {
     __syncthreads();
   }
   const double result = values[thread % width];
-  __syncthreads();  // before the next call writes
+  __syncthreads();  // before the next call writes `values`
   return result;
 }
 
-// `values` of a tensor, in double.
+// The `values` of a tensor, in double.
 template <typename T>
 struct Elements {
   const T* values;
   __device__ double operator[](int64_t i) const { return device::ToFloat(values[i]); }
 };
 
-// A score of ExactRow(), and in *size what Result::score is the largest of.
+// A score of ExactRow(). Writes to *size the value of which Result::score is the maximum.
 template <typename T>
 __device__ double ExactScore(const GpuRows& in, Elements<T> q, Elements<T> k, bool few,
                              double* size) {
@@ -67,7 +67,7 @@ template <typename T>
 __global__ void __launch_bounds__(kThreads) ExactRows(GpuRows in) {
   const int thread = static_cast<int>(threadIdx.x);
   double* const scores = in.scratch + blockIdx.x * in.scratch_stride;
-  // Columns of V side by side, and as many threads as are left for the keys of each.
+  // Neighbouring threads take columns of V. The remaining threads split the keys of each column.
   int width = 1;
   while (width < kThreads && width < in.dv) width *= 2;
   for (int64_t r = blockIdx.x; r < in.count; r += gridDim.x) {
@@ -116,26 +116,26 @@ __global__ void __launch_bounds__(kThreads) ExactRows(GpuRows in) {
   }
 }
 
-// A factor of a product.
+// A factor of a product, truncated to TF32 if `kTf32`.
 template <bool kTf32>
 __device__ float Factor(float value) {
   return kTf32 ? __uint_as_float(__float_as_uint(value) & ~0x1FFFu) : value;
 }
 
-// The intrinsics round each product and each sum: nothing is fused.
+// The intrinsics round each product and each sum, so nothing is fused.
 template <bool kTf32>
 __device__ float AddProduct(float sum, float a, float b) {
   return __fadd_rn(sum, __fmul_rn(Factor<kTf32>(a), Factor<kTf32>(b)));
 }
 
-// Sums numbers in order. Every thread of the first warp gets the result, the others none.
+// Sums numbers in order. Only the threads of the first warp get the result.
 __device__ float SumInOrder(const float* values, int64_t count) {
   constexpr int kWarp = 32;
   const int lane = static_cast<int>(threadIdx.x);
   float sum = 0;
   if (lane >= kWarp) return sum;
   for (int64_t first = 0; first < count; first += kWarp) {
-    // Adding 0 to what is left over changes no bit.
+    // Lanes beyond the last number add 0, which changes no bit.
     const float mine = first + lane < count ? values[first + lane] : 0;
 #pragma unroll
     for (int i = 0; i < kWarp; ++i) sum = __fadd_rn(sum, __shfl_sync(0xFFFFFFFFu, mine, i));

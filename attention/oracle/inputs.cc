@@ -19,7 +19,7 @@ constexpr uint64_t kGolden = 0x9E3779B97F4A7C15;
 constexpr int64_t kRowsPerTask = 64;
 
 // The finaliser of SplitMix64 (Steele, Lea, Flood: Fast Splittable Pseudorandom Number
-// Generators): a bijection of 64 bits that leaves no pattern.
+// Generators): a bijection of 64 bits that removes visible patterns.
 uint64_t Mix(uint64_t x) {
   x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9;
   x = (x ^ (x >> 27)) * 0x94D049BB133111EB;
@@ -195,7 +195,7 @@ absl::Status Inputs::MakeLengths() {
   fill(kv_lens_, p.skv, 102);
   if (p.lens != Lengths::kPacked) return absl::OkStatus();
   for (int64_t tokens : {Sum(q_lens_), Sum(kv_lens_)}) {
-    // With a few to spare for the tokens that no sequence has.
+    // Leaves a few indices for tokens that belong to no sequence.
     if (tokens > AttentionProblem::kMaxExtent - 16) {
       return absl::InvalidArgumentError(absl::StrCat(
           "lens: ", tokens, " packed tokens are more than ", AttentionProblem::kMaxExtent - 16));
@@ -218,7 +218,7 @@ absl::Status Inputs::Allocate() {
   const int64_t kv_rows = packed ? cu_kv_.back() + spare : p.skv;
   const int64_t fence = BareMemory() ? 0 : kInputFence;
 
-  // Adds a buffer for so many elements here and on the device, and says where they begin.
+  // Adds a buffer of so many elements on the host and on the device, and returns their addresses.
   const auto add = [&](int64_t elements, void** host, void** device) -> absl::Status {
     const int64_t bytes = elements * element + 2 * fence;
     absl::StatusOr<Buffer> buffer = Buffer::Allocate(Device::Cpu(), bytes);
@@ -290,7 +290,7 @@ void Inputs::FillRows(int tensor, int64_t sequence, int64_t begin, int64_t end, 
   const int64_t batch = tensor == kQ ? s.q_batch : s.kv_batch;
   const int64_t first = tensor == kQ ? s.q_begin : s.kv_begin;
   const int64_t heads = view.shape[2], dim = view.shape[3];
-  void* const data = const_cast<void*>(view.data);  // of host_, which this object owns
+  void* const data = const_cast<void*>(view.data);  // in host_, which this object owns
   const uint64_t sequence_key = Combine(Combine(seed, tensor), sequence);
   for (int64_t row = begin; row < end; ++row) {
     const uint64_t row_key = Combine(sequence_key, row);

@@ -69,11 +69,11 @@ TEST(InputsTest, SeedsTensorsAndRowsDiffer) {
 }
 
 TEST(InputsTest, ThreadsDoNotMatter) {
-  // Large enough for several tasks; the bits must not depend on who does them.
+  // Large enough for several tasks. The bits must not depend on which thread makes them.
   const std::string line = "b=2,hq=2,sq=600,d=16,dtype=bf16";
   const oracle::Inputs a = Make(line);
   bool same = false;
-  // Inside a parallel region OpenMP gives the inner one a single thread.
+  // Inside a parallel region, OpenMP gives a nested one a single thread.
   ParallelFor(1, 1, [&](int64_t, int) {
     const oracle::Inputs b = Make(line);
     const int64_t bytes = 2 * 2 * 600 * 16 * 2;
@@ -110,7 +110,7 @@ TEST(InputsTest, DistributionsAreWhatTheirNamesSay) {
     const oracle::Inputs inputs = Make(line, options);
     return std::pair(MomentsOf(inputs.tensors().q), MomentsOf(inputs.tensors().v));
   };
-  // 128000 numbers: the standard errors of mean and variance are 0.003 and 0.003.
+  // 128000 numbers: the standard errors of mean and variance are both 0.003.
   const auto [q, v] = moments(oracle::Values::kNormal);
   for (const Moments& m : {q, v}) {
     EXPECT_NEAR(m.mean, 0, 0.015);

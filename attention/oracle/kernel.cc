@@ -1,4 +1,4 @@
-// The oracle as a kernel, "reference": its O and LSE rounded to the dtype. For checking and for
+// The oracle as a kernel, "reference": O is rounded to the dtype, LSE to fp32. For checking and for
 // learning, not for speed.
 #include "attention/core/kernel.h"
 
@@ -17,13 +17,13 @@
 namespace attnlab::oracle {
 namespace {
 
-// Doubles of scratch: K and V of one head, shared, and what each thread needs for a row.
+// Scratch sizes in doubles: K and V of one head, shared, and what each thread needs for a row.
 struct Scratch {
   explicit Scratch(const AttentionProblem& p)
       : k(p.skv * Padded(p.d)), v(p.skv * p.dv), q(Padded(p.d)), scores(p.skv), o(p.dv) {}
 
-  int64_t k, v;          // one each
-  int64_t q, scores, o;  // one a thread
+  int64_t k, v;          // one each, shared
+  int64_t q, scores, o;  // one each per thread
 
   int64_t PerThread() const { return q + scores + o; }
   int64_t Bytes(int threads) const {
@@ -61,7 +61,7 @@ class ReferenceKernel : public Kernel {
     double* const per_thread = v + scratch.v;
     for (int64_t i = 0; i < p.b; ++i) {
       const Sequence s = SequenceOf(p, t, i);
-      // Waking threads costs more than a little work.
+      // Waking threads costs more than doing little work on one.
       const double work = 1.0 * s.q_len * p.GroupSize() * s.kv_len * (p.d + p.dv);
       const int workers = work < 2e5 ? 1 : threads;
       for (int64_t head = 0; head < p.hkv; ++head) {

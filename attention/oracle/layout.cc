@@ -44,7 +44,7 @@ Placement Place(Layout layout, DType dtype, int64_t batch, int64_t sequence, int
                 int64_t dim) {
   Placement place;
   place.shape = {batch, sequence, heads, dim};
-  const int64_t unit = 16 / SizeOf(dtype);  // elements of 16 bytes
+  const int64_t unit = 16 / SizeOf(dtype);  // elements in 16 bytes
   int64_t head = dim, row = heads * dim, sequences = sequence * heads * dim;
   switch (layout) {
     case Layout::kBshd:

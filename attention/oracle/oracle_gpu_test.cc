@@ -1,4 +1,4 @@
-// On a GPU: the oracle there has the results of the one on the CPU.
+// On a GPU: the oracle gives the same results as on the CPU.
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
@@ -19,13 +19,13 @@ using conformance::Case;
 using conformance::EdgeCases;
 
 bool Near(double a, double b, double bound) {
-  return a == b || std::abs(a - b) <= bound;  // the same infinity, too
+  return a == b || std::abs(a - b) <= bound;  // a == b: also the same infinity
 }
 
-// How far the straightforward rows are from what they should be.
+// How the straightforward rows of the GPU compare with those of the CPU.
 struct Comparison {
   int64_t elements = 0, same_bits = 0;
-  double fair_there = 0, fair_here = 0;  // largest errors, in units of their rows
+  double fair_there = 0, fair_here = 0;  // largest errors on GPU and CPU, in units of their rows
 };
 
 Comparison CompareResults(const Case& c, int64_t rows, const Oracle& there, const Result& exact,
@@ -70,7 +70,7 @@ void ExpectSame(const Case& c, Factors factors, Comparison* all) {
   ASSERT_EQ(there->straightforward.o.size(), here->o.size());
   const Comparison result =
       CompareResults(c, static_cast<int64_t>(rows.size()), *there, *exact, *here);
-  // What is fair must not depend on who says it. glibc's tanhf is off by more than half a unit.
+  // The fair error must not depend on the device. glibc's tanhf is off by more than half a unit.
   const double least = Epsilon(DType::kFloat32) / 2;
   EXPECT_LE(result.fair_there, 1.3 * result.fair_here + least);
   EXPECT_LE(result.fair_here, 1.3 * result.fair_there + least);
@@ -89,7 +89,7 @@ TEST(OracleOnGpuTest, HasTheResultsOfTheCpu) {
   }
 }
 
-// More keys than a block has threads for by far, and rows than there are blocks.
+// Many more keys than a block has threads, and more rows than there are blocks.
 TEST(OracleOnGpuTest, LongRowsAndManyRows) {
   Comparison all;
   for (const char* line : {"b=1,hq=1,sq=2,skv=100003,d=8,dtype=fp32,mask=causal",

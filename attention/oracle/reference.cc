@@ -17,7 +17,7 @@
 namespace attnlab::oracle {
 namespace {
 
-// Waking threads costs more than this many multiply-adds.
+// Below this many multiply-adds, waking threads costs more than it saves.
 constexpr double kSerialWork = 2e5;
 
 int Threads(int threads, double work) {
@@ -25,27 +25,27 @@ int Threads(int threads, double work) {
   return threads > 0 ? threads : CpuInfo().threads;
 }
 
-// A vector that is too large is an error here, not an exception.
+// Resizes a vector. Too large a size gives an error, not an exception.
 template <typename T>
 absl::Status Resize(absl::string_view what, int64_t size, std::vector<T>* vector) {
   try {
     vector->resize(size);
     return absl::OkStatus();
-  } catch (const std::exception&) {  // bad_alloc, or length_error for what no vector holds
+  } catch (const std::exception&) {  // bad_alloc, or length_error above a vector's maximum size
     return absl::ResourceExhaustedError(
         absl::StrCat("oracle: no memory for ", size, " numbers of ", what));
   }
 }
 
-// Rows that share a KV head, and the keys that they see.
+// Rows that share a KV head, and the range of keys that they see.
 struct Group {
-  int64_t first, last;  // of the order of rows
+  int64_t first, last;  // indices into the order of rows
   Sequence sequence;
   int64_t head;  // of K and V
   KvRange seen;
 };
 
-// The rows by sequence and KV head, as indices.
+// Indices of the rows, ordered by sequence and KV head.
 absl::StatusOr<std::vector<int64_t>> OrderOf(const AttentionProblem& p,
                                              absl::Span<const Row> rows) {
   std::vector<int64_t> order;
@@ -58,7 +58,7 @@ absl::StatusOr<std::vector<int64_t>> OrderOf(const AttentionProblem& p,
   return order;
 }
 
-// The rows from order[first] on that share its KV head.
+// The rows from order[first] on that share a KV head.
 Group GroupAt(const AttentionProblem& p, const AttentionTensors& t, absl::Span<const Row> rows,
               const std::vector<int64_t>& order, int64_t first) {
   const Row& row = rows[order[first]];
@@ -77,8 +77,8 @@ Group GroupAt(const AttentionProblem& p, const AttentionTensors& t, absl::Span<c
 }
 
 // Calls compute(index, input, scratch) for every row, with K and V of one KV head at a time
-// converted to Real. `scratch` is room for as many numbers as there are keys and dims of V.
-// Everything is allocated before threads start: an exception in one of them could not be caught.
+// converted to Real. `scratch` has room for as many numbers as there are keys and dims of V.
+// Everything is allocated before threads start: an exception in a thread could not be caught.
 template <typename Real, typename Compute>
 absl::Status ForEachRow(const AttentionProblem& p, const AttentionTensors& t,
                         absl::Span<const Row> rows, int threads, const Compute& compute) {
@@ -131,7 +131,7 @@ absl::Status ForEachRow(const AttentionProblem& p, const AttentionTensors& t,
   return absl::OkStatus();
 }
 
-// A result with room for O and LSE of the rows, once these have been checked.
+// Checks the rows and makes a result with room for their O and LSE.
 absl::StatusOr<Result> Begin(const AttentionProblem& p, const AttentionTensors& t,
                              absl::Span<const Row> rows) {
   if (absl::Status s = Check(p, t, rows); !s.ok()) return s;
@@ -152,7 +152,7 @@ absl::Status Check(const AttentionProblem& p, const AttentionTensors& t,
   if (t.q.device.kind != DeviceKind::kCpu) {
     return absl::InvalidArgumentError(absl::StrCat("q: on ", ToString(t.q.device), ", not on cpu"));
   }
-  // Outputs are not used, but ValidateTensors wants some: this one is never touched.
+  // Outputs are not used, but ValidateTensors() needs some. This one is never accessed.
   static char unused[8];
   AttentionTensors with_outputs = t;
   with_outputs.o =

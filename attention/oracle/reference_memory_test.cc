@@ -1,4 +1,4 @@
-// The oracle where memory runs out.
+// The oracle when memory runs out.
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -18,11 +18,11 @@
 namespace attnlab::oracle {
 namespace {
 
-// While it lives, the process gets at most so many bytes more from the system.
+// While it exists, the process gets at most so many more bytes from the system.
 class MemoryLimit {
  public:
   explicit MemoryLimit(int64_t bytes) {
-    int64_t pages = 0;  // in use, the first number of the file
+    int64_t pages = 0;  // in use: the first number in the file
     std::ifstream("/proc/self/statm") >> pages;
     getrlimit(RLIMIT_AS, &before_);
     rlimit limit = before_;
@@ -39,7 +39,7 @@ TEST(ReferenceMemoryTest, MemoryThatIsNotThereIsAStatus) {
 #ifdef __SANITIZE_ADDRESS__
   GTEST_SKIP() << "AddressSanitizer takes address space of its own, which the limit would deny it";
 #endif
-  // Keys are all one key: the views take no memory.
+  // All keys share one address, so the views take no memory.
   const AttentionProblem p = *AttentionProblem::Parse("hq=1,sq=64,skv=1000000,d=1,dtype=fp32");
   std::vector<float> q(64, 1), kv(1, 1);
   AttentionTensors t;
@@ -57,7 +57,7 @@ TEST(ReferenceMemoryTest, MemoryThatIsNotThereIsAStatus) {
     EXPECT_EQ(plain.code(), absl::StatusCode::kResourceExhausted) << plain;
     return std::string(exact.message());
   };
-  // K takes 64 MB in double and 32 in float; scores 8 and 4 MB a thread.
+  // K takes 64 MB in double and 32 MB in float; scores take 8 and 4 MB per thread.
   EXPECT_EQ(message(int64_t{10} << 20, 1), "oracle: no memory for 8000000 numbers of K");
   EXPECT_EQ(message(int64_t{120} << 20, 64), "oracle: no memory for 64000576 numbers of scratch");
 }

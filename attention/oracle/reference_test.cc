@@ -24,7 +24,7 @@ AttentionProblem Problem(const std::string& line) {
   return problem.value_or(AttentionProblem());
 }
 
-// One head in fp32, given by hand: q [sq][d], k [skv][d], v [skv][dv].
+// One head in fp32 with given values: q [sq][d], k [skv][d], v [skv][dv].
 struct OneHead {
   OneHead(const std::string& line, std::vector<float> q_in, std::vector<float> k_in,
           std::vector<float> v_in)
@@ -118,19 +118,19 @@ TEST(ExactTest, AScoreWhoseTermsCancelIsAsLargeAsTheyAre) {
   const Result one = OneHead("sq=1,skv=1,d=2,dv=1,scale=0.5", q, k, {1}).Run();
   EXPECT_EQ(one.lse[0], 0);
   EXPECT_NEAR(one.score[0], 6e3 * std::sqrt(2.0), 1e-9);
-  // Not of a key that the row does not see.
+  // A key that the row does not see has no influence.
   const OneHead hidden("sq=2,skv=2,d=2,dv=1,scale=0.5,mask=causal", {3, 4, 3e3f, 4e3f},
                        {4, -3, 4e3f, -3e3f}, {1, 1});
   EXPECT_NEAR(hidden.Run().score[0], 6 * std::sqrt(2.0), 1e-9);
 }
 
 TEST(ExactTest, SoftcapBoundsScoresAndVanishesWhenLarge) {
-  // Both scores far beyond the cap: +2 and -2.
+  // Both scores are far beyond the cap: +2 and -2.
   const OneHead capped("sq=1,skv=2,d=1,scale=1,softcap=2", {1}, {1e4f, -1e4f}, {1, 0});
   EXPECT_NEAR(capped.Run().o[0], 1 / (1 + std::exp(-4.0)), 1e-14);
-  EXPECT_NEAR(capped.Run().score[0], 2, 1e-12);  // an error of 1e4 does not get through
+  EXPECT_NEAR(capped.Run().score[0], 2, 1e-12);  // the cap removes an error of 1e4
   EXPECT_NEAR(capped.Run().lse[0], std::log(std::exp(2.0) + std::exp(-2.0)), 1e-14);
-  // softcap * tanh(scale * qk / softcap), in that order.
+  // The formula is softcap * tanh(scale * qk / softcap).
   const OneHead middle("sq=1,skv=1,d=1,scale=0.5,softcap=3", {4}, {2}, {1});
   EXPECT_NEAR(middle.Run().lse[0], 3 * std::tanh(4.0 / 3), 1e-14);
   const OneHead loose("sq=1,skv=1,d=1,scale=1,softcap=1e9", {1}, {2}, {1});
@@ -158,7 +158,7 @@ TEST(ExactTest, MasksLetThroughWhatTheirDefinitionSays) {
         int keys = 0;
         double mean = 0;
         for (int j = 0; j < skv; ++j) {
-          const int ahead = j - (i + skv - sq);  // of the query's own position
+          const int ahead = j - (i + skv - sq);  // of the query's own key position
           const bool seen = p.mask.kind == Mask::Kind::kNone ||
                             (p.mask.kind == Mask::Kind::kCausal && ahead <= 0) ||
                             (p.mask.kind == Mask::Kind::kSlidingWindow && -ahead <= p.mask.left &&
@@ -179,7 +179,7 @@ TEST(ExactTest, MasksLetThroughWhatTheirDefinitionSays) {
   }
 }
 
-// The definition again, in long double, one element at a time.
+// Computes the definition again, in long double, one element at a time.
 void ExpectMatchesDefinition(const AttentionProblem& p, const AttentionTensors& t) {
   const std::vector<Row> rows = AllRows(p, t);
   const Result r = RunAll(p, t);
@@ -222,7 +222,7 @@ TEST(ExactTest, MatchesTheDefinitionForEveryDtypeLayoutAndKindOfLengths) {
     for (Layout layout : kAllLayouts) {
       const AttentionProblem p = Problem(line);
       if (!CheckLayout(layout, p).ok()) continue;
-      // What lies beyond the lengths is NaN: finite results show that it is not read.
+      // Everything beyond the lengths is NaN: finite results show that it is not read.
       const Inputs inputs = Random(p, layout);
       ExpectMatchesDefinition(p, inputs.host_tensors());
     }
@@ -256,7 +256,7 @@ TEST(ExactTest, GroupsAreRepeatedHeads) {
   EXPECT_EQ(RunAll(repeated, t).lse, expected.lse);
 }
 
-// The tokens [begin, begin + length) of a batch entry, as a tensor of their own.
+// The tokens [begin, begin + length) of a batch entry, as a separate tensor.
 ConstTensorView Part(ConstTensorView t, int64_t batch, int64_t begin, int64_t length) {
   t.data = static_cast<const char*>(t.data) + t.Offset(batch, begin, 0, 0) * SizeOf(t.dtype);
   t.shape[0] = 1;
@@ -336,7 +336,7 @@ TEST(StraightforwardTest, IsRoundedToTheDtypeAndCloseToExact) {
     for (size_t i = 0; i < exact.lse.size(); ++i) {
       lse_error = std::max(lse_error, std::abs(exact.lse[i] - plain->lse[i]));
     }
-    // O is up to about 3: half a unit of its own rounding, and P's.
+    // O is up to about 3, so half a unit comes from rounding O, and as much from P.
     EXPECT_GT(error, Epsilon(p.dtype) / 4) << dtype;
     EXPECT_LT(error, Epsilon(p.dtype) * 4) << dtype;
     EXPECT_GT(lse_error, 1e-9) << dtype;
@@ -345,7 +345,7 @@ TEST(StraightforwardTest, IsRoundedToTheDtypeAndCloseToExact) {
 }
 
 TEST(StraightforwardTest, Tf32FactorsHaveTenBits) {
-  // The low bits of 1 + 2^-11 are lost, those of 1 + 2^-10 are not.
+  // TF32 drops the low bits of 1 + 2^-11, but keeps those of 1 + 2^-10.
   const float low = 1 + 0x1p-11f, high = 1 + 0x1p-10f;
   const OneHead a("sq=1,skv=1,d=1,scale=1", {high}, {low}, {low});
   absl::StatusOr<Result> r = Straightforward(a.p, a.t, AllRows(a.p, a.t), Factors::kTf32);

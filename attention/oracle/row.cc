@@ -9,7 +9,7 @@ namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
-// Eight partial sums, because a compiler may not reorder the additions of one.
+// Eight partial sums, because a compiler may not reorder the additions of a single sum.
 double Dot(const double* a, const double* b, int64_t padded) {
   double partial[kLanes] = {};
   for (int64_t i = 0; i < padded; i += kLanes) {
@@ -26,14 +26,14 @@ double SumOfTerms(const double* a, const double* b, int64_t padded) {
   return sum;
 }
 
-// How large their sum would be if the signs of the terms were random.
+// How large the dot product would be if the signs of its terms were random.
 double SpreadOfTerms(const double* a, const double* b, int64_t padded) {
   double sum = 0;
   for (int64_t i = 0; i < padded; ++i) sum += (a[i] * b[i]) * (a[i] * b[i]);
   return std::sqrt(sum);
 }
 
-// Of more, one score is as large as it may well be.
+// Among more keys than this, some score is likely as large as its terms allow.
 constexpr int64_t kFewKeys = 8;
 
 float Round(float value, DType dtype) {
@@ -42,7 +42,7 @@ float Round(float value, DType dtype) {
   return LoadElement(&stored, dtype, 0);
 }
 
-// A factor of a product.
+// A factor of a product, truncated to TF32 if `kTf32`.
 template <bool kTf32>
 float Factor(float value) {
   if constexpr (!kTf32) return value;
@@ -105,13 +105,13 @@ void ExactRow(const RowInput<double>& in, double* scores, double* o, double* lse
   for (int64_t j = 0; j < in.keys; ++j) {
     double s = double{in.scale} * Dot(in.q, in.k + j * padded, padded);
     double size = std::abs(s);
-    // Of a few keys all scores may be small because their terms cancel, as O may be.
+    // With few keys all scores may be small because their terms cancel, as in O.
     if (sizes != nullptr && in.softcap == 0 && j < kFewKeys) {
       size = std::max(size, double{in.scale} * SpreadOfTerms(in.q, in.k + j * padded, padded));
     }
     if (in.softcap != 0) {
       const double tanh = std::tanh(s / double{in.softcap});
-      // What the cap leaves of an error of s, which is in proportion to its terms.
+      // What the cap leaves of an error of s. The error is proportional to the terms of s.
       size = sizes == nullptr ? 0
                               : (1 - tanh * tanh) * double{in.scale} *
                                     SumOfTerms(in.q, in.k + j * padded, padded);
@@ -157,7 +157,7 @@ void LoadRows(const ConstTensorView& view, int64_t batch, int64_t head, int64_t 
     case DType::kBFloat16:
       return load(static_cast<const BFloat16*>(view.data));
     case DType::kFloat8E4M3:
-      break;  // callers decline it
+      break;  // callers reject it
   }
 }
 

@@ -11,30 +11,30 @@ namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
-// Below it, numbers of the dtype have a fixed spacing: Epsilon(dtype) of it.
+// Smaller numbers of the dtype have a fixed spacing: Epsilon(dtype) times this.
 double SmallestNormal(DType dtype) { return dtype == DType::kFloat16 ? 0x1p-14 : 0x1p-126; }
 
 double ErrorOf(double value, double expected, DType dtype) {
   if (std::isnan(value) || std::isnan(expected)) {
     return std::isnan(value) && std::isnan(expected) ? 0 : kInfinity;
   }
-  if (value == expected) return 0;  // infinities among them
+  if (value == expected) return 0;  // also for equal infinities
   if (std::isinf(value)) {
     float rounded = 0;
     StoreElement(&rounded, dtype, 0, static_cast<float>(expected));
     return LoadElement(&rounded, dtype, 0) == value ? 0 : kInfinity;
   }
-  return std::abs(value - expected);  // infinity if `expected` is
+  return std::abs(value - expected);  // infinity if `expected` is infinite
 }
 
-// TF32 has 10 bits behind the point.
+// TF32 has 10 explicit bits of mantissa.
 constexpr double kEpsilonTf32 = 0x1p-10;
 
-// What an error of each row is held against, and the error of the straightforward implementation in
-// that unit.
+// The unit and floor of each row's errors, and the straightforward implementation's error in that
+// unit.
 struct Scale {
-  std::vector<double> unit;   // one a row
-  std::vector<double> floor;  // one a row, absolute
+  std::vector<double> unit;   // one per row
+  std::vector<double> floor;  // one per row, absolute
   double fair = 0;            // the straightforward implementation's largest error, in units
 };
 
@@ -44,14 +44,14 @@ double FairError(const Scale& scale, int64_t width, DType dtype, const std::vect
   for (size_t i = 0; i < exact.size(); ++i) {
     const double unit = scale.unit[i / width];
     const double error = ErrorOf(straightforward[i], exact[i], dtype);
-    // Where even the straightforward implementation overflows, its error says nothing.
+    // If even the straightforward implementation overflows, its error says nothing.
     if (unit > 0 && std::isfinite(unit) && std::isfinite(error))
       fair = std::max(fair, error / unit);
   }
   return fair;
 }
 
-// The error of `got` that is the largest part of its row's bound; [rows][width] values.
+// The error of `got` that is largest in proportion to its row's bound; [rows][width] values.
 TensorError Worst(absl::Span<const Row> rows, int64_t width, DType dtype, const Scale& scale,
                   const std::vector<double>& exact, const std::vector<double>& got) {
   TensorError worst;
@@ -81,11 +81,11 @@ std::string TensorError::ToString() const {
 Errors Compare(DType dtype, absl::Span<const Row> rows, const Result& exact,
                const Result& straightforward, const Result& values, Factors factors) {
   const double e = Epsilon(dtype), e32 = Epsilon(DType::kFloat32);
-  // What a score may be off by, in proportion to its size.
+  // The error of a score, in proportion to its size.
   const double e_score = factors == Factors::kTf32 ? kEpsilonTf32 : 8 * e32;
   Scale o, lse;
   for (size_t row = 0; row < rows.size(); ++row) {
-    // NaN and infinity have no size; ErrorOf() asks for them in their place.
+    // NaN and infinity have no size; ErrorOf() requires them to be in the same place.
     const auto at_least = [](double size, double x) {
       return std::isfinite(x) ? std::max(size, std::abs(x)) : size;
     };

@@ -69,14 +69,14 @@ TEST_F(ToleranceTest, ARowWithHugeScoresOrInfinityExcusesNoOther) {
   exact_.score[0] = 1e30;
   exact_.o[0] = plain_.o[0] = values_.o[0] = kInfinity;
   EXPECT_TRUE(Run().o.Passed());
-  values_.o[1] = 3;  // beside the infinity, but with scores whose exponentials are anything
+  values_.o[1] = 3;  // in the row of the infinity, whose scores are so large that anything passes
   values_.o[3] = 4.01;
   values_.lse[1] = -0.9;
   EXPECT_FALSE(Run().o.Passed());
   EXPECT_FALSE(Run().lse.Passed());
   exact_.score[0] = 1;
   values_.o[3] = 4;
-  EXPECT_FALSE(Run().o.Passed());  // the element beside the infinity
+  EXPECT_FALSE(Run().o.Passed());  // fails for the element in the row of the infinity
 }
 
 TEST_F(ToleranceTest, SmallRowsMustBeMorePrecise) {
@@ -89,7 +89,7 @@ TEST_F(ToleranceTest, SmallRowsMustBeMorePrecise) {
   values_.o[0] = 1;
   values_.o[2] = 0.0119;
   EXPECT_TRUE(Run().o.Passed());
-  values_.o[2] = 0.03;  // far below what row 0 may err, too much here
+  values_.o[2] = 0.03;  // far below the bound of row 0, but too much here
   EXPECT_FALSE(Run().o.Passed());
   EXPECT_EQ(Run().o.row, rows_[1]);
 }
@@ -111,7 +111,7 @@ TEST_F(ToleranceTest, NanNeverPassesUnlessTheOracleHasIt) {
   values_.o[2] = kNan;
   EXPECT_EQ(Run().o.max_error, kInfinity);
   EXPECT_FALSE(Run().o.Passed());
-  // An implementation that has NaN there as well does not make it fair.
+  // A straightforward implementation that also has NaN there does not excuse it.
   plain_.o[2] = kNan;
   EXPECT_FALSE(Run().o.Passed());
   exact_.o[2] = kNan;
@@ -134,7 +134,7 @@ TEST_F(ToleranceTest, InfinitiesMustBeTheSame) {
 
 TEST_F(ToleranceTest, InfinityPassesWhereTheOracleRoundsToIt) {
   values_.o[0] = kInfinity;
-  exact_.o[0] = 65519;  // the largest half is 65504, and this rounds down to it
+  exact_.o[0] = 65519;  // rounds down to the largest half, 65504
   EXPECT_FALSE(Run(DType::kFloat16).o.Passed());
   exact_.o[0] = 65521;
   EXPECT_TRUE(Run(DType::kFloat16).o.Passed());

@@ -23,14 +23,14 @@ int64_t RowsInUse(const AttentionProblem& p, const Inputs& inputs) {
   return rows;
 }
 
-// All rows if the oracle can do them within the budget, else a sample: half the budget goes to
+// All rows if the oracle can do them within the budget, else a sample. Half the budget goes to
 // reading K and V of as many heads as it allows, half to rows of these heads.
 std::vector<Row> ChooseRows(const AttentionProblem& p, const Inputs& inputs, double budget,
                             uint64_t seed) {
   const double flops = CompulsoryTraffic(p, false, inputs.q_lens(), inputs.kv_lens()).flops;
   if (flops <= budget) return AllRows(p, inputs.host_tensors());
 
-  std::vector<int64_t> sequences;  // with rows, the longest first
+  std::vector<int64_t> sequences;  // those with rows, the one with the most keys first
   for (int64_t i = 0; i < p.b; ++i) {
     if (inputs.q_lens()[i] > 0) sequences.push_back(i);
   }
@@ -51,7 +51,7 @@ std::vector<Row> ChooseRows(const AttentionProblem& p, const Inputs& inputs, dou
   };
   std::vector<Row> rows;
   for (int64_t i = 0; i < heads; ++i) {
-    // The first and the last of all pairs of sequence and KV head, and some between.
+    // The first and the last pair of sequence and KV head, and random ones between.
     const int64_t pair = i == 0 ? 0 : i == 1 ? all_heads - 1 : draw(all_heads);
     const int64_t sequence = sequences[pair / p.hkv];
     const int64_t q_len = inputs.q_lens()[sequence];
@@ -70,7 +70,7 @@ Factors FactorsOf(const Plan& plan) {
   return plan.prepared->MultipliesAsTf32() ? Factors::kTf32 : Factors::kAsTheyAre;
 }
 
-// What decides the results of OracleOf() for inputs as Inputs::Make() makes them.
+// Everything that determines the results of OracleOf() for inputs made by Inputs::Make().
 std::string OracleKey(const Plan& plan, const VerifyOptions& options) {
   const InputOptions& inputs = options.inputs;
   return absl::StrCat(ToString(plan.device.device), ",", plan.problem.ToString(),
@@ -80,8 +80,8 @@ std::string OracleKey(const Plan& plan, const VerifyOptions& options) {
                       ",kv=", absl::StrJoin(inputs.kv_lens, " "));
 }
 
-// The rows to check and what they should be. Those of the last call are kept: a problem often comes
-// again at once, with another configuration or kernel.
+// The rows to check and their expected values. Those of the last call are kept, because a problem
+// often comes again at once with another configuration or kernel.
 struct Expected {
   std::vector<Row> rows;
   Oracle oracle;
@@ -125,7 +125,7 @@ absl::StatusOr<VerifyResult> Verify(const Plan& plan, const VerifyOptions& optio
   if (!trial.ok()) return trial.status();
   const AttentionProblem& p = plan.problem;
   const AttentionTensors& host = trial->inputs().host_tensors();
-  // Before the kernel runs, which could change what it only reads.
+  // Computed before the kernel runs, because a wrong kernel could change its inputs.
   const absl::StatusOr<const Expected*> expected = ExpectedOf(plan, options, trial->inputs());
   if (!expected.ok()) return expected.status();
   const auto& [rows, oracle] = **expected;

@@ -46,9 +46,9 @@ struct VerifyResult {
 // kernel's Forward() failed. It has the kernel's name and the problem.
 absl::StatusOr<VerifyResult> Verify(const Plan& plan, const VerifyOptions& options = {});
 
-// What a plan's results for these inputs are judged by. For a plan on a GPU it is computed there,
-// but on the CPU if a tool that watches the program (bare_memory.h) would make that slow, or if the
-// GPU has too little memory left.
+// What a plan's results for these inputs are judged by. For a plan on a GPU it is computed there.
+// It is computed on the CPU instead if the GPU has too little memory left, or if a tool watches the
+// program (bare_memory.h) and would slow the GPU down.
 absl::StatusOr<Oracle> OracleOf(const Plan& plan, const Inputs& inputs, absl::Span<const Row> rows);
 
 // The command that repeats the check:

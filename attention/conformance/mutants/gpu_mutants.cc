@@ -16,16 +16,16 @@ namespace {
 
 constexpr int64_t kMostRows = 1024;
 
-// The mistakes, each in its place in CopyKernel::Run().
+// The mistakes; CopyKernel::Run() makes them.
 enum class Bug {
   kNone,
   kWaitsForStream,
   kWaitsForDevice,
-  kDefaultStream,      // does its work in the legacy default stream
-  kOwnStream,          // in a stream of its own that nothing orders
-  kAllocates,          // scratch by cudaMalloc(), for the time of a call
-  kAllocatesFromPool,  // by cudaMallocAsync(), which a graph may do
-  kHostMemory,         // copies from host memory that means something else later
+  kDefaultStream,      // works on the legacy default stream
+  kOwnStream,          // works on its own stream, which nothing orders
+  kAllocates,          // cudaMalloc() of scratch during a call
+  kAllocatesFromPool,  // cudaMallocAsync(), which a graph may contain
+  kHostMemory,         // copies from host memory that later changes
 };
 
 using cuda_backend::ToStatus;
@@ -98,7 +98,7 @@ class CopyKernel : public Kernel {
       return static_cast<size_t>(view.strides[1] * SizeOf(view.dtype));
     };
     const size_t row = static_cast<size_t>(p.d * SizeOf(p.dtype));
-    // Never moved: a graph has its address.
+    // Never reallocated: a graph keeps its address.
     if (later_.empty()) later_.resize(kMostRows);
     std::fill(later_.begin(), later_.end(), 1.0f);
     for (int64_t b = 0; b < p.b; ++b) {

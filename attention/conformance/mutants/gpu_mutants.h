@@ -1,6 +1,6 @@
 // GPU kernels that wait, allocate or use a stream wrongly on purpose, to show that the conformance
 // suite rejects them. They copy Q to O and set LSE to a number, with copies of the CUDA runtime
-// alone, because only the checks of streams, graphs and allocations are tried on them.
+// alone. That is enough for the checks of streams, graphs and allocations.
 #ifndef ATTENTION_CONFORMANCE_MUTANTS_GPU_MUTANTS_H_
 #define ATTENTION_CONFORMANCE_MUTANTS_GPU_MUTANTS_H_
 

@@ -1,6 +1,5 @@
-// On a machine with a GPU: tests the checks of streams, graphs and allocations. A sound kernel
-// passes them, and each kernel of gpu_mutants.h is rejected by those that are there for its
-// mistake.
+// On a machine with a GPU: tests the checks of streams, graphs and allocations. A correct kernel
+// passes them. Each kernel of gpu_mutants.h is rejected by the checks that exist for its mistake.
 #include <memory>
 #include <string>
 #include <vector>
@@ -16,7 +15,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// What a check says of the kernel, at the first problem where it says something.
+// A check's verdict on the kernel, at the first problem that it rejects.
 struct Verdict {
   int ran = 0;
   std::string message;

@@ -19,37 +19,37 @@ namespace {
 constexpr int64_t kTile = 16;
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
-// The mistakes, each in its place in TiledKernel below.
+// The mistakes; TiledKernel below makes them.
 enum class Bug {
   kNone,
-  kNoMaskOnLastTile,     // a tile that is partly masked is computed as if it were not
-  kReadsPastKvLen,       // the last tile is always whole
-  kLeavesLastRow,        // the last row of each sequence is not written
-  kLeavesEmptyRows,      // rows that see no key are not written
-  kWritesPastRow,        // one element more than dv
+  kNoMaskOnLastTile,     // computes a partly masked tile as if it were not masked
+  kReadsPastKvLen,       // treats the last tile as a whole one
+  kLeavesLastRow,        // does not write the last row of each sequence
+  kLeavesEmptyRows,      // does not write rows that see no key
+  kWritesPastRow,        // one element beyond dv
   kWritesUnusedRows,     // zeros in the rows beyond q_len
-  kWritesPastWorkspace,  // one float more than it asked for
+  kWritesPastWorkspace,  // one float beyond the workspace that it asked for
   kTrustsWorkspace,      // expects the sum to start at zero
   kWindowOffByOne,       // one key too few on the left
-  kTopLeftCausal,        // aligned to the first query, not the last
-  kSeesFutureKey,        // causal, but for one key
+  kTopLeftCausal,        // aligns to the first query instead of the last
+  kSeesFutureKey,        // causal, except for one key
   kLosesNan,
-  kChangesBits,   // adds in another order every other call
+  kChangesBits,   // adds in a different order in every other call
   kLseBase2,      // log2 instead of the natural logarithm
-  kLseMissesMax,  // log of the sum alone
+  kLseMissesMax,  // log of the sum without the maximum
   kNoSoftcap,
   kScaleAfterSoftcap,
   kInterleavedGroups,  // query head h uses KV head h mod hkv
   kNoRescale,          // keeps the old accumulator when the maximum grows
-  kNoMax,              // exponentials of raw scores
-  kIgnoresStrides,     // heads of Q side by side, whatever the strides
+  kNoMax,              // exponentials of raw scores, without subtracting the maximum
+  kIgnoresStrides,     // assumes that heads of Q are adjacent
   kBatchMaximum,       // leaks from the first sequence into the others
   kHalfAccumulator,    // sums in the dtype
-  kDropsOddLse,        // LSE of odd rows is not written
-  kNeedsLse,           // another O without LSE
-  kDeclinesAfterAll,   // Supports() says yes, Run() says Unimplemented
+  kDropsOddLse,        // does not write LSE of odd rows
+  kNeedsLse,           // a different O without LSE
+  kDeclinesAfterAll,   // Supports() returns OK, Run() returns Unimplemented
   kTakesAnyConfig,     // accepts unknown keys
-  kNoTraffic,          // a model that counts no arithmetic
+  kNoTraffic,          // a model without FLOPs
 };
 
 float Load(const ConstTensorView& t, int64_t b, int64_t s, int64_t h, int64_t i) {
@@ -194,7 +194,7 @@ class TiledKernel : public Kernel {
       float value = sum > 0 ? o[c] / sum : sum == 0 ? 0 : sum;
       if (bug_ == Bug::kNeedsLse && t.lse.data == nullptr) value *= 1 + 0x1p-7f;
       if (bug_ == Bug::kBatchMaximum && s.q_batch > 0 && t.k.NumElements() > 0) {
-        // As if one scale were taken from the whole batch.
+        // As if a scale were computed over the whole batch.
         value += 0 * Load(t.k, 0, 0, 0, 0);
       }
       Store(t.o, s.q_batch, at, head, c, value);

@@ -1,5 +1,5 @@
-// Tests the conformance suite: a sound kernel passes every check, and each kernel of mutants.h is
-// rejected by the check that is there for its mistake, with a message that says what it is.
+// Tests the conformance suite. A correct kernel passes every check. Each kernel of mutants.h is
+// rejected by the check that exists for its mistake, with a message that says what is wrong.
 #include <memory>
 #include <string>
 #include <vector>
@@ -15,7 +15,8 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// The work of a case; the kernels here are slow, and small problems show the same mistakes.
+// Whether a case has little work. These kernels are slow, and small problems show the same
+// mistakes.
 bool IsSmall(const Case& c) {
   const AttentionProblem& p = c.problem;
   return p.b * p.hq * (p.sq + 1) * (p.skv + 1) * (p.d + p.dv) < 2000000;

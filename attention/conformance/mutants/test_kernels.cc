@@ -1,7 +1,10 @@
-// Kernels for tests of the command: "wrong" computes something else, "failing" fails, "picky" does
-// fp16 with head dims 64 and 128 alone, "ctrl_c" presses that key when it gets 130 queries, and
-// "via_host" is for GPUs but computes on the CPU, so that what the command does around a GPU kernel
-// can be tested without one.
+// Kernels for tests of the command:
+//   "wrong"     computes something else
+//   "failing"   fails
+//   "picky"     supports only fp16 with head dims 64 and 128
+//   "ctrl_c"    raises SIGINT, as that key does, when it gets 130 queries
+//   "via_host"  is a GPU kernel that computes on the CPU, so that tests of what the command does
+//               around a GPU kernel need no real one
 #include <signal.h>
 
 #include <cstdint>
@@ -24,8 +27,8 @@
 namespace attnlab {
 namespace {
 
-// The oracle's kernel under another name. It is looked up when first needed: registration is in
-// no order.
+// The oracle's kernel under another name. It is looked up on first use, because kernels register in
+// no particular order.
 class Wrapper : public Kernel {
  public:
   explicit Wrapper(const char* name, int preference) {
@@ -92,7 +95,7 @@ class CtrlC : public Wrapper {
  private:
   absl::Status Run(const AttentionProblem& p, const Prepared& inner, const AttentionTensors& t,
                    const Launch& l) const override {
-    // A second one would end the process.
+    // A second signal would end the process.
     static bool raised = false;
     if (p.sq == 130 && !raised) {
       raised = true;
@@ -150,8 +153,8 @@ class ViaHost : public Wrapper {
                                     const AttentionTensors& device) {
     AttentionTensors host = device;
     std::vector<Buffer> buffers;
-    // A copy on the host of what the view at `data` reaches, O and LSE too: not all of it will be
-    // written.
+    // Copies to the host everything that the view at `data` covers. O and LSE are copied too,
+    // because the kernel does not write all of it.
     const auto fetch = [&](const void* data, int64_t bytes) -> absl::StatusOr<void*> {
       absl::StatusOr<Buffer> copy = Buffer::Allocate(Device::Cpu(), bytes);
       if (!copy.ok()) return copy.status();
@@ -190,7 +193,7 @@ class ViaHost : public Wrapper {
     return s;
   }
 
-  // Bytes from the first element to behind the last.
+  // Bytes from the first element to the end of the last.
   static int64_t Reach(const ConstTensorView& view) {
     if (view.NumElements() == 0) return 0;
     return (view.Offset(view.shape[0] - 1, view.shape[1] - 1, view.shape[2] - 1,
