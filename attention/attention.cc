@@ -43,8 +43,8 @@ absl::StatusOr<Plan> Choose(const AttentionProblem& problem, const DeviceInfo& d
     }
   }
   if (best->kernel != nullptr) return best;
-  // If no kernel of the device accepts the configuration, that is the caller's mistake. If one would
-  // do the problem with more memory, the problem is too large.
+  // A configuration that no kernel of the device accepts is the caller's mistake. A problem that a
+  // kernel would do if it fitted is too large.
   const absl::StatusCode code = any_of_device && all_invalid ? absl::StatusCode::kInvalidArgument
                                 : any_too_large              ? absl::StatusCode::kResourceExhausted
                                                              : absl::StatusCode::kUnimplemented;
