@@ -6,7 +6,7 @@ from typing import Any, Optional, Tuple
 from . import arrays, errors, library, outputs
 from .arrays import View
 from .plan import Plan, cached
-from .problem import Mask, Problem, integer, normalized_mask, real
+from .problem import Mask, Problem, integer, mask_of, real
 
 _FLOATS = library.DTYPES
 
@@ -230,6 +230,8 @@ def attention(
     v,
     *,
     mask: Mask = "none",
+    causal: bool = False,
+    window_size: Tuple[int, int] = (-1, -1),
     scale: Optional[float] = None,
     softcap: float = 0.0,
     layout: str = "bshd",
@@ -254,6 +256,9 @@ def attention(
 
     mask            "none"; "causal"; (left, right): a sliding window, with the number of keys before and
                     after a query's own position. The last query is aligned with the last key.
+    causal, window_size
+                    the same in FlashAttention's words, instead of mask: causal=True, and (left, right)
+                    with -1 for a side without limit
     scale           [1/sqrt(D)]
     softcap         scores become softcap * tanh(scores / softcap); 0: no cap
     out             array for O; otherwise a new array of q's library. It must not overlap the inputs or
@@ -290,7 +295,7 @@ def attention(
         if not isinstance(given, str):
             raise errors.InvalidArgument(f"{name}: {given!r} is not a string")
     problem = Problem(
-        b, hq, hkv, sq, skv, d, inputs.views["v"].shape[3], inputs.q.dtype, normalized_mask(mask),
+        b, hq, hkv, sq, skv, d, inputs.views["v"].shape[3], inputs.q.dtype, mask_of(mask, causal, window_size),
         None if scale is None else real("scale", scale), real("softcap", softcap), lengths.mode,
     )  # fmt: skip
     try:

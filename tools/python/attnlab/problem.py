@@ -72,6 +72,38 @@ def normalized_mask(mask: Mask) -> Mask:
     )
 
 
+# A side of a window that hides nothing: AttentionProblem::kMaxExtent.
+_UNLIMITED = 2**31 - 1
+
+
+def mask_of(mask: Mask, causal: bool, window_size: Tuple[int, int]) -> Mask:
+    """The mask of the arguments of attention(), of which `causal` and `window_size` are those of
+    FlashAttention."""
+    if not isinstance(causal, bool):
+        raise errors.InvalidArgument(f"causal: {causal!r} is not True or False")
+    if not isinstance(window_size, (tuple, list)) or len(window_size) != 2:
+        raise errors.InvalidArgument(f"window_size: {window_size!r} is not a pair (left, right)")
+    left, right = (integer("window_size", side) for side in window_size)
+    if left < -1 or right < -1:
+        raise errors.InvalidArgument(
+            f"window_size: ({left}, {right}) has a side below -1, which means unlimited"
+        )
+    if not causal and (left, right) == (-1, -1):
+        return normalized_mask(mask)
+    if not isinstance(mask, str) or mask != "none":
+        other = "causal" if causal else "window_size"
+        raise errors.InvalidArgument(f"mask, {other}: both are given, and say the same thing")
+    if causal:
+        if right > 0:
+            raise errors.InvalidArgument(
+                f"window_size: right is {right}, but causal=True hides all later keys"
+            )
+        if left == -1:
+            return "causal"
+        right = 0
+    return _UNLIMITED if left == -1 else left, _UNLIMITED if right == -1 else right
+
+
 @dataclasses.dataclass(frozen=True)
 class Problem:
     """A value: compares, hashes, prints to and parses from one line.

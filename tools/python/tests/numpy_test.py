@@ -51,6 +51,33 @@ class ValuesTest(unittest.TestCase):
                             want = numpy_attention.padded(q, k, v, mask=mask_line(mask))
                             self.check(got, want, v, dtype)
 
+    def test_masks_in_the_words_of_flash_attention(self):
+        q, k, v = qkv(8)  # 9 queries, 13 keys
+        same = (
+            ({}, "none"),
+            ({"causal": True}, "causal"),
+            ({"window_size": (-1, -1)}, "none"),
+            ({"window_size": (3, 2)}, (3, 2)),
+            ({"window_size": (3, -1)}, (3, 13)),
+            ({"window_size": [-1, 0]}, "causal"),
+            ({"causal": True, "window_size": (3, -1)}, (3, 0)),
+            ({"causal": True, "window_size": (3, 0)}, (3, 0)),
+        )
+        for given, mask in same:
+            with self.subTest(**given):
+                want = attnlab.attention(q, k, v, mask=mask)
+                self.assertTrue((attnlab.attention(q, k, v, **given) == want).all())
+        for given, message in (
+            ({"causal": 1}, "causal: 1 is not True or False"),
+            ({"window_size": 3}, r"window_size: 3 is not a pair \(left, right\)"),
+            ({"window_size": (3, -2)}, r"window_size: \(3, -2\) has a side below -1"),
+            ({"causal": True, "window_size": (3, 1)}, "window_size: right is 1, but causal=True"),
+            ({"causal": True, "mask": "causal"}, "mask, causal: both are given"),
+            ({"window_size": (3, 1), "mask": (3, 1)}, "mask, window_size: both are given"),
+        ):
+            with self.subTest(**given), self.assertRaisesRegex(attnlab.InvalidArgument, message):
+                attnlab.attention(q, k, v, **given)
+
     def test_scale_and_softcap(self):
         q, k, v = qkv(11)
         for options in ({"scale": 0.3}, {"softcap": 2.0}, {"scale": 0.0}, {"scale": 2, "softcap": 5}):
