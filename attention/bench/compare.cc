@@ -1,7 +1,6 @@
 #include "attention/bench/compare.h"
 
 #include <algorithm>
-#include <ctime>
 #include <list>
 #include <utility>
 
@@ -127,11 +126,10 @@ absl::Status PlanRepetitions(const Options& options, Timed* timed) {
   return absl::OkStatus();
 }
 
-double ProcessorSeconds() { return static_cast<double>(std::clock()) / CLOCKS_PER_SEC; }
-
 // One repetition: some calls, or none when it is time to stop or the kernel has failed. Google
 // Benchmark wants as many iterations of every repetition, so the loop is entered all the same.
-void Repeat(benchmark::State& state, const Options& options, Timed* timed) {
+void Repeat(benchmark::State& state, const Options& options, const ThreadClocks& clocks,
+            Timed* timed) {
   Row* const row = timed->row;
   const int64_t calls = row->calls_per_repetition;
   while (state.KeepRunningBatch(calls)) {
@@ -140,9 +138,9 @@ void Repeat(benchmark::State& state, const Options& options, Timed* timed) {
       break;
     }
     TakeMostThreads();
-    const double before = ProcessorSeconds();
+    const double before = clocks.Seconds();
     const absl::StatusOr<double> seconds = timed->kernel.Calls(calls);
-    const double used = ProcessorSeconds() - before;
+    const double used = clocks.Seconds() - before;
     if (!seconds.ok()) {
       // A call that was stopped is one that was not timed.
       if (!absl::IsCancelled(seconds.status())) row->status = Named(row->plan, seconds.status());
@@ -158,12 +156,13 @@ void Repeat(benchmark::State& state, const Options& options, Timed* timed) {
 
 // One round of repetitions of all kernels, in random order.
 void TimeRound(const Options& options, std::list<Timed>* timed) {
+  const ThreadClocks clocks;  // OpenMP has made its threads by now
   benchmark::ClearRegisteredBenchmarks();
   for (Timed& one : *timed) {
     if (one.next == 0 || !one.row->status.ok()) continue;
     benchmark::RegisterBenchmark(
         one.row->plan.kernel->traits().name.c_str(),
-        [&options, &one](benchmark::State& state) { Repeat(state, options, &one); })
+        [&](benchmark::State& state) { Repeat(state, options, clocks, &one); })
         ->UseManualTime()
         ->Iterations(one.row->calls_per_repetition)
         ->Repetitions(static_cast<int>(one.next));

@@ -7,9 +7,11 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <filesystem>
 #include <fstream>
 #include <sstream>
 #include <string>
+#include <system_error>
 #include <utility>
 
 #include "attention/core/statistics.h"
@@ -35,6 +37,21 @@ double Clock(clockid_t clock) {
 bool MayRunOn(const cpu_set_t* set, int cpu) { return set == nullptr || CPU_ISSET(cpu, set); }
 
 }  // namespace
+
+ThreadClocks::ThreadClocks() {
+  std::error_code error;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/task", error)) {
+    const auto id = static_cast<unsigned>(std::stoul(entry.path().filename().string()));
+    // As pthread_getcpuclockid() makes it, which wants a pthread_t: clock 2 of a thread.
+    clocks_.push_back(static_cast<clockid_t>((~id << 3) | 4 | 2));
+  }
+}
+
+double ThreadClocks::Seconds() const {
+  double seconds = 0;
+  for (clockid_t clock : clocks_) seconds += Clock(clock);
+  return seconds;
+}
 
 ProcessorMeter::Reading ProcessorMeter::Read() {
   Reading reading;
@@ -95,13 +112,13 @@ Timing Evaluate(const std::vector<Repetition>& repetitions, const ProcessorUse& 
     for (const Repetition& r : repetitions) {
       if (r.processors >= kCalm * r.threads) calm.push_back(r.seconds);
     }
+    double share = 1;  // of the time of the fastest repetition, that an idle machine takes
     if (static_cast<int64_t>(calm.size()) >= min_repetitions) {
       seconds = std::move(calm);
     } else {
-      const double fastest = *std::min_element(seconds.begin(), seconds.end());
-      const double free = std::max(0.0, 1 - use.others / use.available);
-      slowed = 1 - kSpin * fastest * free / Quantile(seconds, 0.5);
+      share = kSpin * std::max(0.0, 1 - use.others / use.available);
     }
+    slowed = 1 - share * Quantile(seconds, 0) / Quantile(seconds, 0.5);
   }
   Timing timing;
   timing.repetitions = static_cast<int64_t>(seconds.size());

@@ -2,6 +2,8 @@
 #ifndef ATTENTION_BENCH_NOISE_H_
 #define ATTENTION_BENCH_NOISE_H_
 
+#include <time.h>
+
 #include <cstdint>
 #include <vector>
 
@@ -10,8 +12,19 @@ namespace attnlab::bench {
 // One repetition, in the order they were timed.
 struct Repetition {
   double seconds = 0;     // of a call
-  double processors = 0;  // CPU seconds of the process over wall-clock seconds
+  double processors = 0;  // CPU seconds of all threads over wall-clock seconds
   int threads = 1;        // that the kernel used
+};
+
+// CPU seconds of all threads that the process has when this object is made. The process's own clock
+// counts threads on other processors only at their timer ticks, every few milliseconds.
+class ThreadClocks {
+ public:
+  ThreadClocks();
+  double Seconds() const;
+
+ private:
+  std::vector<clockid_t> clocks_;
 };
 
 // Processors of this machine that were in use, on average over an interval.
@@ -54,9 +67,10 @@ struct Timing {
 // The timing of an idle machine, as well as the repetitions of this one tell. On a busy machine:
 //
 //   - Repetitions in which a thread waited for a processor are left out, if `min_repetitions`
-//     others remain.
-//   - Otherwise every repetition was slowed down. The noise then reaches down to the fastest
-//     repetition times the share of the processors that others left free.
+//     others remain. Those still share caches and memory with the other programs, so the noise
+//     reaches down to the fastest of them.
+//   - Otherwise every repetition was slowed down, and the noise reaches down to the fastest one
+//     times the share of the processors that others left free.
 Timing Evaluate(const std::vector<Repetition>& repetitions, const ProcessorUse& use,
                 int64_t min_repetitions);
 

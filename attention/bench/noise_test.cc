@@ -1,5 +1,6 @@
 #include "attention/bench/noise.h"
 
+#include <atomic>
 #include <chrono>
 #include <ctime>
 #include <thread>
@@ -55,6 +56,23 @@ TEST(NoiseTest, WhereAllAreDisturbedTheNoiseSaysHowMuch) {
   EXPECT_EQ(busy.disturbed, 0);
   // An idle machine may take 40 × half of the processors × 0.75.
   EXPECT_NEAR(busy.noise, 1 - 0.75 / 2, 1e-12);
+}
+
+TEST(NoiseTest, ThreadClocksSeeEveryThread) {
+  std::atomic<bool> stop = false;
+  std::thread other([&stop] {
+    while (!stop) {
+    }
+  });
+  const ThreadClocks clocks;
+  const double before = clocks.Seconds();
+  const std::clock_t start = std::clock();
+  while (std::clock() - start < CLOCKS_PER_SEC / 5) {
+  }
+  const double both = clocks.Seconds() - before;
+  stop = true;
+  other.join();
+  EXPECT_NEAR(both, 0.2, 0.05);  // std::clock() counts both, too, but in ticks
 }
 
 TEST(NoiseTest, TheMeterSeesOwnAndOtherUse) {
