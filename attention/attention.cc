@@ -48,9 +48,9 @@ absl::StatusOr<Plan> Choose(const AttentionProblem& problem, const DeviceInfo& d
   const absl::StatusCode code = any_of_device && all_invalid ? absl::StatusCode::kInvalidArgument
                                 : any_too_large              ? absl::StatusCode::kResourceExhausted
                                                              : absl::StatusCode::kUnimplemented;
-  return absl::Status(code, absl::StrCat("no kernel of this program does ", problem.ToString(),
+  return absl::Status(code, absl::StrCat("no kernel of this program supports ", problem.ToString(),
                                          " on ", ToString(device.device),
-                                         reasons.empty() ? "; it links none" : ":", reasons));
+                                         reasons.empty() ? "; none is linked" : ":", reasons));
 }
 
 }  // namespace
@@ -93,7 +93,7 @@ absl::Status Forward(const Plan& plan, const AttentionTensors& tensors, Workspac
     if (workspace.data == nullptr || workspace.bytes < plan.workspace_bytes) {
       return absl::InvalidArgumentError(
           absl::StrCat("workspace: ", workspace.data == nullptr ? 0 : workspace.bytes,
-                       " bytes where ", plan.workspace_bytes, " are needed"));
+                       " bytes, but ", plan.workspace_bytes, " are needed"));
     }
     if (reinterpret_cast<uintptr_t>(workspace.data) % kMemoryAlignment != 0) {
       return absl::InvalidArgumentError(absl::StrCat("workspace: address ",
@@ -105,7 +105,7 @@ absl::Status Forward(const Plan& plan, const AttentionTensors& tensors, Workspac
   }
   if (intermediates.wanted() && !plan.kernel->traits().gives_intermediates) {
     return absl::UnimplementedError(
-        absl::StrCat("intermediates: ", plan.kernel->traits().name, " forms no scores"));
+        absl::StrCat("intermediates: ", plan.kernel->traits().name, " does not provide them"));
   }
   const std::pair<absl::string_view, const TensorView&> kWanted[] = {
       {"scores", intermediates.scores}, {"probabilities", intermediates.probabilities}};

@@ -118,7 +118,7 @@ TEST_F(ForwardTest, SaysWhyNoKernelWillDo) {
   config.Set("colour", "red");
   const absl::Status s = MakePlan(problem_, Device::Cpu(), "", config).status();
   EXPECT_EQ(s.code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_THAT(std::string(s.message()), HasSubstr("no kernel of this program does b=1,hq=1"));
+  EXPECT_THAT(std::string(s.message()), HasSubstr("no kernel of this program supports b=1,hq=1"));
   EXPECT_THAT(std::string(s.message()), HasSubstr("\n  fast: config: unknown key \"colour\""));
   EXPECT_THAT(std::string(s.message()), HasSubstr("\n  slow: "));
   problem_.d = 512;
@@ -137,7 +137,7 @@ TEST_F(ForwardTest, GivesIntermediatesOfKernelsThatFormThem) {
   wanted.scores = BshdView(scores, DType::kFloat32, Device::Cpu(), 1, 1, 1, 1);
   const absl::Status s = Forward(*plan, tensors_, {}, nullptr, wanted);
   EXPECT_EQ(s.code(), absl::StatusCode::kUnimplemented);
-  EXPECT_EQ(s.message(), "intermediates: slow forms no scores");
+  EXPECT_EQ(s.message(), "intermediates: slow does not provide them");
 }
 
 TEST_F(ForwardTest, RejectsBadArguments) {
@@ -146,9 +146,9 @@ TEST_F(ForwardTest, RejectsBadArguments) {
   EXPECT_EQ(plan->workspace_bytes, 1000);
   alignas(256) char scratch[1024 + 256];
   EXPECT_TRUE(Forward(*plan, tensors_, {scratch, 1000}).ok());
-  EXPECT_EQ(Forward(*plan, tensors_).message(), "workspace: 0 bytes where 1000 are needed");
+  EXPECT_EQ(Forward(*plan, tensors_).message(), "workspace: 0 bytes, but 1000 are needed");
   EXPECT_EQ(Forward(*plan, tensors_, {scratch, 999}).message(),
-            "workspace: 999 bytes where 1000 are needed");
+            "workspace: 999 bytes, but 1000 are needed");
   EXPECT_THAT(std::string(Forward(*plan, tensors_, {scratch + 16, 1000}).message()),
               HasSubstr("is not a multiple of 256"));
   EXPECT_EQ(Forward(Plan{}, tensors_).message(), "plan: has no kernel; MakePlan() makes plans");

@@ -81,7 +81,7 @@ TEST_F(AttnlabTest, BadInputIsExitCode2AndAMessage) {
       {{"run", q, k, v, "--kernel=cpu,reference"}, "\"cpu,reference\" names several"},
       {{"run", q, k, v, "--device=gpu"}, "--device: \"gpu\" is not one of auto, cpu, cuda"},
       {{"run", q, k, v, "--config=tile"}, "--config: \"tile\" is not of the form key=value"},
-      {{"run", q, k, v, "--kv_len=" + Data("padded_kv_len")}, "kv_len: 3 entries where 2"},
+      {{"run", q, k, v, "--kv_len=" + Data("padded_kv_len")}, "kv_len: has 3 entries, must have 2"},
       {{"run", q, k, v, "--kv_len=" + Data("causal_q")}, "where int32 or int64 are wanted"},
       {{"run", q, k, v, "--cu_seqlens_q=" + Data("packed_cu_seqlens_q")},
        "--cu_seqlens_kv is missing"},

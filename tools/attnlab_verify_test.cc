@@ -129,7 +129,7 @@ TEST_F(AttnlabTest, VerifyTakesLengths) {
 TEST_F(AttnlabTest, LengthsThatDoNotFitAreExitCode2) {
   for (const auto& [lens, lengths, message] :
        {std::tuple<const char*, const char*, const char*>{"padded", "1,10,1", "is 10, which is"},
-        {"packed", "1,2", "q_lens: 2 entries where 3 are wanted"},
+        {"packed", "1,2", "q_lens: has 2 entries, must have 3"},
         {"fixed", "1,2,3", "q_lens: is given, but lens=fixed"}}) {
     const ProcessResult r =
         Attnlab({"verify", absl::StrCat("--problem=b=3,hq=2,sq=9,d=8,lens=", lens),

@@ -141,7 +141,7 @@ class Case:
 def compare(name, got, want, bound):
     """A line on what is wrong, or None."""
     if got.shape != want.shape:
-        return f"{name}: shape {got.shape} where {want.shape} is wanted"
+        return f"{name}: shape is {got.shape}, must be {want.shape}"
     if not np.array_equal(np.isinf(got), np.isinf(want)) or np.isnan(got).any():
         return f"{name}: NaN, or infinities out of place"
     finite = np.isfinite(want)
@@ -157,7 +157,7 @@ def main():
     parser.add_argument("--count", type=int, default=100, help="cases (default: %(default)s)")
     parser.add_argument("--seed", type=int, default=0, help="of the first case")
     parser.add_argument("--flag", action="append", default=[],
-                        help="given to every call, as --flag=--kernel=cpu")
+                        help="passed to every call, such as --flag=--kernel=cpu")
     args = parser.parse_args()
 
     if not shutil.which(args.attnlab):

@@ -53,9 +53,7 @@ class Plans {
   }
 
  private:
-  static absl::Status Unknown() {
-    return Invalid("plan", "was destroyed, or is none that attnlab_plan_create() made");
-  }
+  static absl::Status Unknown() { return Invalid("plan", "is not a plan, or was destroyed"); }
 
   std::shared_mutex mutex_;
   std::unordered_map<uintptr_t, std::shared_ptr<const Plan>> plans_;
@@ -80,10 +78,11 @@ absl::Status CheckNotForked(DeviceKind kind) {
   if (kToldOfForks && !forked) return absl::OkStatus();
   const pid_t mine = getpid(), owner = Owner(kind).load();
   if (owner == 0 || owner == mine) return absl::OkStatus();
-  return absl::FailedPreconditionError(absl::StrCat(
-      "process ", mine, ": was forked after process ", owner, " had computed attention on ",
-      kind == DeviceKind::kCpu ? "the CPU" : "a GPU",
-      ", and has lost what it set up there; start processes with exec, or before the first call"));
+  return absl::FailedPreconditionError(
+      absl::StrCat("process ", mine, ": was forked after process ", owner,
+                   " had computed attention on ", kind == DeviceKind::kCpu ? "the CPU" : "a GPU",
+                   ", and has lost what it set up there; start child processes with exec, or fork "
+                   "before the first call"));
 }
 
 // Checks that the addresses are memory of the plan's GPU. A kernel that follows any other address
@@ -144,7 +143,7 @@ absl::Status Run(const Plan& plan, const attnlab_forward_args& args, absl::strin
     if (absl::Status s = CheckAddresses(device.ordinal, *tensors, workspace); !s.ok()) return s;
   }
   if (plan.workspace_bytes > 0 && workspace.data == nullptr && tensors->q.device == device) {
-    return Invalid("workspace", absl::StrCat("is null where ", plan.workspace_bytes,
+    return Invalid("workspace", absl::StrCat("is null, but ", plan.workspace_bytes,
                                              " bytes are needed; ", sizes, "() says how many"));
   }
   const absl::Status done = attnlab::Forward(plan, *tensors, workspace, args.stream);

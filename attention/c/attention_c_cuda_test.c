@@ -329,11 +329,11 @@ static void TestBadInput(const char* kernel) {
   for (int i = 1; i < 5; ++i) { /* some here, some there */
     call.device[i].device_kind = ATTNLAB_CPU;
     EXPECT_ERROR(attnlab_plan_forward(call.plan, &call.args), ATTNLAB_INVALID_ARGUMENT,
-                 ": on cpu where q is on cuda:0");
+                 ": on cpu, but q is on cuda:0");
     call.device[i].device_kind = ATTNLAB_CUDA;
     call.device[i].device_ordinal = 1;
     EXPECT_ERROR(attnlab_plan_forward(call.plan, &call.args), ATTNLAB_INVALID_ARGUMENT,
-                 ": on cuda:1 where q is on cuda:0");
+                 ": on cuda:1, but q is on cuda:0");
     call.device[i].device_ordinal = 0;
   }
   for (int i = 0; i < 5; ++i) call.device[i].device_ordinal = 1;
@@ -364,7 +364,7 @@ static void TestBadInput(const char* kernel) {
     free(call.args.workspace);
     call.args.workspace = NULL;
     EXPECT_ERROR(attnlab_plan_forward(call.plan, &call.args), ATTNLAB_INVALID_ARGUMENT,
-                 "workspace: is null where");
+                 "workspace: is null, but");
     call.args.workspace = good;
     call.args.workspace_bytes -= 1;
     EXPECT_ERROR(attnlab_plan_forward(call.plan, &call.args), ATTNLAB_INVALID_ARGUMENT,

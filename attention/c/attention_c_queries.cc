@@ -42,7 +42,7 @@ absl::Status ProblemPrint(const attnlab_problem* from, char* line, int64_t bytes
   if (line == nullptr) return Invalid("line", "is null");
   const std::string text = problem->ToString();
   if (bytes < 0 || static_cast<uint64_t>(bytes) <= text.size()) {
-    return Invalid("bytes", absl::StrCat(bytes, " where ", text.size() + 1, " are needed"));
+    return Invalid("bytes", absl::StrCat(bytes, ", but ", text.size() + 1, " are needed"));
   }
   std::memcpy(line, text.c_str(), text.size() + 1);
   return absl::OkStatus();

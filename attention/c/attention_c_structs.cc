@@ -59,8 +59,8 @@ absl::Status Invalid(absl::string_view field, absl::string_view message) {
 
 absl::Status CheckSize(absl::string_view name, uint64_t size, uint64_t known) {
   if (size >= sizeof(size) && size <= 4096 && size % sizeof(size) == 0) return absl::OkStatus();
-  return Invalid(name, absl::StrCat("size ", size, " is not the size of the struct, which is ",
-                                    known, " bytes here"));
+  return Invalid(name,
+                 absl::StrCat("size ", size, ", must be ", known, ", the size of the struct"));
 }
 
 absl::StatusOr<Device> ReadDevice(int32_t kind, int32_t ordinal) {
@@ -166,7 +166,7 @@ absl::StatusOr<AttentionTensors> ReadTensors(const AttentionProblem& problem,
     if (!lse.ok()) return lse.status();
     const bool empty = std::count(lse->shape.begin(), lse->shape.end(), 0) > 0;
     if (lse->data == nullptr && !empty) {
-      return Invalid("lse", "the data pointer is null; pass no lse where it is not wanted");
+      return Invalid("lse", "the data pointer is null; pass lse = NULL if it is not wanted");
     }
     t.lse = *lse;
   }
@@ -189,7 +189,7 @@ absl::StatusOr<AttentionTensors> ReadTensors(const AttentionProblem& problem,
     absl::StatusOr<TensorView> view = ReadTensor(scale.name, scale.from);
     if (!view.ok()) return view.status();
     if (view->data == nullptr) {
-      return Invalid(scale.name, "the data pointer is null; pass none where all are 1");
+      return Invalid(scale.name, "the data pointer is null; pass NULL if all are 1");
     }
     *scale.to = *view;
   }

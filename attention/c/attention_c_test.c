@@ -77,7 +77,7 @@ static void TestBadInput(void) {
   EXPECT_ERROR(attnlab_forward(&args), ATTNLAB_INVALID_ARGUMENT, "o: the data pointer is null");
   Reset();
   v.shape[1] = 3;
-  EXPECT_ERROR(attnlab_forward(&args), ATTNLAB_INVALID_ARGUMENT, "v: shape [1, 3, 1, 4]");
+  EXPECT_ERROR(attnlab_forward(&args), ATTNLAB_INVALID_ARGUMENT, "v: shape is [1, 3, 1, 4]");
   Reset();
   args.kernel = "no-such-kernel";
   EXPECT_ERROR(attnlab_forward(&args), ATTNLAB_NOT_FOUND, "\"no-such-kernel\" is not linked");
@@ -95,8 +95,7 @@ static void TestBadTensors(void) {
   EXPECT_ERROR(attnlab_forward(&args), ATTNLAB_INVALID_ARGUMENT, "q: dtype: 4 is not in 0..3");
   Reset();
   k.dtype = ATTNLAB_BF16;
-  EXPECT_ERROR(attnlab_forward(&args), ATTNLAB_INVALID_ARGUMENT,
-               "k: dtype bf16 where fp32 is wanted");
+  EXPECT_ERROR(attnlab_forward(&args), ATTNLAB_INVALID_ARGUMENT, "k: dtype is bf16, must be fp32");
   Reset();
   v.strides[3] = 2;
   EXPECT_ERROR(attnlab_forward(&args), ATTNLAB_INVALID_ARGUMENT,
@@ -141,7 +140,7 @@ static void TestBadTensors(void) {
   EXPECT_ERROR(attnlab_forward(&args), ATTNLAB_INVALID_ARGUMENT, "q: on CPU 1");
   Reset();
   lse.data = NULL;
-  EXPECT_ERROR(attnlab_forward(&args), ATTNLAB_INVALID_ARGUMENT, "pass no lse");
+  EXPECT_ERROR(attnlab_forward(&args), ATTNLAB_INVALID_ARGUMENT, "pass lse = NULL");
   Reset();
   args.q = NULL;
   EXPECT_ERROR(attnlab_forward(&args), ATTNLAB_INVALID_ARGUMENT, "q: is null");
@@ -195,10 +194,9 @@ static void TestBadWorkspace(void) {
   EXPECT(attnlab_forward(&args) == ATTNLAB_OK);
   args.workspace = NULL;
   char text[128];
-  snprintf(
-      text, sizeof text,
-      "workspace: is null where %lld bytes are needed; attnlab_workspace_bytes() says how many",
-      (long long)bytes);
+  snprintf(text, sizeof text,
+           "workspace: is null, but %lld bytes are needed; attnlab_workspace_bytes() says how many",
+           (long long)bytes);
   EXPECT_ERROR(attnlab_forward(&args), ATTNLAB_INVALID_ARGUMENT, text);
 }
 
@@ -224,7 +222,7 @@ static void TestCudaTensorsWithoutDevice(void) {
   }
   q.device_kind = ATTNLAB_CPU; /* some here, some there */
   q.device_ordinal = 0;
-  EXPECT_ERROR(attnlab_forward(&args), ATTNLAB_INVALID_ARGUMENT, "k: on cuda:99 where q is on cpu");
+  EXPECT_ERROR(attnlab_forward(&args), ATTNLAB_INVALID_ARGUMENT, "k: on cuda:99, but q is on cpu");
 }
 
 /* Callers built against an older or newer version of the header. */

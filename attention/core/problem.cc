@@ -236,12 +236,12 @@ absl::Status AttentionProblem::Validate() const {
   if (KvDType() != dtype && !(is_16_bits && KvDType() == DType::kFloat8E4M3)) {
     return Invalid("kvdtype", Name(KvDType()),
                    absl::StrCat("does not go with dtype=", Name(dtype),
-                                "; it is dtype, or fp8_e4m3 where that is fp16 or bf16"));
+                                "; must equal dtype, or be fp8_e4m3 if dtype is fp16 or bf16"));
   }
   if (ODType() != dtype && dtype != DType::kFloat8E4M3) {
     return Invalid("odtype", Name(ODType()),
                    absl::StrCat("does not go with dtype=", Name(dtype),
-                                "; it is dtype, or any where that is fp8_e4m3"));
+                                "; must equal dtype unless dtype is fp8_e4m3"));
   }
   if (mask.kind == Mask::Kind::kSlidingWindow) {
     absl::Status s = CheckRange("mask: left", mask.left, 0, kMaxExtent);
@@ -250,7 +250,7 @@ absl::Status AttentionProblem::Validate() const {
   } else if (mask.left != 0 || mask.right != 0) {
     return Invalid("mask", absl::StrCat("left ", mask.left, " and right ", mask.right),
                    absl::StrCat("are not 0, but the mask is ", MaskLine(mask),
-                                "; they belong to a sliding window alone"));
+                                "; only a sliding window has them"));
   }
   const auto in_range = [](float x) { return x >= kMinFactor && x <= kMaxFactor; };
   if (scale.has_value() && *scale != 0 && !in_range(*scale)) {

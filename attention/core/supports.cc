@@ -11,11 +11,12 @@ absl::Status CheckDtypeAndPage(const AttentionProblem& problem) {
   }
   if (problem.KvDType() != problem.dtype) {
     return absl::UnimplementedError(
-        absl::StrCat("kvdtype: ", Name(problem.KvDType()), " is not dtype, ", Name(problem.dtype)));
+        absl::StrCat("kvdtype: ", Name(problem.KvDType()),
+                     " is not supported with dtype=", Name(problem.dtype)));
   }
   if (problem.ODType() != problem.dtype) {
-    return absl::UnimplementedError(
-        absl::StrCat("odtype: ", Name(problem.ODType()), " is not dtype, ", Name(problem.dtype)));
+    return absl::UnimplementedError(absl::StrCat(
+        "odtype: ", Name(problem.ODType()), " is not supported with dtype=", Name(problem.dtype)));
   }
   if (problem.page != 0) {
     return absl::UnimplementedError(

@@ -21,10 +21,12 @@ TEST(SupportsTest, DtypesThatAreElements) {
 TEST(SupportsTest, OneDtype) {
   AttentionProblem p;
   p.kv_dtype = DType::kFloat8E4M3;
-  EXPECT_EQ(CheckDtypeAndPage(p), absl::UnimplementedError("kvdtype: fp8_e4m3 is not dtype, bf16"));
+  EXPECT_EQ(CheckDtypeAndPage(p),
+            absl::UnimplementedError("kvdtype: fp8_e4m3 is not supported with dtype=bf16"));
   p.kv_dtype = {};
   p.o_dtype = DType::kFloat32;
-  EXPECT_EQ(CheckDtypeAndPage(p), absl::UnimplementedError("odtype: fp32 is not dtype, bf16"));
+  EXPECT_EQ(CheckDtypeAndPage(p),
+            absl::UnimplementedError("odtype: fp32 is not supported with dtype=bf16"));
 }
 
 TEST(SupportsTest, NoPages) {

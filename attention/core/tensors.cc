@@ -70,7 +70,7 @@ absl::Status CheckReach(absl::string_view name, const ConstTensorView& view) {
   for (int i = 0; i < 4; ++i) {
     int64_t step = 0;
     if (view.strides[i] < 0) {
-      return Invalid(name, absl::StrCat("strides ", Join(view.strides), " have a negative one"));
+      return Invalid(name, absl::StrCat("strides ", Join(view.strides), ": one is negative"));
     }
     if (__builtin_mul_overflow(view.strides[i], std::max<int64_t>(view.shape[i] - 1, 0), &step) ||
         __builtin_add_overflow(reach, step, &reach) || reach > most) {
@@ -126,16 +126,15 @@ bool Touches(const ConstTensorView& view, const void* data, int64_t bytes) {
 absl::Status CheckView(absl::string_view name, const ConstTensorView& view,
                        const std::array<int64_t, 4>& shape, DType dtype, Device device) {
   if (view.dtype != dtype) {
-    return Invalid(name,
-                   absl::StrCat("dtype ", Name(view.dtype), " where ", Name(dtype), " is wanted"));
+    return Invalid(name, absl::StrCat("dtype is ", Name(view.dtype), ", must be ", Name(dtype)));
   }
   if (view.shape != shape) {
-    return Invalid(name, absl::StrCat("shape ", Join(view.shape), " where ", Join(shape),
-                                      " (batch, sequence, head, dim) is wanted"));
+    return Invalid(name, absl::StrCat("shape is ", Join(view.shape), ", must be ", Join(shape),
+                                      " (batch, sequence, head, dim)"));
   }
   if (view.device != device) {
     return Invalid(name,
-                   absl::StrCat("on ", ToString(view.device), " where q is on ", ToString(device)));
+                   absl::StrCat("on ", ToString(view.device), ", but q is on ", ToString(device)));
   }
   if (IsEmpty(view)) return absl::OkStatus();
   if (view.data == nullptr) return Invalid(name, "the data pointer is null");
@@ -151,7 +150,7 @@ absl::Status CheckView(absl::string_view name, const ConstTensorView& view,
 
 absl::Status CheckCount(absl::string_view name, int64_t entries, int64_t count) {
   if (entries == count) return absl::OkStatus();
-  return Invalid(name, absl::StrCat(entries, " entries where ", count, " are wanted"));
+  return Invalid(name, absl::StrCat("has ", entries, " entries, must have ", count));
 }
 
 // Checks `view` itself, and that it has `count` entries.
@@ -169,14 +168,13 @@ absl::Status CheckAbsent(absl::string_view name, const LengthsView& view,
                          const AttentionProblem& p) {
   if (view.data == nullptr) return absl::OkStatus();
   if (p.lens == Lengths::kPacked && p.page != 0) {
-    return Invalid(name, absl::StrCat("is given, but with lens=packed and page=", p.page,
-                                      " cu_seqlens_q and kv_len count"));
+    return Invalid(name, absl::StrCat("is given, but lens=packed with page=", p.page,
+                                      " uses cu_seqlens_q and kv_len"));
   }
-  return Invalid(name, p.lens == Lengths::kPacked
-                           ? "is given, but with lens=packed cu_seqlens count"
+  return Invalid(name, p.lens == Lengths::kPacked ? "is given, but lens=packed uses cu_seqlens"
                        : p.lens == Lengths::kPadded
-                           ? "is given, but with lens=padded q_len and kv_len count"
-                           : "is given, but with lens=fixed all sequences have one length");
+                           ? "is given, but lens=padded uses q_len and kv_len"
+                           : "is given, but with lens=fixed all sequences have the same length");
 }
 
 absl::Status CheckOffsetsOnHost(absl::string_view name, const LengthsView& view, int64_t longest,
@@ -243,8 +241,8 @@ absl::Status ValidatePageTable(const AttentionProblem& p, const AttentionTensors
   const int64_t wanted = p.Pages(p.skv);
   if (table.rows != p.b || table.columns < wanted || table.columns > AttentionProblem::kMaxExtent) {
     return Invalid(kName,
-                   absl::StrCat("shape [", table.rows, ", ", table.columns, "] where [", p.b, ", ",
-                                wanted, " to ", AttentionProblem::kMaxExtent, "] is wanted"));
+                   absl::StrCat("shape is [", table.rows, ", ", table.columns, "], must be [", p.b,
+                                ", ", wanted, " to ", AttentionProblem::kMaxExtent, "]"));
   }
   if (wanted == 0) return absl::OkStatus();
   if (table.data == nullptr) return Invalid(kName, "the data pointer is null");
@@ -263,7 +261,7 @@ absl::Status ValidatePageTable(const AttentionProblem& p, const AttentionTensors
     for (int64_t j = 0; j < used; ++j) {
       if (row[j] >= 0 && row[j] < t.k.shape[0]) continue;
       return Invalid(kName, absl::StrCat("entry [", i, ", ", j, "] is ", row[j],
-                                         ", which is no page of the ", t.k.shape[0], " of k"));
+                                         ", not one of the ", t.k.shape[0], " pages of k"));
     }
   }
   return absl::OkStatus();

@@ -130,7 +130,7 @@ TEST_F(TensorsTest, AcceptsPagesAndScales) {
   EXPECT_EQ(s.kv_begin, 0);
   EXPECT_EQ(s.kv_len, 2);
   t.cu_seqlens_kv = {kv_offsets_.data(), 3};
-  ExpectRejected(t, "cu_seqlens_kv: is given, but with lens=packed and page=4 cu_seqlens_q and");
+  ExpectRejected(t, "cu_seqlens_kv: is given, but lens=packed with page=4 uses cu_seqlens_q and");
 }
 
 TEST_F(TensorsTest, RejectsPagesAndScalesThatDoNotFit) {
@@ -138,15 +138,15 @@ TEST_F(TensorsTest, RejectsPagesAndScalesThatDoNotFit) {
     std::function<void(AttentionTensors&)> change;
     std::string message;
   } kBad[] = {
-      {[](auto& t) { t.k.dtype = DType::kBFloat16; }, "k: dtype bf16 where fp8_e4m3 is wanted"},
-      {[](auto& t) { t.k.shape[1] = 5; }, "k: shape [3, 5, 2, 8] where [3, 4, 2, 8]"},
-      {[](auto& t) { t.v.shape[0] = 2; }, "v: shape [2, 4, 2, 6] where [3, 4, 2, 6]"},
+      {[](auto& t) { t.k.dtype = DType::kBFloat16; }, "k: dtype is bf16, must be fp8_e4m3"},
+      {[](auto& t) { t.k.shape[1] = 5; }, "k: shape is [3, 5, 2, 8], must be [3, 4, 2, 8]"},
+      {[](auto& t) { t.v.shape[0] = 2; }, "v: shape is [2, 4, 2, 6], must be [3, 4, 2, 6]"},
       {[](auto& t) { t.k.shape[0] = -1; }, "k: -1 pages are not in 0..2147483647"},
       {[](auto& t) { t.k.shape[0] = t.v.shape[0] = 2; },
-       "page_table: entry [0, 0] is 2, which is no page of the 2 of k"},
+       "page_table: entry [0, 0] is 2, not one of the 2 pages of k"},
       {[](auto& t) { t.page_table.columns = 1; },
-       "page_table: shape [2, 1] where [2, 2 to 2147483647] is wanted"},
-      {[](auto& t) { t.page_table.rows = 1; }, "page_table: shape [1, 2] where [2, 2 to"},
+       "page_table: shape is [2, 1], must be [2, 2 to 2147483647]"},
+      {[](auto& t) { t.page_table.rows = 1; }, "page_table: shape is [1, 2], must be [2, 2 to"},
       {[](auto& t) { t.page_table.row_stride = 2; }, "page_table: entry [1, 0] is -1"},
       {[](auto& t) { t.page_table.row_stride = -2; }, "page_table: row stride -2 is not in 0.."},
       {[](auto& t) { t.page_table.data = nullptr; }, "page_table: the data pointer is null"},
@@ -157,9 +157,10 @@ TEST_F(TensorsTest, RejectsPagesAndScalesThatDoNotFit) {
        "is not a multiple of 4"},
       {[](auto& t) { t.q_scale = t.k_scale; },
        "q_scale: is given, but what it scales is bf16, not fp8_e4m3"},
-      {[](auto& t) { t.k_scale.shape[0] = 1; }, "k_scale: shape [1, 1, 2, 1] where [2, 1, 2, 1]"},
-      {[](auto& t) { t.v_scale.dtype = DType::kFloat16; }, "v_scale: dtype fp16 where fp32"},
-      {[](auto& t) { t.v_scale.device = Device::Cuda(0); }, "v_scale: on cuda:0 where q is on cpu"},
+      {[](auto& t) { t.k_scale.shape[0] = 1; },
+       "k_scale: shape is [1, 1, 2, 1], must be [2, 1, 2, 1]"},
+      {[](auto& t) { t.v_scale.dtype = DType::kFloat16; }, "v_scale: dtype is fp16, must be fp32"},
+      {[](auto& t) { t.v_scale.device = Device::Cuda(0); }, "v_scale: on cuda:0, but q is on cpu"},
       {[](auto& t) { t.v_scale.strides[2] = -1; }, "v_scale: strides [0, 2, -1, 1]"},
   };
   for (const auto& bad : kBad) {
@@ -203,20 +204,20 @@ TEST_F(TensorsTest, RejectsViewsThatDoNotFit) {
     std::function<void(AttentionTensors&)> change;
     std::string message;
   } kBad[] = {
-      {[](auto& t) { t.q.shape[1] = 4; }, "q: shape [2, 4, 4, 8] where [2, 3, 4, 8]"},
-      {[](auto& t) { t.k.shape[2] = 4; }, "k: shape [2, 5, 4, 8] where [2, 5, 2, 8]"},
-      {[](auto& t) { t.v.shape[3] = 8; }, "v: shape [2, 5, 2, 8] where [2, 5, 2, 6]"},
-      {[](auto& t) { t.o.shape[0] = 1; }, "o: shape [1, 3, 4, 6] where [2, 3, 4, 6]"},
-      {[](auto& t) { t.lse.shape[3] = 2; }, "lse: shape [2, 3, 4, 2] where [2, 3, 4, 1]"},
-      {[](auto& t) { t.k.dtype = DType::kFloat16; }, "k: dtype fp16 where fp32 is wanted"},
-      {[](auto& t) { t.lse.dtype = DType::kBFloat16; }, "lse: dtype bf16 where fp32 is wanted"},
-      {[](auto& t) { t.v.device = Device::Cuda(1); }, "v: on cuda:1 where q is on cpu"},
+      {[](auto& t) { t.q.shape[1] = 4; }, "q: shape is [2, 4, 4, 8], must be [2, 3, 4, 8]"},
+      {[](auto& t) { t.k.shape[2] = 4; }, "k: shape is [2, 5, 4, 8], must be [2, 5, 2, 8]"},
+      {[](auto& t) { t.v.shape[3] = 8; }, "v: shape is [2, 5, 2, 8], must be [2, 5, 2, 6]"},
+      {[](auto& t) { t.o.shape[0] = 1; }, "o: shape is [1, 3, 4, 6], must be [2, 3, 4, 6]"},
+      {[](auto& t) { t.lse.shape[3] = 2; }, "lse: shape is [2, 3, 4, 2], must be [2, 3, 4, 1]"},
+      {[](auto& t) { t.k.dtype = DType::kFloat16; }, "k: dtype is fp16, must be fp32"},
+      {[](auto& t) { t.lse.dtype = DType::kBFloat16; }, "lse: dtype is bf16, must be fp32"},
+      {[](auto& t) { t.v.device = Device::Cuda(1); }, "v: on cuda:1, but q is on cpu"},
       {[](auto& t) { t.q.data = nullptr; }, "q: the data pointer is null"},
       {[](auto& t) { t.o.data = nullptr; }, "o: the data pointer is null"},
       {[](auto& t) { t.k.data = static_cast<const char*>(t.k.data) + 2; },
        "is not a multiple of the element size 4"},
       {[](auto& t) { t.q.strides[3] = 2; }, "q: stride 2 of the dim axis is not 1"},
-      {[](auto& t) { t.v.strides[1] = -6; }, "v: strides [60, -6, 30, 1] have a negative one"},
+      {[](auto& t) { t.v.strides[1] = -6; }, "v: strides [60, -6, 30, 1]: one is negative"},
       {[](auto& t) { t.q.strides[0] = int64_t{1} << 61; }, "reach beyond 2^60 bytes"},
       {[](auto& t) { t.o.strides[1] = 0; }, "make elements overlap"},
       {[](auto& t) { t.o.strides[1] = 5; }, "make elements overlap"},
@@ -333,7 +334,7 @@ TEST_F(TensorsTest, RejectsBadOffsets) {
   ExpectRejected(t, "cu_seqlens_q: the data pointer is null");
   t = Packed();
   t.cu_seqlens_kv.count = 2;
-  ExpectRejected(t, "cu_seqlens_kv: 2 entries where 3 are wanted");
+  ExpectRejected(t, "cu_seqlens_kv: has 2 entries, must have 3");
   t = Packed();
   t.cu_seqlens_q.data =
       reinterpret_cast<const int32_t*>(reinterpret_cast<uintptr_t>(offsets_.data()) + 2);
@@ -342,7 +343,7 @@ TEST_F(TensorsTest, RejectsBadOffsets) {
                       " is not a multiple of 4"));
   t = Packed();
   t.q_len = {q_len_.data(), 2};
-  ExpectRejected(t, "q_len: is given, but with lens=packed");
+  ExpectRejected(t, "q_len: is given, but lens=packed uses");
   offsets_ = {1, 1, 3};
   ExpectRejected(Packed(), "cu_seqlens_q: begins with 1, not 0");
   offsets_ = {0, 2, 1};
@@ -356,10 +357,10 @@ TEST_F(TensorsTest, RejectsBadOffsets) {
 TEST_F(TensorsTest, RejectsBadLengths) {
   AttentionTensors t = Padded();
   t.kv_len.count = 3;
-  ExpectRejected(t, "kv_len: 3 entries where 2 are wanted");
+  ExpectRejected(t, "kv_len: has 3 entries, must have 2");
   t = Padded();
   t.cu_seqlens_q = {offsets_.data(), 3};
-  ExpectRejected(t, "cu_seqlens_q: is given, but with lens=padded");
+  ExpectRejected(t, "cu_seqlens_q: is given, but lens=padded uses");
   kv_len_ = {5, 6};
   ExpectRejected(Padded(), "kv_len: entry 1 is 6, which is not in 0..5");
   kv_len_ = {-1, 5};

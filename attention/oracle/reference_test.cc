@@ -383,7 +383,7 @@ TEST(ReferenceTest, RejectsWhatItCannotDo) {
   EXPECT_EQ(message({}), "q: on cuda:0, not on cpu");
   a.t.q.device = Device::Cpu();
   a.t.k.shape[1] = 2;
-  EXPECT_THAT(message({}), HasSubstr("k: shape [1, 2, 1, 1] where [1, 1, 1, 1]"));
+  EXPECT_THAT(message({}), HasSubstr("k: shape is [1, 2, 1, 1], must be [1, 1, 1, 1]"));
   a.p.dtype = DType::kFloat8E4M3;
   EXPECT_EQ(Straightforward(a.p, a.t, {}).status().code(), absl::StatusCode::kUnimplemented);
 }

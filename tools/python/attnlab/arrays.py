@@ -67,7 +67,7 @@ class Numpy:
             # The stride of an axis with one element has no meaning.
             if extent > 1 and stride % size != 0:
                 raise errors.InvalidArgument(
-                    f"{name}: stride of {stride} bytes is no multiple of the element size {size}"
+                    f"{name}: stride of {stride} bytes is not a multiple of the element size {size}"
                 )
             strides.append(stride // size if extent > 1 else max(stride // size, 0))
         data = array.ctypes.data
@@ -163,7 +163,7 @@ def adapter(name: str, array):
     if hasattr(array, "__dlpack__") or hasattr(array, "__cuda_array_interface__"):
         hint = f"; torch.from_dlpack({name}) is a tensor in the same memory"
     raise errors.InvalidArgument(
-        f"{name}: is a {kind}, where a NumPy array or a PyTorch tensor is wanted{hint}"
+        f"{name}: is a {kind}, must be a NumPy array or a PyTorch tensor{hint}"
     )
 
 

@@ -25,26 +25,26 @@ class _Lengths:
         packed = [name for name in self.arrays if name.startswith("cu_")]
         if len(packed) == 1:
             other = "cu_seqlens_kv" if packed == ["cu_seqlens_q"] else "cu_seqlens_q"
-            raise errors.InvalidArgument(f"{other}: is missing, where {packed[0]} is given")
+            raise errors.InvalidArgument(f"{other}: is missing, but {packed[0]} is given")
         if packed and len(self.arrays) > 2:
             extra = next(name for name in self.arrays if not name.startswith("cu_"))
-            raise errors.InvalidArgument(f"{extra}: is given, but with cu_seqlens those count")
+            raise errors.InvalidArgument(f"{extra}: is given, but cu_seqlens give the lengths")
         self.mode = "packed" if packed else "padded" if self.arrays else "fixed"
         self.views = {}
         for name, array in self.arrays.items():
             view = arrays.view(name, array)
             if view.dtype != "int32":
-                raise errors.InvalidArgument(f"{name}: dtype {view.dtype} where int32 is wanted")
+                raise errors.InvalidArgument(f"{name}: dtype is {view.dtype}, must be int32")
             if len(view.shape) != 1 or (view.shape[0] > 1 and view.strides[0] != 1):
                 raise errors.InvalidArgument(
-                    f"{name}: shape {list(view.shape)} with strides {list(view.strides)} where "
-                    "one contiguous axis is wanted"
+                    f"{name}: shape is {list(view.shape)} with strides {list(view.strides)}, "
+                    "must be one contiguous axis"
                 )
             if view.device != q.device:
-                raise errors.InvalidArgument(f"{name}: on {view.device} where q is on {q.device}")
+                raise errors.InvalidArgument(f"{name}: on {view.device}, but q is on {q.device}")
             self.views[name] = view
         if packed and self.views["cu_seqlens_q"].shape[0] < 2:
-            raise errors.InvalidArgument("cu_seqlens_q: has no sequence; it begins with 0")
+            raise errors.InvalidArgument("cu_seqlens_q: must have at least 2 entries, the first 0")
 
     def batch(self) -> int:
         return self.views["cu_seqlens_q"].shape[0] - 1
@@ -55,7 +55,7 @@ class _Lengths:
             wanted = b + 1 if self.mode == "packed" else b
             if view.shape[0] != wanted:
                 raise errors.InvalidArgument(
-                    f"{name}: {view.shape[0]} entries where {wanted} are wanted"
+                    f"{name}: has {view.shape[0]} entries, must have {wanted}"
                 )
 
     def longest(self, name: str, maximum: str, given: Optional[int]) -> int:
@@ -76,7 +76,7 @@ def _four(name: str, view: View, layout: str, packed: bool) -> View:
     count = 3 if packed else 4
     if len(view.shape) != count:
         raise errors.InvalidArgument(
-            f"{name}: has {len(view.shape)} axes where {count} are wanted "
+            f"{name}: has {len(view.shape)} axes, must have {count} "
             f"({outputs.axes(layout, packed)})"
         )
     shape, strides = view.shape, view.strides
@@ -90,8 +90,8 @@ def _four(name: str, view: View, layout: str, packed: bool) -> View:
 
 def _tensor(name: str, view: View, fp32: bool = False) -> library.CTensor:
     if view.dtype not in (_FLOATS[:1] if fp32 else _FLOATS):
-        wanted = f"{_FLOATS[0]} is" if fp32 else f"one of {', '.join(_FLOATS[:3])} is"
-        raise errors.InvalidArgument(f"{name}: dtype {view.dtype} where {wanted} wanted")
+        wanted = _FLOATS[0] if fp32 else f"one of {', '.join(_FLOATS[:3])}"
+        raise errors.InvalidArgument(f"{name}: dtype is {view.dtype}, must be {wanted}")
     return library.CTensor(
         dtype=_FLOATS.index(view.dtype),
         device_kind=library.DEVICE_KINDS.index(view.kind),
@@ -163,7 +163,7 @@ def bind(
     ):
         raise errors.InvalidArgument(
             f"cu_seqlens: the plan is for lens={plan.problem.lens}, "
-            f"and the arrays are for lens={inputs.lengths.mode}"
+            f"but the arrays are for lens={inputs.lengths.mode}"
         )
     return _bind(plan, inputs, out, return_lse, lse, workspace)
 
@@ -209,12 +209,12 @@ def _bind(plan: Plan, inputs: _Inputs, out, return_lse: bool, lse, workspace) ->
         memory = arrays.view("workspace", workspace, output=True)
         if memory.dtype != "uint8" or len(memory.shape) != 1 or memory.strides[0] != 1:
             raise errors.InvalidArgument(
-                f"workspace: {memory.dtype}{list(memory.shape)} where one contiguous axis of "
-                "uint8 is wanted"
+                f"workspace: {memory.dtype}{list(memory.shape)}, must be one contiguous axis "
+                "of uint8"
             )
         if memory.device != inputs.q.device:
             raise errors.InvalidArgument(
-                f"workspace: on {memory.device} where q is on {inputs.q.device}"
+                f"workspace: on {memory.device}, but q is on {inputs.q.device}"
             )
         arguments.workspace, arguments.workspace_bytes = memory.data, memory.shape[0]
     elif plan.info.workspace_bytes > 0:

@@ -180,9 +180,9 @@ def get() -> Library:
                 path = next((path for path in paths if path.exists()), None)
                 if path is None:
                     raise errors.LibraryNotFound(
-                        "libattnlab.so: is none of "
+                        "libattnlab.so: not found at "
                         + ", ".join(map(str, paths))
-                        + "; ./bazelw build //attention:attnlab makes it, $ATTNLAB_LIBRARY names it"
+                        + "; ./bazelw build //attention:attnlab builds it, $ATTNLAB_LIBRARY names it"
                     )
                 _library = Library(path)
     return _library

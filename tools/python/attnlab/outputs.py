@@ -30,15 +30,15 @@ def check(name: str, view: View, shape: Shape, of: str) -> None:
     """Checks a shape. The library would do so, too, but with four axes in its own order."""
     if tuple(view.shape) != shape:
         raise errors.InvalidArgument(
-            f"{name}: shape {list(view.shape)} where {list(shape)} ({of}) is wanted"
+            f"{name}: shape is {list(view.shape)}, must be {list(shape)} ({of})"
         )
 
 
 def lse_view(view: View, packed: bool) -> View:
     """The view with axes batch, sequence, head, and one of length 1."""
-    wanted = ("head, token") if packed else ("batch, head, sequence")
+    wanted = "2 (head, token)" if packed else "3 (batch, head, sequence)"
     if len(view.shape) != (2 if packed else 3):
-        raise errors.InvalidArgument(f"lse: has {len(view.shape)} axes where {wanted} are wanted")
+        raise errors.InvalidArgument(f"lse: has {len(view.shape)} axes, must have {wanted}")
     shape, strides = view.shape, view.strides
     if packed:
         shape, strides = (1,) + shape, (0,) + strides

@@ -26,7 +26,7 @@ class BadArraysTest(Rejects):
     def test_what_is_no_array(self):
         q, k, v = arrays()
         invalid = attnlab.InvalidArgument
-        self.rejects(invalid, "q: is a builtins.list, where a NumPy array", q.tolist(), k, v)
+        self.rejects(invalid, "q: is a builtins.list, must be a NumPy array", q.tolist(), k, v)
         self.rejects(invalid, "k: is a builtins.NoneType", q, None, v)
         self.rejects(invalid, "v: is a numpy.float64", q, k, numpy.float64(1))
         self.rejects(invalid, "out: is a builtins.int", q, k, v, out=3)
@@ -42,36 +42,36 @@ class BadArraysTest(Rejects):
     def test_dtypes(self):
         q, k, v = arrays()
         invalid = attnlab.InvalidArgument
-        self.rejects(invalid, "q: dtype float64 where one of fp32, fp16, bf16", *arrays(dtype="f8"))
-        self.rejects(invalid, "q: dtype int32", *arrays(dtype="i4"))
-        self.rejects(invalid, "k: dtype fp16 where fp32 is wanted", q, k.astype("f2"), v)
-        self.rejects(invalid, "v: dtype float64", q, k, v.astype("f8"))
+        self.rejects(invalid, "q: dtype is float64, must be one of fp32, fp16, bf16", *arrays(dtype="f8"))
+        self.rejects(invalid, "q: dtype is int32", *arrays(dtype="i4"))
+        self.rejects(invalid, "k: dtype is fp16, must be fp32", q, k.astype("f2"), v)
+        self.rejects(invalid, "v: dtype is float64", q, k, v.astype("f8"))
         out = numpy.empty((2, 9, 4, 8), "f2")
-        self.rejects(invalid, "out: dtype fp16 where fp32 is wanted", q, k, v, out=out)
+        self.rejects(invalid, "out: dtype is fp16, must be fp32", q, k, v, out=out)
         lse = numpy.empty((2, 4, 9), "f2")
-        self.rejects(invalid, "lse: dtype fp16 where fp32 is wanted", q, k, v, lse=lse)
+        self.rejects(invalid, "lse: dtype is fp16, must be fp32", q, k, v, lse=lse)
         self.rejects(invalid, "q: dtype >f4 has a foreign byte order", q.astype(">f4"), k, v)
 
     def test_shapes(self):
         q, k, v = arrays()
         invalid = attnlab.InvalidArgument
-        self.rejects(invalid, "q: has 3 axes where 4 are wanted (batch, sequence, head, dim)",
+        self.rejects(invalid, "q: has 3 axes, must have 4 (batch, sequence, head, dim)",
                      q[0], k, v)  # fmt: skip
         self.rejects(invalid, "k: has 5 axes", q, k[None], v)
         self.rejects(invalid, "(batch, head, sequence, dim)", q[0], k, v, layout="bhsd")
-        self.rejects(invalid, "k: shape [1, 13, 2, 16] where [2, 13, 2, 16]", q, k[:1], v)
-        self.rejects(invalid, "k: shape [2, 13, 2, 15] where [2, 13, 2, 16]", q, k[..., :15], v)
-        self.rejects(invalid, "v: shape [2, 12, 2, 8] where [2, 13, 2, 8]", q, k, v[:, :12])
+        self.rejects(invalid, "k: shape is [1, 13, 2, 16], must be [2, 13, 2, 16]", q, k[:1], v)
+        self.rejects(invalid, "k: shape is [2, 13, 2, 15], must be [2, 13, 2, 16]", q, k[..., :15], v)
+        self.rejects(invalid, "v: shape is [2, 12, 2, 8], must be [2, 13, 2, 8]", q, k, v[:, :12])
         self.rejects(invalid, "hkv: 2 does not divide hq = 3", q[:, :, :3], k, v)
-        self.rejects(invalid, "out: shape [2, 9, 4, 7] where [2, 9, 4, 8] (batch, sequence, "
-                     "head, dim) is wanted", q, k, v,
+        self.rejects(invalid, "out: shape is [2, 9, 4, 7], must be [2, 9, 4, 8] (batch, sequence, "
+                     "head, dim)", q, k, v,
                      out=numpy.empty((2, 9, 4, 7), "f4"))  # fmt: skip
-        self.rejects(invalid, "lse: has 2 axes where batch, head, sequence are wanted", q, k, v,
+        self.rejects(invalid, "lse: has 2 axes, must have 3 (batch, head, sequence)", q, k, v,
                      lse=numpy.empty((4, 9), "f4"))  # fmt: skip
-        self.rejects(invalid, "lse: shape [2, 9, 4] where [2, 4, 9] (batch, head, sequence)",
+        self.rejects(invalid, "lse: shape is [2, 9, 4], must be [2, 4, 9] (batch, head, sequence)",
                      q, k, v, lse=numpy.empty((2, 9, 4), "f4"))  # fmt: skip
         of = [x.swapaxes(1, 2) for x in (q, k, v)]
-        self.rejects(invalid, "out: shape [2, 9, 4, 8] where [2, 4, 9, 8] (batch, head, sequence, dim)",
+        self.rejects(invalid, "out: shape is [2, 9, 4, 8], must be [2, 4, 9, 8] (batch, head, sequence, dim)",
                      *of, layout="bhsd", out=numpy.empty((2, 9, 4, 8), "f4"))  # fmt: skip
         self.rejects(invalid, "d: 513", *arrays(d=513))
         self.rejects(invalid, "b: 0", *arrays(b=0))
@@ -81,12 +81,12 @@ class BadArraysTest(Rejects):
         invalid = attnlab.InvalidArgument
         self.rejects(invalid, "q: stride 2 of the dim axis is not 1",
                      numpy.ones((2, 9, 4, 32), "f4")[..., ::2], k, v)  # fmt: skip
-        self.rejects(invalid, "k: strides [416, -32, 16, 1] have a negative one", q, k[:, ::-1], v)
+        self.rejects(invalid, "k: strides [416, -32, 16, 1]: one is negative", q, k[:, ::-1], v)
         bytes_of = numpy.zeros(q.nbytes + 8, "uint8")
         odd = numpy.frombuffer(bytes_of[2 : 2 + q.nbytes], "f4").reshape(q.shape)
         self.rejects(invalid, "is not a multiple of the element size 4", odd, k, v)
         record = numpy.zeros((2, 9, 4), [("x", "f4", 16), ("pad", "i1")])["x"]
-        self.rejects(invalid, "q: stride of 65 bytes is no multiple of the element size 4",
+        self.rejects(invalid, "q: stride of 65 bytes is not a multiple of the element size 4",
                      record, k, v)  # fmt: skip
         out = numpy.lib.stride_tricks.as_strided(
             numpy.empty(100, "f4"), (2, 9, 4, 8), (0, 0, 0, 4)
@@ -169,7 +169,7 @@ class BadOptionsTest(Rejects):
                              "cpu", q, k, v, kernel=kernel.name)  # fmt: skip
         if support.ml_dtypes is not None:
             fp8 = [x.astype(support.ml_dtypes.float8_e4m3fn) for x in (q, k, v)]
-            self.rejects(attnlab.Unimplemented, "no kernel of this program does", *fp8)
+            self.rejects(attnlab.Unimplemented, "no kernel of this program supports", *fp8)
 
     def test_workspace(self):
         q, k, v = arrays()
@@ -179,7 +179,7 @@ class BadOptionsTest(Rejects):
         memory = numpy.empty(needed + 512, "uint8")
         start = -memory.ctypes.data % 256
         for workspace, text in (
-            (memory[start : start + needed - 1], f"{needed - 1} bytes where {needed} are needed"),
+            (memory[start : start + needed - 1], f"{needed - 1} bytes, but {needed} are needed"),
             (memory[start + 1 : start + 1 + needed], "is not a multiple of 256"),
             (memory.view("float32"), "workspace: fp32["),
             (memory.reshape(2, -1), "workspace: uint8[2, "),
@@ -217,30 +217,30 @@ class BadLengthsTest(Rejects):
         def rejects(text, error=attnlab.InvalidArgument, **options):
             self.rejects(error, text, q, k, v, **{**good, **options})
 
-        rejects("cu_seqlens_kv: is missing, where cu_seqlens_q is given", cu_seqlens_kv=None)
+        rejects("cu_seqlens_kv: is missing, but cu_seqlens_q is given", cu_seqlens_kv=None)
         rejects("cu_seqlens_q: is missing", cu_seqlens_q=None)
-        rejects("cu_seqlens_q: dtype int64 where int32 is wanted",
+        rejects("cu_seqlens_q: dtype is int64, must be int32",
                 cu_seqlens_q=numpy.array([0, 4, 9]))  # fmt: skip
-        rejects("cu_seqlens_kv: 4 entries where 3 are wanted", cu_seqlens_kv=ends(0, 1, 2, 3))
-        rejects("cu_seqlens_q: shape [3, 1]", cu_seqlens_q=ends(0, 4, 9)[:, None])
+        rejects("cu_seqlens_kv: has 4 entries, must have 3", cu_seqlens_kv=ends(0, 1, 2, 3))
+        rejects("cu_seqlens_q: shape is [3, 1]", cu_seqlens_q=ends(0, 4, 9)[:, None])
         rejects("one contiguous axis", cu_seqlens_q=ends(0, 0, 4, 0, 9, 0)[::2])
-        rejects("cu_seqlens_q: has no sequence", cu_seqlens_q=ends(0))
+        rejects("cu_seqlens_q: must have at least 2 entries", cu_seqlens_q=ends(0))
         rejects("cu_seqlens_q: ", cu_seqlens_q=ends(0, 4, 10))  # past the last token
         rejects("cu_seqlens_q: ", cu_seqlens_q=ends(1, 4, 9))
         rejects("cu_seqlens_kv: ", cu_seqlens_kv=ends(0, 14, 13))
         rejects("cu_seqlens_q: ", max_seqlen_q=4)  # the second has 5
         rejects("max_seqlen_q: -1", max_seqlen_q=-1)
         rejects("max_seqlen_kv: -1", max_seqlen_kv=-1)
-        rejects("out: shape [9, 4, 7] where [9, 4, 8] (sequence, head, dim) is wanted",
+        rejects("out: shape is [9, 4, 7], must be [9, 4, 8] (sequence, head, dim)",
                 out=numpy.empty((9, 4, 7), "f4"))  # fmt: skip
-        rejects("lse: shape [9, 4] where [4, 9] (head, sequence) is wanted",
+        rejects("lse: shape is [9, 4], must be [4, 9] (head, sequence)",
                 lse=numpy.empty((9, 4), "f4"))  # fmt: skip
         rejects("max_seqlen_q: 'x' is not an integer", max_seqlen_q="x")
         rejects("max_seqlen_kv: 36893488147419103232 does", error=attnlab.OutOfRange, max_seqlen_kv=2**65)
-        rejects("q_lens: is given, but with cu_seqlens those count", q_lens=ends(1, 2))
-        self.rejects(attnlab.InvalidArgument, "q: has 4 axes where 3 are wanted", q[None], k, v,
+        rejects("q_lens: is given, but cu_seqlens give the lengths", q_lens=ends(1, 2))
+        self.rejects(attnlab.InvalidArgument, "q: has 4 axes, must have 3", q[None], k, v,
                      **good)  # fmt: skip
-        self.rejects(attnlab.InvalidArgument, "lse: has 3 axes where head, token are wanted",
+        self.rejects(attnlab.InvalidArgument, "lse: has 3 axes, must have 2 (head, token)",
                      q, k, v, lse=numpy.empty((1, 4, 9), "f4"), **good)  # fmt: skip
 
     def test_padded(self):
@@ -248,9 +248,9 @@ class BadLengthsTest(Rejects):
         for lens, text in (
             (numpy.array([1, 14], "int32"), "kv_lens: entry 1 is 14"),
             (numpy.array([-1, 2], "int32"), "kv_lens: entry 0 is -1"),
-            (numpy.array([1], "int32"), "kv_lens: 1 entries where 2 are wanted"),
-            (numpy.array([1, 2]), "kv_lens: dtype int64 where int32 is wanted"),
-            (numpy.array([[1, 2]], "int32"), "kv_lens: shape [1, 2]"),
+            (numpy.array([1], "int32"), "kv_lens: has 1 entries, must have 2"),
+            (numpy.array([1, 2]), "kv_lens: dtype is int64, must be int32"),
+            (numpy.array([[1, 2]], "int32"), "kv_lens: shape is [1, 2]"),
         ):
             self.rejects(attnlab.InvalidArgument, text, q, k, v, kv_lens=lens)
         self.rejects(attnlab.InvalidArgument, "max_seqlen_q: is given without cu_seqlens", q, k, v,
@@ -288,11 +288,11 @@ class BadPlanUseTest(unittest.TestCase):
         plan.forward(q, k, v)
         ends = numpy.array([0, 9, 9], "int32")
         for bad, text in (
-            (lambda: plan.forward(q[:, :8], k, v), "q: shape [2, 8, 4, 16] where [2, 9, 4, 16]"),
-            (lambda: plan.forward(*(x.astype("f2") for x in (q, k, v))), "q: dtype fp16"),
+            (lambda: plan.forward(q[:, :8], k, v), "q: shape is [2, 8, 4, 16], must be [2, 9, 4, 16]"),
+            (lambda: plan.forward(*(x.astype("f2") for x in (q, k, v))), "q: dtype is fp16"),
             (lambda: plan.forward(q, k, v, kv_lens=ends[:2]), "kv_lens: is given"),
             (lambda: plan.forward(q[0], k[0], v[0], cu_seqlens_q=ends, cu_seqlens_kv=ends),
-             "the plan is for lens=fixed, and the arrays are for lens=packed"),
+             "the plan is for lens=fixed, but the arrays are for lens=packed"),
         ):  # fmt: skip
             with self.assertRaises(attnlab.InvalidArgument) as caught:
                 bad()

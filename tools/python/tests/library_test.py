@@ -178,7 +178,7 @@ except attnlab.LibraryNotFound as error:
         path = attnlab.library_path()
         self.assertEqual(self.run_python(self.TRY, ATTNLAB_LIBRARY=path).strip(), path)
         said = self.run_python(self.TRY, ATTNLAB_LIBRARY="/no/such.so")
-        self.assertIn("error: libattnlab.so: is none of /no/such.so; ./bazelw build", said)
+        self.assertIn("error: libattnlab.so: not found at /no/such.so; ./bazelw build", said)
 
     def test_an_empty_name_is_none(self):
         places = "from attnlab import library\nprint(len(library.candidates()))"

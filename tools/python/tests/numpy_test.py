@@ -258,7 +258,7 @@ class ThreadsTest(unittest.TestCase):
                 try:
                     attnlab.attention(q, k[:, :, : n % 2 + 1], v, mask="causal")
                 except attnlab.InvalidArgument as error:  # the message belongs to this thread
-                    if not str(error).startswith("v: shape ["):
+                    if not str(error).startswith("v: shape is ["):
                         wrong.append(str(error))
                 else:
                     if n % 2 == 0:

@@ -129,7 +129,7 @@ class ValuesTest(TorchTest):
             self.check(got, exact(q, k, v))
             if needed:
                 self.rejects(
-                    attnlab.InvalidArgument, f"{needed - 1} bytes where {needed} are needed",
+                    attnlab.InvalidArgument, f"{needed - 1} bytes, but {needed} are needed",
                     q, k, v, workspace=memory[start : start + needed - 1],
                 )  # fmt: skip
 
@@ -157,13 +157,13 @@ class BadTensorsTest(TorchTest):
         self.rejects(invalid, "k: layout torch.sparse_coo", q, k.to_sparse(), v)
         negated = torch.complex(q, q).conj().imag
         self.rejects(invalid, "q: is a lazy negation", negated, k, v)
-        self.rejects(invalid, "q: dtype float64 where one of fp32, fp16, bf16", q.double(), k, v)
-        self.rejects(invalid, "q: dtype int64 where", q.long(), k, v)
-        self.rejects(invalid, "k: dtype bf16 where fp32 is wanted", q, k.bfloat16(), v)
+        self.rejects(invalid, "q: dtype is float64, must be one of fp32, fp16, bf16", q.double(), k, v)
+        self.rejects(invalid, "q: dtype is int64, must be", q.long(), k, v)
+        self.rejects(invalid, "k: dtype is bf16, must be fp32", q, k.bfloat16(), v)
         self.rejects(invalid, "q: has 3 axes", q[0], k, v)
         last = torch.randn(2, 9, 16, 4).transpose(2, 3)
         self.rejects(invalid, "q: stride 4 of the dim axis is not 1", last, k, v)
-        self.rejects(invalid, "q_lens: dtype int64 where int32 is wanted", q, k, v,
+        self.rejects(invalid, "q_lens: dtype is int64, must be int32", q, k, v,
                      q_lens=torch.tensor([1, 2]))  # fmt: skip
         self.rejects(attnlab.Unimplemented, "fp8_e4m3",
                      *(x.to(torch.float8_e4m3fn) for x in (q, k, v)))  # fmt: skip
@@ -331,15 +331,15 @@ class BadCudaTensorsTest(TorchTest):
     def test_mixed_devices(self):
         q, k, v = gpu_problem(70)
         invalid = attnlab.InvalidArgument
-        self.rejects(invalid, "k: on cpu where q is on cuda:0", q, k.cpu(), v)
-        self.rejects(invalid, "k: on cuda:0 where q is on cpu", q.cpu(), k, v)
-        self.rejects(invalid, "out: on cpu where q is on cuda:0", q, k, v, out=torch.empty(q.shape,
+        self.rejects(invalid, "k: on cpu, but q is on cuda:0", q, k.cpu(), v)
+        self.rejects(invalid, "k: on cuda:0, but q is on cpu", q.cpu(), k, v)
+        self.rejects(invalid, "out: on cpu, but q is on cuda:0", q, k, v, out=torch.empty(q.shape,
                      dtype=q.dtype))  # fmt: skip
-        self.rejects(invalid, "lse: on cpu where", q, k, v, lse=torch.empty(2, 4, 130))
+        self.rejects(invalid, "lse: on cpu, but", q, k, v, lse=torch.empty(2, 4, 130))
         lens = torch.ones(2, dtype=torch.int32)
-        self.rejects(invalid, "kv_lens: on cpu where q is on cuda:0", q, k, v, kv_lens=lens)
+        self.rejects(invalid, "kv_lens: on cpu, but q is on cuda:0", q, k, v, kv_lens=lens)
         memory = torch.empty(1 << 24, dtype=torch.uint8)
-        self.rejects(invalid, "workspace: on cpu where q is on cuda:0", q, k, v, workspace=memory)
+        self.rejects(invalid, "workspace: on cpu, but q is on cuda:0", q, k, v, workspace=memory)
         self.rejects(attnlab.Unimplemented, "cpu: runs on the CPU", q, k, v, kernel="cpu")
         for kernel in attnlab.kernels():
             if kernel.device == "cuda":
@@ -407,7 +407,7 @@ class SeveralGpusTest(TorchTest):
 
     def test_mixed(self):
         q, k, v = gpu_problem(81)
-        self.rejects(attnlab.InvalidArgument, "k: on cuda:1 where q is on cuda:0", q,
+        self.rejects(attnlab.InvalidArgument, "k: on cuda:1, but q is on cuda:0", q,
                      k.to("cuda:1"), v)  # fmt: skip
 
 
