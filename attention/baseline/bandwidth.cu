@@ -270,10 +270,11 @@ int Main(int argc, char** argv) {
   int64_t batch = 64;
   double at_least = 0;
   std::string json_path;
-  ArgumentParser parser("bandwidth", "The baseline's elementwise steps beside a plain copy.");
+  ArgumentParser parser("bandwidth",
+                        "Compares the baseline's elementwise steps with a plain copy.");
   parser.AddInteger("batch", "N", &batch, 1, 4096, "Batch of GPT-2's layer [64].");
   parser.AddNumber("at_least", "X", &at_least, 0, 1,
-                   "Fail where a default block stays below this share of the copy [0].");
+                   "Fail if a default block stays below this share of the copy [0].");
   parser.AddString("json", "FILE", &json_path, "Write the rows as JSON, too.");
   if (const std::optional<int> code = parser.ParseMain(argc, argv)) return *code;
   absl::StatusOr<JsonFile> file = JsonFile::Create(json_path);

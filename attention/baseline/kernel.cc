@@ -62,8 +62,8 @@ class BaselineKernel : public Kernel {
   BaselineKernel() {
     traits_.name = "baseline";
     traits_.summary =
-        "six steps with cuBLAS, S and P in memory; before 8.0 bf16 is multiplied as fp32 and there "
-        "is no TF32";
+        "six steps with cuBLAS, S and P in memory; before 8.0 bf16 is multiplied as fp32, without "
+        "TF32";
     traits_.device = DeviceKind::kCuda;
     traits_.compute_capabilities = {75, 80, 86, 89, 90, 100, 120};
     traits_.config_keys = ConfigKeys();

@@ -51,13 +51,13 @@ double HeadBytes(const AttentionProblem& p, device::Element element) {
 
 std::vector<std::string> ConfigKeys() {
   return {
-      "block: threads a block of the elementwise kernels: 32, 64, 128, 256 or 512; by default 128 "
-      "for permutations and by row length for the softmax",
-      "permute: auto (the default: where the matrix products need it) or always",
-      "math: fp32 (the default) or tf32, for fp32 inputs",
-      "softmax: unfused (the default: scale and mask are a step of their own) or fused",
-      "heads: KV heads of sequences whose scores are in memory at a time, by default as many as a "
-      "quarter of the device's memory holds",
+      "block: threads per block of the elementwise kernels: 32, 64, 128, 256 or 512 [128 for "
+      "permutations, by row length for the softmax]",
+      "permute: auto (only if the matrix products need it) or always [auto]",
+      "math: fp32, or tf32 for fp32 inputs [fp32]",
+      "softmax: unfused (scale and mask are a separate step) or fused [unfused]",
+      "heads: (sequence, KV head) pairs whose scores are in memory at once [what fits a quarter of "
+      "the device's memory]",
   };
 }
 
@@ -127,8 +127,8 @@ absl::Status CheckMemory(const AttentionProblem& p, const DeviceInfo& device,
   const double there = device.memory_bytes > 0 ? static_cast<double>(device.memory_bytes) : 0x1p58;
   if (needed <= there) return absl::OkStatus();
   return absl::ResourceExhaustedError(absl::StrFormat(
-      "memory: scratch takes %.4g GiB, %.4g of them scores and probabilities of %d KV heads at a "
-      "time, and %s has %.4g GiB",
+      "memory: scratch needs %.4g GiB, %.4g of them for scores and probabilities of %d KV heads at "
+      "once, but %s has %.4g GiB",
       needed / 0x1p30, scores / 0x1p30, options.heads, ToString(device.device), there / 0x1p30));
 }
 

@@ -168,9 +168,9 @@ class CpuKernel : public Kernel {
     traits_.summary = absl::StrCat("tiled online softmax on threads and SIMD (", TargetName(), ")");
     traits_.device = DeviceKind::kCpu;
     traits_.config_keys = {
-        "threads: threads to use, by default those of the device, or fewer for little work",
-        "tile_q: query rows of a tile, 1 to 4096, by default 64 to 256",
-        "tile_kv: keys of a tile, 1 to 4096, by default 96",
+        "threads: threads to use [those of the device, fewer for little work]",
+        "tile_q: query rows per tile, 1 to 4096 [64 to 256]",
+        "tile_kv: keys per tile, 1 to 4096 [96]",
     };
     traits_.preference = 100;
   }

@@ -63,7 +63,7 @@ class FloatTileCopyTest : public ::testing::Test {
     int capability = 0;
     ASSERT_EQ(CodeCapability(&capability), cudaSuccess);
     if (capability == 75 && kSharedBytes > 64 << 10) {
-      GTEST_SKIP() << kSharedBytes << " bytes of shared memory in a block, of which 7.5 has 65536";
+      GTEST_SKIP() << kSharedBytes << " bytes of shared memory per block, but 7.5 has 65536";
     }
   }
 

@@ -52,7 +52,7 @@ absl::StatusOr<size_t> ChooseTile(absl::Span<const TileNeeds> tiles, const Atten
   }
   if (named.empty()) {
     return absl::InvalidArgumentError(
-        absl::StrCat("config: ", config.ToString(), " is no tile", engine.empty() ? "" : " of ",
+        absl::StrCat("config: ", config.ToString(), " is not a tile", engine.empty() ? "" : " of ",
                      engine, " for head dims up to ", tiles[begin].head_dim, "; ",
                      NamesOf(tiles.subspan(begin, end - begin))));
   }
@@ -69,7 +69,7 @@ absl::StatusOr<size_t> ChooseTile(absl::Span<const TileNeeds> tiles, const Atten
       })];
   return absl::ResourceExhaustedError(absl::StrCat(
       "config: ", engine, engine.empty() ? "" : ",", NameOf(least), " needs ", least.shared_bytes,
-      " bytes of shared memory a block, and ", ToString(device.device), " has ", there));
+      " bytes of shared memory per block, but ", ToString(device.device), " has ", there));
 }
 
 }  // namespace attnlab::device

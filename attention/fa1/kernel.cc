@@ -35,7 +35,7 @@ class Fa1Kernel : public Kernel {
   Fa1Kernel() {
     traits_.name = "fa1";
     traits_.summary =
-        "a block a (sequence, head) walks the query tiles; online softmax, fp32 on CUDA cores, "
+        "one block per (sequence, head) walks the query tiles; online softmax, fp32 on CUDA cores, "
         "head dims to 256";
     traits_.device = DeviceKind::kCuda;
     traits_.compute_capabilities = {75, 80, 86, 89, 90, 100, 120};

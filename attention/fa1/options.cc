@@ -6,9 +6,9 @@ namespace attnlab::fa1 {
 
 std::vector<std::string> ConfigKeys() {
   return {
-      "tile_q: query rows of a tile; by head dim there are two (docs/fa1.md), by default the "
-      "larger that fits the device, or the smaller, where it has room for the query",
-      "tile_kv: keys of a tile, which go with the rows",
+      "tile_q: query rows per tile; two choices per head dim (docs/fa1.md) [the larger that fits, "
+      "or the smaller if it holds the whole query]",
+      "tile_kv: keys per tile; fixed by tile_q",
   };
 }
 

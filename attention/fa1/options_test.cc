@@ -71,8 +71,9 @@ TEST(TileForTest, TakesWhatIsConfigured) {
 TEST(TileForTest, WhatThereIsNotIsAnErrorThatNamesWhatThereIs) {
   const absl::Status tile = Tile("hq=1,sq=8,d=100", kHopper, "tile_q=48").status();
   EXPECT_EQ(tile.code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_THAT(tile.message(), HasSubstr("tile_q=48 is no tile for head dims up to 128; there are "
-                                        "tile_q=128,tile_kv=64 and tile_q=32,tile_kv=32"));
+  EXPECT_THAT(tile.message(),
+              HasSubstr("tile_q=48 is not a tile for head dims up to 128; there are "
+                        "tile_q=128,tile_kv=64 and tile_q=32,tile_kv=32"));
   EXPECT_EQ(Tile("hq=1,sq=8,d=64", kHopper, "tile_q=large").status().code(),
             absl::StatusCode::kInvalidArgument);
   EXPECT_EQ(Tile("hq=1,sq=8,d=64", kHopper, "warps=4").status().code(),
@@ -82,8 +83,9 @@ TEST(TileForTest, WhatThereIsNotIsAnErrorThatNamesWhatThereIs) {
 TEST(TileForTest, WhatDoesNotFitSaysHowMuchItNeeds) {
   const absl::Status s = Tile("hq=1,sq=1000,d=64", kTuring, "tile_q=256").status();
   EXPECT_EQ(s.code(), absl::StatusCode::kResourceExhausted);
-  EXPECT_THAT(s.message(), HasSubstr("tile_q=256,tile_kv=64 needs 171248 bytes of shared memory a "
-                                     "block, and cuda:0 has 65536"));
+  EXPECT_THAT(s.message(),
+              HasSubstr("tile_q=256,tile_kv=64 needs 171248 bytes of shared memory per "
+                        "block, but cuda:0 has 65536"));
 }
 
 TEST(TileForTest, LargeHeadDimsAreDeclined) {

@@ -52,9 +52,8 @@ class Fa2Kernel : public Kernel {
   Fa2Kernel() {
     traits_.name = "fa2";
     traits_.summary =
-        "a block a query tile, tensor cores through mma.sync, bf16 from 8.0 on; fp32 on CUDA "
-        "cores; "
-        "head dims to 256";
+        "one block per query tile, tensor cores through mma.sync, bf16 from 8.0 on; fp32 on CUDA "
+        "cores; head dims to 256";
     traits_.device = DeviceKind::kCuda;
     traits_.compute_capabilities = {75, 80, 86, 89, 90, 100, 120};
     traits_.config_keys = ConfigKeys();

@@ -53,9 +53,8 @@ absl::Status TensorCoresMultiply(const AttentionProblem& p, int capability) {
   const int64_t most = MostTensorCoreKeys(p.dtype, capability);
   if (MostKeys(p) > most) {
     return absl::UnimplementedError(
-        absl::StrCat("skv: ", MostKeys(p), " keys of a row are above ", most,
-                     ", the most that tensor cores, which cut instead of rounding, add up to O in ",
-                     Name(p.dtype)));
+        absl::StrCat("skv: a row sees ", MostKeys(p), " keys, above ", most, ", the most for ",
+                     Name(p.dtype), " on tensor cores (they truncate sums instead of rounding)"));
   }
   return absl::OkStatus();
 }
@@ -64,11 +63,11 @@ absl::Status TensorCoresMultiply(const AttentionProblem& p, int capability) {
 absl::Status Tf32Multiplies(DType dtype, int capability) {
   if (dtype != DType::kFloat32) {
     return absl::UnimplementedError(
-        absl::StrCat("config: mma=tf32x3 is for fp32, and dtype is ", Name(dtype)));
+        absl::StrCat("config: mma=tf32x3 is for fp32, but dtype is ", Name(dtype)));
   }
   if (capability < 80) {
     return absl::UnimplementedError(absl::StrCat(
-        "config: mma=tf32x3 wants compute capability 8.0 or later; the code that runs here is for ",
+        "config: mma=tf32x3 needs compute capability 8.0 or later; the code that runs here is for ",
         capability / 10, ".", capability % 10));
   }
   return absl::OkStatus();
@@ -91,7 +90,7 @@ absl::StatusOr<Engine> EngineFor(const AttentionProblem& p, int capability,
   if (mma == "none") {
     if (p.dtype == DType::kFloat32) return Engine::kCudaCores;
     return absl::UnimplementedError(
-        absl::StrCat("config: mma=none is for fp32, and dtype is ", Name(p.dtype)));
+        absl::StrCat("config: mma=none is for fp32, but dtype is ", Name(p.dtype)));
   }
   return absl::InvalidArgumentError(
       absl::StrCat("config: mma=", mma, " is not one of auto, tf32x3, none"));
@@ -221,7 +220,7 @@ absl::StatusOr<Grid> GridFor(const AttentionProblem& p, bool packed, int tile_ro
   if (tiles > 0 && units > kMost / tiles) {
     return absl::UnimplementedError(absl::StrCat("b: ", units, " heads of ", tiles,
                                                  " query tiles each are more than ", kMost,
-                                                 " blocks, the most of a launch"));
+                                                 " blocks, the limit of a launch"));
   }
   const int64_t end_tiles = EndTilesOf(p, order, units, tiles, tile_rows, pack);
   const int64_t groups = GroupsOf(p, order, units, tiles - end_tiles, pack);
@@ -246,13 +245,12 @@ int Options::Rows() const {
 
 std::vector<std::string> ConfigKeys() {
   return {
-      "tile_q: query rows of a tile; docs/fa2.md has those that there are, by default the first "
-      "of them that fits the device",
-      "tile_kv: keys of a tile, of those that there are with the rows",
-      "pack: auto (the default: query heads of a KV head share tiles where the query is short), "
-      "always or never",
-      "mma: auto (the default: tensor cores for 16 bits, CUDA cores for fp32), tf32x3 (fp32 on "
-      "tensor cores as three products of TF32, from 8.0 on) or none (CUDA cores, fp32)",
+      "tile_q: query rows per tile, listed in docs/fa2.md [the first that fits]",
+      "tile_kv: keys per tile, from the same list",
+      "pack: auto (query heads of a KV head share tiles if the query is short), always or never "
+      "[auto]",
+      "mma: auto (tensor cores for 16 bits, CUDA cores for fp32), tf32x3 (fp32 on tensor cores as "
+      "three products of TF32, from 8.0 on) or none (CUDA cores, fp32) [auto]",
   };
 }
 

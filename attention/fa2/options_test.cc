@@ -59,21 +59,22 @@ TEST(OptionsTest, TheEngineGoesByDtypeAndCode) {
 TEST(OptionsTest, RowsThatSeeMoreKeysThanTensorCoresAddUp) {
   const std::string line = "hq=2,sq=9,d=64,skv=";
   EXPECT_EQ(OptionsOf(line + "1048576,dtype=bf16")->engine, Engine::kMma);
-  ExpectError(OptionsOf(line + "1048577,dtype=bf16"), absl::StatusCode::kUnimplemented,
-              "skv: 1048577 keys of a row are above 1048576, the most that tensor cores, which cut "
-              "instead of rounding, add up to O in bf16");
+  ExpectError(
+      OptionsOf(line + "1048577,dtype=bf16"), absl::StatusCode::kUnimplemented,
+      "skv: a row sees 1048577 keys, above 1048576, the most for bf16 on tensor cores (they "
+      "truncate sums instead of rounding)");
   EXPECT_EQ(OptionsOf(line + "131072,dtype=fp16")->engine, Engine::kMma);
   EXPECT_EQ(OptionsOf(line + "9000000,dtype=fp16,mask=window:131000:71")->engine, Engine::kMma);
-  const char* const text = "skv: 131073 keys of a row are above 131072";
+  const char* const text = "skv: a row sees 131073 keys, above 131072";
   ExpectError(OptionsOf(line + "131073,dtype=fp16"), absl::StatusCode::kUnimplemented, text);
   ExpectError(OptionsOf(line + "9000000,dtype=fp16,mask=window:131000:72"),
               absl::StatusCode::kUnimplemented, text);
   // m16n8k8 takes twice as many products.
   EXPECT_EQ(OptionsOf(line + "65536,dtype=fp16", kTuring)->engine, Engine::kMma);
   ExpectError(OptionsOf(line + "65537,dtype=fp16", kTuring), absl::StatusCode::kUnimplemented,
-              "skv: 65537 keys of a row are above 65536");
+              "skv: a row sees 65537 keys, above 65536");
   ExpectError(OptionsOf(line + "65537,dtype=fp16", kHopper, "", 75),
-              absl::StatusCode::kUnimplemented, "skv: 65537 keys of a row are above 65536");
+              absl::StatusCode::kUnimplemented, "skv: a row sees 65537 keys, above 65536");
 }
 
 TEST(OptionsTest, Tf32IsForFp32AndCodeFrom80On) {
@@ -86,14 +87,14 @@ TEST(OptionsTest, Tf32IsForFp32AndCodeFrom80On) {
   EXPECT_EQ(options->blocks, 2);
   const std::string line = "hq=2,sq=9,d=64,dtype=";
   ExpectError(OptionsOf(line + "bf16", kHopper, "mma=tf32x3"), absl::StatusCode::kUnimplemented,
-              "mma=tf32x3 is for fp32, and dtype is bf16");
+              "mma=tf32x3 is for fp32, but dtype is bf16");
   for (const DeviceInfo& gpu : {kTuring, kHopper}) {
     ExpectError(OptionsOf(line + "fp32", gpu, "mma=tf32x3", 75), absl::StatusCode::kUnimplemented,
                 "8.0 or later; the code that runs here is for 7.5");
   }
   ExpectError(OptionsOf(line + "fp32", kHopper, "mma=tf32x3,tile_q=64"),
               absl::StatusCode::kInvalidArgument,
-              "is no tile of mma=tf32x3 for head dims up to 64; there is tile_q=128,tile_kv=32");
+              "is not a tile of mma=tf32x3 for head dims up to 64; there is tile_q=128,tile_kv=32");
   // The least shared memory of a GPU of 8.0 or later.
   for (int d = 8; d <= 256; d += 8) {
     const absl::StatusOr<Options> small =
