@@ -150,7 +150,7 @@ int Main(int argc, char** argv) {
   std::vector<std::string> lines;
   ArgumentParser parser(
       "attention_bench",
-      "Google Benchmark on every kernel that does a problem: takes its flags, too.");
+      "Google Benchmark on every kernel that supports a problem; takes its flags, too.");
   parser.AddPositional("[PROBLEM ...]", &lines);
   if (const std::optional<int> code = parser.ParseMain(argc, argv)) return *code;
   if (lines.empty()) lines.assign(std::begin(kDefaultProblems), std::end(kDefaultProblems));
@@ -162,7 +162,7 @@ int Main(int argc, char** argv) {
       return 2;
     }
     if (Register(*problem, devices) == 0) {
-      std::fprintf(stderr, "%s: no linked kernel does this on this machine\n", line.c_str());
+      std::fprintf(stderr, "%s: no linked kernel supports this here\n", line.c_str());
       return 3;
     }
   }

@@ -252,7 +252,7 @@ absl::StatusOr<std::vector<Row>> Compare(absl::Span<const Plan> plans, const Opt
     if (plan.problem != plans[0].problem) {
       return absl::InvalidArgumentError(absl::StrCat("plans: ", plan.problem.ToString(), " and ",
                                                      plans[0].problem.ToString(),
-                                                     " are not one problem"));
+                                                     " are different problems"));
     }
   }
   for (const Plan& plan : plans) rows.push_back(VerifiedRow(plan, options));

@@ -130,9 +130,9 @@ int Main(int argc, char** argv) {
   Flags flags;
   std::string kernels;
   std::vector<std::string> lines;
-  ArgumentParser parser("fp32_peak_main",
-                        "The share of the GPU's rate of fp32 multiply-adds that kernels on CUDA "
-                        "cores reach.");
+  ArgumentParser parser(
+      "fp32_peak_main",
+      "Compares CUDA-core kernels with the GPU's peak rate of fp32 multiply-adds.");
   parser.AddPositional("[PROBLEM ...]", &lines);
   parser.AddString("kernels", "NAMES", &kernels, "Kernels to time, as in fa1,fa2.");
   parser.AddNumber("at_least", "X", &flags.at_least, 0, 1, "Fail below this fraction [0].");

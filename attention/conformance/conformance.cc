@@ -339,8 +339,8 @@ absl::Status TrafficModel(const Subject& subject, const Case& c) {
   }
   if (model->bytes_written < least.bytes_written || model->bytes_read < 0) {
     return absl::InternalError(absl::StrCat("ExpectedTraffic: ", model->bytes_read, " bytes read, ",
-                                            model->bytes_written, " written, where O has ",
-                                            least.bytes_written));
+                                            model->bytes_written, " written; at least 0 and ",
+                                            least.bytes_written, " are needed"));
   }
   return absl::OkStatus();
 }

@@ -75,7 +75,7 @@ class LaunchesWereSeen : public ::testing::Environment {
     for (const auto& [kernel, launches] : *LaunchesByKernel()) {
       if (launches.due == 0) continue;
       EXPECT_GT(launches.seen, 0) << kernel << " passed " << launches.due
-                                  << " tests, but not by launching anything with device::Launch()";
+                                  << " tests without any device::Launch()";
     }
   }
 };
@@ -167,13 +167,13 @@ int Main(int argc, char** argv) {
   bool reduced = false, bare_memory = false, coverage = false;
   ArgumentParser parser("conformance_test",
                         "The conformance suite: takes GoogleTest's flags, too.");
-  parser.AddString("kernel", "NAME", &only, "The kernel to test [all that are linked].");
+  parser.AddString("kernel", "NAME", &only, "The kernel to test [all linked kernels].");
   parser.AddInteger("seed", "N", &seed, 0, INT64_MAX, "Another seed gives other problems [1].");
   parser.AddInteger("cases", "N", &count, 0, 1000000,
-                    "Problems behind those that are always there [320].");
-  parser.AddBool("reduced", &reduced, "A few dozen small problems, for tools that watch.");
-  parser.AddBool("bare_memory", &bare_memory, "No fences and no poison around buffers.");
-  parser.AddBool("coverage", &coverage, "Print what is covered, as Markdown, and test nothing.");
+                    "Random problems after the fixed ones [320].");
+  parser.AddBool("reduced", &reduced, "Only a few dozen small problems.");
+  parser.AddBool("bare_memory", &bare_memory, "No fences or poison around buffers.");
+  parser.AddBool("coverage", &coverage, "Print coverage as Markdown and run no test.");
   if (const std::optional<int> code = parser.ParseMain(argc, argv)) return *code;
   oracle::UseBareMemory(bare_memory);
   *Selection() = absl::StrCat(parser.Given("seed") ? absl::StrCat(" --seed=", seed) : "",

@@ -91,7 +91,7 @@ std::set<std::string> FeaturesOf(const Case& c) {
   const auto add = [&features](bool has, const char* feature) {
     if (has) features.insert(feature);
   };
-  add(p.d % 8 != 0 || p.dv % 8 != 0, "d or dv no multiple of 8");
+  add(p.d % 8 != 0 || p.dv % 8 != 0, "d or dv not a multiple of 8");
   add(p.d != p.dv, "d is not dv");
   add(p.softcap != 0, "softcap");
   add(p.scale.has_value(), "scale");
@@ -167,25 +167,25 @@ std::string CoverageTables(const std::vector<const Kernel*>& kernels) {
   return absl::StrCat(
       R"(# What the conformance suite covers
 
-coverage_test holds this page true. It is made by
+coverage_test checks this page. Make it with
 
     ./bazelw run //attention/conformance:coverage -- --coverage >docs/coverage.md
 
-A line is a feature of problems, a column a kernel on a GPU of a compute capability. A number is how
-many checks have a problem with the feature that the kernel supports there. "3 of 4": a fourth check
-could have one. A dash: the kernel supports none. The checks (`conformance.h` says what each does):
+One row per feature, one column per kernel and capability. A number counts the checks that have a
+problem with the feature that the kernel supports there. "3 of 4": a fourth check could have one. A
+dash: the kernel supports none. The checks (`conformance.h` says what each does):
 
 )",
-      checks, "\n## On the GPU that is there: ", full.size(), " problems\n\n",
+      checks, "\n## On the GPU itself: ", full.size(), " problems\n\n",
       FeatureTable(columns, full, full),
-      "\n## As code for an older GPU, and under the sanitizers: ", reduced.size(),
+      "\n## With code for an older GPU, and under the sanitizers: ", reduced.size(),
       " problems\n\nThe sanitizers run only the checks that launch what others do "
       "not.\n\n",
       FeatureTable(columns, reduced, full),
-      "\n## Configurations\n\nThe kernels' examples, and on how many of "
-      "`TileCases()`, which both sets have, `config_overrides`\nruns each. Under the "
-      "sanitizers it takes fewer of them. On every fourth of the other problems\nit "
-      "runs one configuration in turn, which is not counted.\n\n",
+      "\n## Configurations\n\nThe kernels' examples, and on how many of `TileCases()` "
+      "`config_overrides` runs each. Both sets have\n`TileCases()`; under the sanitizers it "
+      "runs fewer. On every fourth other problem it runs one\nconfiguration in turn, which is "
+      "not counted.\n\n",
       ConfigTable(columns, reduced));
 }
 

@@ -82,13 +82,13 @@ std::string RowFault(const AttentionProblem& p, const ExactRow& exact, const flo
     // If both are -infinity (hidden), their difference is NaN, so they are compared first.
     const bool s_right = scores[j] == s || std::abs(scores[j] - s) <= exact.bounds[j];
     if (!s_right) {
-      return absl::StrCat("scores: ", scores[j], " where ", s, " +- ", exact.bounds[j],
-                          " is right, at key ", j);
+      return absl::StrCat("scores: ", scores[j], ", must be ", s, " +- ", exact.bounds[j],
+                          ", at key ", j);
     }
     const double w_bound = w == 0 ? 0 : relative * w + Spacing(p.dtype);
     if (!(std::abs(probabilities[j] - w) <= w_bound)) {
-      return absl::StrCat("probabilities: ", probabilities[j], " where ", w, " +- ", w_bound,
-                          " is right, at key ", j);
+      return absl::StrCat("probabilities: ", probabilities[j], ", must be ", w, " +- ", w_bound,
+                          ", at key ", j);
     }
   }
   return "";

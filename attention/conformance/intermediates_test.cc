@@ -157,10 +157,10 @@ TEST(IntermediatesTest, WrongOnesDoNot) {
   const std::vector<std::pair<Mistake, std::string>> kCases = {
       {Mistake::kNoScale, "scores: "},
       {Mistake::kNoSoftcap, "scores: "},
-      {Mistake::kShowsHiddenKeys, "where -inf"},
+      {Mistake::kShowsHiddenKeys, ", must be -inf"},
       {Mistake::kScoresOfNextHead, "scores: "},
       {Mistake::kNotNormalized, "probabilities: "},
-      {Mistake::kWeighsHiddenKeys, "probabilities: 1e-30 where 0"},
+      {Mistake::kWeighsHiddenKeys, "probabilities: 1e-30, must be 0"},
       {Mistake::kLeavesAKey, "probabilities: nan"},
       {Mistake::kWritesUnusedRows, "of a row that no sequence uses"},
       {Mistake::kWritesPastTheEnd, "probabilities: "},

@@ -17,17 +17,17 @@ std::string LaunchFault(const LaunchFacts& facts, const CapabilityLimits& limits
                                                   : facts.binary_capability == wanted;
   if (!fits) {
     return absl::StrCat(facts.function, ": machine code for ",
-                        CapabilityName(facts.binary_capability), " of code for ",
+                        CapabilityName(facts.binary_capability), " from code for ",
                         CapabilityName(wanted), " on a GPU of ",
                         CapabilityName(facts.gpu_capability));
   }
   if (facts.shared_bytes > limits.shared_memory_per_block) {
     return absl::StrCat(facts.function, ": ", facts.shared_bytes,
-                        " bytes of shared memory in a block, of which ", CapabilityName(wanted),
-                        " has ", limits.shared_memory_per_block);
+                        " bytes of shared memory per block, but ", CapabilityName(wanted), " has ",
+                        limits.shared_memory_per_block);
   }
   if (facts.threads > limits.threads_per_block) {
-    return absl::StrCat(facts.function, ": ", facts.threads, " threads in a block, of which ",
+    return absl::StrCat(facts.function, ": ", facts.threads, " threads per block, but ",
                         CapabilityName(wanted), " has ", limits.threads_per_block);
   }
   return "";
@@ -39,7 +39,7 @@ absl::Status WatchLaunchesByEnvironment() {
   int capability = 0;
   if (!absl::SimpleAtoi(value, &capability)) {
     return absl::InvalidArgumentError(
-        absl::StrCat("ATTNLAB_COMPUTE_CAPABILITY: \"", value, "\" is no number"));
+        absl::StrCat("ATTNLAB_COMPUTE_CAPABILITY: \"", value, "\" is not a number"));
   }
   return WatchLaunches(capability);
 }

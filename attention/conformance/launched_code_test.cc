@@ -42,28 +42,27 @@ TEST(LaunchFaultTest, OtherCode) {
 TEST(LaunchFaultTest, OtherMachineCode) {
   LaunchFacts facts = Good();
   facts.binary_capability = 75;
-  EXPECT_EQ(Fault(facts), "Softmax: machine code for 7.5 of code for 7.5 on a GPU of 9.0");
+  EXPECT_EQ(Fault(facts), "Softmax: machine code for 7.5 from code for 7.5 on a GPU of 9.0");
   facts.gpu_capability = 75;
   EXPECT_EQ(Fault(facts), "");
   facts.binary_capability = 70;
-  EXPECT_EQ(Fault(facts), "Softmax: machine code for 7.0 of code for 7.5 on a GPU of 7.5");
+  EXPECT_EQ(Fault(facts), "Softmax: machine code for 7.0 from code for 7.5 on a GPU of 7.5");
 }
 
 TEST(LaunchFaultTest, MoreThanABlockHas) {
   LaunchFacts facts = Good();
   facts.shared_bytes = (64 << 10) + 1;
-  EXPECT_EQ(Fault(facts),
-            "Softmax: 65537 bytes of shared memory in a block, of which 7.5 has 65536");
+  EXPECT_EQ(Fault(facts), "Softmax: 65537 bytes of shared memory per block, but 7.5 has 65536");
   facts = Good();
   facts.threads = 1025;
-  EXPECT_EQ(Fault(facts), "Softmax: 1025 threads in a block, of which 7.5 has 1024");
+  EXPECT_EQ(Fault(facts), "Softmax: 1025 threads per block, but 7.5 has 1024");
 }
 
 TEST(WatchLaunchesTest, SaysWhatTheEnvironmentCannotBe) {
   EXPECT_EQ(WatchLaunches(70).code(), absl::StatusCode::kInvalidArgument);
   setenv("ATTNLAB_COMPUTE_CAPABILITY", "hopper", 1);
   EXPECT_EQ(WatchLaunchesByEnvironment().message(),
-            "ATTNLAB_COMPUTE_CAPABILITY: \"hopper\" is no number");
+            "ATTNLAB_COMPUTE_CAPABILITY: \"hopper\" is not a number");
   setenv("ATTNLAB_COMPUTE_CAPABILITY", "70", 1);
   EXPECT_EQ(WatchLaunchesByEnvironment().code(), absl::StatusCode::kInvalidArgument);
   setenv("ATTNLAB_COMPUTE_CAPABILITY", "", 1);

@@ -62,8 +62,8 @@ absl::StatusOr<Graph> CaptureForward(oracle::Trial& trial, Stream& stream) {
   absl::StatusOr<Graph> graph = Graph::Capture(stream, [&] { return trial.Start(stream.get()); });
   if (graph.ok()) return graph;
   return absl::InternalError(absl::StrCat(
-      "Forward() cannot be captured in a CUDA graph, where calls that wait or allocate, and other "
-      "streams that are not joined, are errors: ",
+      "Forward() cannot be captured in a CUDA graph; during capture it must not wait, allocate, or "
+      "use another stream without joining it: ",
       graph.status().message()));
 }
 
@@ -126,8 +126,8 @@ absl::Status AllocatesNothing(const Subject& subject, const Case& c) {
   if (!after.ok()) return NotDeclined(after.status());
   if (after->peak > before->bytes) {
     return absl::InternalError(absl::StrCat("Forward() takes ", after->peak - before->bytes,
-                                            " bytes from the device's memory pool, and not for the "
-                                            "first time"));
+                                            " bytes from the device's memory pool, even after the "
+                                            "first call"));
   }
 
   // …unless it is captured; cudaMalloc() is an error during capture.
@@ -161,19 +161,19 @@ absl::Status RunsOnTheCallersStream(const Subject& subject, const Case& c) {
   if (absl::Status s = stream->Synchronize(); !s.ok()) return NotDeclined(s);
   if (!written.ok()) return NotDeclined(written.status());
   if (waited) {
-    return absl::InternalError("Forward() waits for work that its stream had before it");
+    return absl::InternalError("Forward() waits for earlier work of its stream");
   }
   if (in_time && !written->empty()) {
     return absl::InternalError(
         absl::StrCat("Forward() writes to ", *written,
-                     " before the work that its stream had before it is done: it uses another "
-                     "stream than its caller's"));
+                     " before earlier work of its stream is done: it uses another stream than "
+                     "its caller's"));
   }
   absl::StatusOr<oracle::Trial::Run> run = trial.Finish();
   if (!run.ok()) return NotDeclined(run.status());
   const std::string difference = Difference(c, trial, ready->plain, *run);
   if (difference.empty()) return absl::OkStatus();
-  return absl::InternalError(absl::StrCat("on a stream of its own: ", difference));
+  return absl::InternalError(absl::StrCat("on another stream: ", difference));
 }
 
 }  // namespace attnlab::conformance

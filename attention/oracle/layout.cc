@@ -34,10 +34,9 @@ absl::Status CheckLayout(Layout layout, const AttentionProblem& p) {
   if (p.hq == p.hkv && p.sq == p.skv && p.d == p.dv && p.lens != Lengths::kPacked) {
     return absl::OkStatus();
   }
-  return absl::InvalidArgumentError(
-      absl::StrCat("layout: qkv wants hq = hkv, sq = skv, d = dv and lengths that are not packed, "
-                   "unlike ",
-                   p.ToString()));
+  return absl::InvalidArgumentError(absl::StrCat(
+      "layout: qkv needs hq = hkv, sq = skv, d = dv and lens other than packed, unlike ",
+      p.ToString()));
 }
 
 Placement Place(Layout layout, DType dtype, int64_t batch, int64_t sequence, int64_t heads,

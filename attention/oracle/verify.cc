@@ -149,7 +149,7 @@ absl::StatusOr<VerifyResult> Verify(const Plan& plan, const VerifyOptions& optio
         BitDifference(p, host, run->outputs, again->outputs, AllRows(p, host));
     if (!difference.empty()) {
       absl::StrAppend(&result.message,
-                      "a second run, from another content of the workspace: ", difference);
+                      "a second run with different workspace contents: ", difference);
     }
   }
   result.passed = result.message.empty();

@@ -128,7 +128,7 @@ class ViaHost : public Wrapper {
   ViaHost() : Wrapper("via_host", 3) {
     traits_.device = DeviceKind::kCuda;
     traits_.compute_capabilities = {75, 80, 86, 89, 90, 100, 103, 120};
-    traits_.config_keys = {"block: threads of a block, 32 to 512, by default 128"};
+    traits_.config_keys = {"block: threads per block, 32 to 512 [128]"};
   }
   absl::StatusOr<std::unique_ptr<const Prepared>> Prepare(const AttentionProblem& p,
                                                           const DeviceInfo& d,
