@@ -49,7 +49,7 @@ absl::Status Write(const std::string& path, const CeilingsKey& key, const Ceilin
   std::error_code error;
   const std::string directory = std::filesystem::path(path).parent_path().string();
   std::filesystem::create_directories(directory, error);
-  if (error) return ErrnoStatus("cannot make it", directory, error.value());
+  if (error) return ErrnoStatus("cannot create it", directory, error.value());
   const std::string text = Json({{"key", JsonOf(key)}, {"ceilings", JsonOf(ceilings)}}).dump(2);
   return WriteFile(path, text);
 }
@@ -87,7 +87,7 @@ absl::StatusOr<KeptCeilings> KeepCeilings(const std::string& directory, const Ce
       return kept;
     }
     if (!absl::IsNotFound(read.status())) {
-      kept.remark = absl::StrCat(read.status().message(), "; the ceilings were measured anew");
+      kept.remark = absl::StrCat(read.status().message(), "; the ceilings were measured again");
     }
   }
   const absl::StatusOr<Ceilings> measured = measure();
@@ -99,7 +99,7 @@ absl::StatusOr<KeptCeilings> KeepCeilings(const std::string& directory, const Ce
   } else if (const absl::Status s = CeilingsOfJson(JsonOf(*measured)).status(); !s.ok()) {
     // Another program may have used the GPU meanwhile. Never write what Read() would reject.
     kept.remark =
-        absl::StrCat("measured now: ", s.message(), "; the ceilings are of this run alone");
+        absl::StrCat("measured now: ", s.message(), "; the ceilings are for this run only");
   } else if (const absl::Status s = Write(path, key, *measured); !s.ok()) {
     kept.remark = absl::StrCat(s.message(), "; the ceilings are not kept");
   }

@@ -119,7 +119,7 @@ TEST_F(CeilingsCacheTest, FiguresThatNoGpuHasAreReportedAndReplaced) {
     const KeptCeilings kept = Keep(5e12);
     EXPECT_TRUE(kept.measured) << implausible;
     EXPECT_THAT(kept.remark, HasSubstr("damaged")) << implausible;
-    EXPECT_THAT(kept.remark, HasSubstr("measured anew")) << implausible;
+    EXPECT_THAT(kept.remark, HasSubstr("measured again")) << implausible;
     EXPECT_EQ(kept.ceilings.hbm_read, 5e12) << implausible;
     EXPECT_EQ(Keep(6e12).ceilings.hbm_read, 5e12) << implausible;
   }
@@ -132,7 +132,7 @@ TEST_F(CeilingsCacheTest, FiguresThatNoGpuHasAreNotKept) {
   for (const double measured : {0.0, -1.0, 1e30, std::nan("")}) {
     const KeptCeilings kept = Keep(measured);
     EXPECT_TRUE(kept.measured) << measured;
-    EXPECT_THAT(kept.remark, HasSubstr("the ceilings are of this run alone")) << measured;
+    EXPECT_THAT(kept.remark, HasSubstr("the ceilings are for this run only")) << measured;
     EXPECT_FALSE(std::filesystem::exists(Path())) << measured;
   }
   // They do not replace a good file either.

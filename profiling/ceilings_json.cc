@@ -50,13 +50,14 @@ absl::StatusOr<Ceilings> CeilingsOfJson(const Json& json) {
     const Json& value = json[field.name];
     if (value.is_null() && field.optional) continue;
     if (!value.is_number()) {
-      return absl::InvalidArgumentError(absl::StrCat(field.name, ": is no number"));
+      return absl::InvalidArgumentError(absl::StrCat(field.name, ": is not a number"));
     }
     const double number = value.get<double>();
     // Written so that NaN fails, too.
     if (!(number >= kLeast && number <= field.most)) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          field.name, ": ", number, " is not plausible, from ", kLeast, " to ", field.most));
+      return absl::InvalidArgumentError(absl::StrCat(field.name, ": ", number,
+                                                     " is not plausible, must be from ", kLeast,
+                                                     " to ", field.most));
     }
     ceilings.*field.value = number;
   }

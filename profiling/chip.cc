@@ -144,8 +144,8 @@ absl::Status Chip::Check(const std::string& metric) const {
   if (Has(metric)) return absl::OkStatus();
   const absl::StatusOr<std::vector<std::string>> metrics = MetricsOf(metric);
   if (!metrics.ok()) return metrics.status();
-  return absl::NotFoundError(absl::StrCat(
-      "metric: ", metric, " is the base of metrics, not one: ", absl::StrJoin(*metrics, ", ")));
+  return absl::NotFoundError(absl::StrCat("metric: ", metric, " is a base name; its metrics are ",
+                                          absl::StrJoin(*metrics, ", ")));
 }
 
 absl::StatusOr<std::string> Chip::Description(const std::string& metric) const {
@@ -172,7 +172,7 @@ std::string Chip::NamesLike(const std::string& metric) const {
     if (!near.empty()) return DidYouMean(near);
     std::vector<absl::string_view> rests;
     for (const std::string& m : *metrics) rests.push_back(absl::string_view(m).substr(base.size()));
-    return absl::StrCat("; of ", base, " there are ", absl::StrJoin(rests, ", "));
+    return absl::StrCat("; ", base, " has ", absl::StrJoin(rests, ", "));
   }
   std::vector<std::string> near;
   for (const std::string& like : SimilarNames(base, host_->base_names, kMostOffered)) {

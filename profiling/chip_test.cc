@@ -141,8 +141,7 @@ TEST(ChipTest, NamesThatAreNearlyRight) {
   EXPECT_THAT(says("DRAM__bytes_read.avg"), HasSubstr("did you mean dram__bytes_read.avg?"));
   EXPECT_THAT(says("dram__bytes_read.summ"), HasSubstr("did you mean dram__bytes_read.sum?"));
   EXPECT_THAT(says("lts__t_sector_hit_rat"), HasSubstr("did you mean lts__t_sector_hit_rate."));
-  EXPECT_THAT(says("dram__bytes_read.no_such_rollup"),
-              HasSubstr("; of dram__bytes_read there are .avg, "));
+  EXPECT_THAT(says("dram__bytes_read.no_such_rollup"), HasSubstr("; dram__bytes_read has .avg, "));
   EXPECT_EQ(says("nothing_like_it"), "metric: GH100 has no nothing_like_it");
   EXPECT_EQ(says(""), "metric: GH100 has no ");
 }

@@ -45,9 +45,9 @@ absl::Status CheckSupported(const Cupti& cupti, int ordinal) {
   const std::pair<CUpti_Profiler_Support_Level, const char*> reasons[] = {
       {params.architecture, "its architecture"},
       {params.sli, "SLI"},
-      {params.vGpu, "being a virtual GPU whose host does not allow it"},
+      {params.vGpu, "its host, which forbids it on a virtual GPU"},
       {params.confidentialCompute, "confidential computing"},
-      {params.cmp, "being a mining GPU"},
+      {params.cmp, "its kind, a mining GPU"},
       {params.wsl, "WSL"},
   };
   for (const auto& [level, reason] : reasons) {
@@ -286,7 +286,7 @@ absl::StatusOr<std::vector<Value>> Counters::Impl::Read() {
 absl::StatusOr<std::unique_ptr<Counters>> Counters::Open(int ordinal, absl::string_view set,
                                                          const std::vector<std::string>& metrics) {
   if (set.empty() && metrics.empty()) {
-    return absl::InvalidArgumentError("set, metrics: neither is named");
+    return absl::InvalidArgumentError("set, metrics: both are empty");
   }
   const absl::StatusOr<OpenedGpu> gpu = OpenGpu(ordinal);
   if (!gpu.ok()) return gpu.status();

@@ -63,8 +63,8 @@ absl::Status LoadPerformanceLibrary(const std::string& cupti) {
   const std::string first = Exists(beside) ? LoaderError() : absl::StrCat("there is no ", beside);
   if (dlopen("libnvperf_host.so", RTLD_NOW | RTLD_GLOBAL) != nullptr) return absl::OkStatus();
   return absl::UnavailableError(absl::StrCat(
-      "wants libnvperf_host.so: ", first,
-      ", and the loader knows none. Both come with the toolkit: keep them together, or "
+      "needs libnvperf_host.so: ", first,
+      ", and the loader finds none. Both come with the toolkit: keep them together, or "
       "add the directory of libnvperf_host.so to LD_LIBRARY_PATH"));
 }
 
@@ -84,7 +84,7 @@ absl::StatusOr<Cupti> LoadFile(const std::string& file) {
     if (is_path && !Exists(file)) return absl::UnavailableError("there is no such file");
     // For an unknown bare name, the loader's own message is longer than it is useful.
     if (!is_path && absl::StartsWith(error, absl::StrCat(file, ": cannot open shared object"))) {
-      return absl::UnavailableError("there is none of that name where the loader looks");
+      return absl::UnavailableError("the loader finds no library of that name");
     }
     return absl::UnavailableError(error);
   }
@@ -99,7 +99,7 @@ absl::StatusOr<Cupti> LoadFile(const std::string& file) {
     version(&number);                                                                        \
     return absl::UnavailableError(absl::StrCat("CUPTI is too old: its version is ", number,  \
                                                " and has no " #name "; ", CUPTI_API_VERSION, \
-                                               " is wanted"));                               \
+                                               " is needed"));                               \
   }
   ATTNLAB_CUPTI_FUNCTIONS(ATTNLAB_CUPTI_LOOK_UP)
 #undef ATTNLAB_CUPTI_LOOK_UP
@@ -135,7 +135,8 @@ absl::StatusCode CodeOf(CUptiResult result) {
 absl::string_view Remedy(absl::StatusCode code) {
   switch (code) {
     case absl::StatusCode::kPermissionDenied:
-      return ". The driver keeps counters to administrators: run as root or with CAP_SYS_ADMIN (in "
+      return ". The driver restricts counters to administrators: run as root or with CAP_SYS_ADMIN "
+             "(in "
              "a container --cap-add=SYS_ADMIN), or load the driver with "
              "NVreg_RestrictProfilingToAdminUsers=0";
     case absl::StatusCode::kUnavailable:
@@ -184,10 +185,10 @@ absl::StatusOr<Cupti> LoadCuptiFrom(const CuptiPlaces& places) {
       reasons.push_back(absl::StrCat(what, ": ", cupti.status().message()));
     }
   }
-  return absl::UnavailableError(absl::StrCat(
-      "no CUPTI (", places.name,
-      "), the profiling library of the CUDA toolkit: ", absl::StrJoin(reasons, "; "),
-      ". CUDA_HOME=DIR says where a toolkit is, ATTNLAB_CUPTI=FILE where the library is"));
+  return absl::UnavailableError(
+      absl::StrCat("no CUPTI (", places.name,
+                   "), the profiling library of the CUDA toolkit: ", absl::StrJoin(reasons, "; "),
+                   ". Set CUDA_HOME=DIR to a toolkit, or ATTNLAB_CUPTI=FILE to the library"));
 }
 
 absl::StatusOr<const Cupti*> LoadCupti() {

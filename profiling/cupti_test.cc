@@ -50,8 +50,8 @@ TEST(CuptiTest, OneThatIsNamedAndNotThere) {
   const std::string why = Named("/nowhere/libcupti.so");
   EXPECT_THAT(why, AllOf(StartsWith("no CUPTI (libcupti.so."),
                          HasSubstr("ATTNLAB_CUPTI=/nowhere/libcupti.so: there is no such file"),
-                         EndsWith("CUDA_HOME=DIR says where a toolkit is, ATTNLAB_CUPTI=FILE where "
-                                  "the library is")));
+                         EndsWith("Set CUDA_HOME=DIR to a toolkit, or ATTNLAB_CUPTI=FILE to the "
+                                  "library")));
   // No other place is searched.
   EXPECT_THAT(why, Not(HasSubstr("the loader")));
 }
@@ -67,7 +67,7 @@ TEST(CuptiTest, OnlyACuptiIsTooOld) {
   EXPECT_THAT(Named("libm.so.6"), AllOf(HasSubstr("ATTNLAB_CUPTI=libm.so.6: is a library, but not"),
                                         Not(HasSubstr("too old"))));
   EXPECT_THAT(Named(kOld), AllOf(HasSubstr("CUPTI is too old: its version is 12 and has no cupti"),
-                                 HasSubstr(absl::StrCat(CUPTI_API_VERSION, " is wanted"))));
+                                 HasSubstr(absl::StrCat(CUPTI_API_VERSION, " is needed"))));
 }
 
 TEST(CuptiTest, SaysWhatWasSetAndTried) {
@@ -77,9 +77,10 @@ TEST(CuptiTest, SaysWhatWasSetAndTried) {
   places.name = kName;
   const std::string why = WhyNot(places);
   EXPECT_THAT(
-      why, AllOf(HasSubstr("CUDA_HOME=/nowhere/cuda has none; CUDA_PATH is not set; "),
-                 HasSubstr("the loader (LD_LIBRARY_PATH, ld.so.conf): there is none of that name "),
-                 HasSubstr("/nowhere/usual has none. ")));
+      why,
+      AllOf(HasSubstr("CUDA_HOME=/nowhere/cuda has none; CUDA_PATH is not set; "),
+            HasSubstr("the loader (LD_LIBRARY_PATH, ld.so.conf): the loader finds no library "),
+            HasSubstr("/nowhere/usual has none. ")));
   EXPECT_LT(why.size(), 400u) << why;
 }
 

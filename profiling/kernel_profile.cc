@@ -35,10 +35,10 @@ absl::Status CheckPlans(absl::Span<const Plan> plans) {
     if (plan.device.device.kind != DeviceKind::kCuda) {
       return absl::UnimplementedError(absl::StrCat("device: ", plan.kernel->traits().name,
                                                    " runs on ", ToString(plan.device.device),
-                                                   ", which has no counters; GPUs have"));
+                                                   ", which has no counters; only GPUs do"));
     }
     if (plan.problem != plans[0].problem || plan.device.device != plans[0].device.device) {
-      return absl::InvalidArgumentError("plans: of several problems or devices");
+      return absl::InvalidArgumentError("plans: must have one problem and one device");
     }
   }
   return absl::OkStatus();

@@ -29,17 +29,18 @@ absl::StatusOr<Gpu> CurrentGpu() {
 
 absl::Span<const LessonEntry> Lessons() {
   static constexpr LessonEntry kLessons[] = {
-      {"coalescing", "What does it cost when neighbouring threads read numbers far apart?",
+      {"coalescing", "What does it cost if neighbouring threads read far-apart numbers?",
        MakeCoalescing},
-      {"wide_accesses", "What do 16 bytes a thread save over 4?", MakeWideAccesses},
+      {"wide_accesses", "What do 16 bytes per thread save over 4?", MakeWideAccesses},
       {"bank_conflicts", "How is a column of shared memory read?", MakeBankConflicts},
-      {"async_copies", "Which way do bytes take to shared memory?", MakeAsyncCopies},
+      {"async_copies", "Which path do bytes take to shared memory?", MakeAsyncCopies},
       {"occupancy", "How many warps does it take to hide the memory's latency?", MakeOccupancy},
-      {"reductions", "How do the threads of a block add up?", MakeReductions},
+      {"reductions", "How do the threads of a block compute a sum?", MakeReductions},
       {"unrolling", "What does a loop cost besides its work?", MakeUnrolling},
       {"fused_softmax", "What does it save to keep a row in registers?", MakeFusedSoftmax},
-      {"matrix_product", "Where do the factors come from, and who multiplies?", MakeMatrixProduct},
-      {"exponential", "Who computes exponentials?", MakeExponential},
+      {"matrix_product", "Where are factors read from, and which units multiply?",
+       MakeMatrixProduct},
+      {"exponential", "Which units compute exponentials?", MakeExponential},
       {"l2_capacity", "How much can all multiprocessors read again from L2?", MakeL2Capacity},
   };
   return kLessons;

@@ -25,15 +25,14 @@ namespace attnlab::profiling {
 namespace {
 
 constexpr char kEnvironment[] =
-    "ATTNLAB_COMMIT  goes into the JSON\n"
+    "ATTNLAB_COMMIT  commit to record in the JSON\n"
     "ATTNLAB_CUPTI, CUDA_HOME, CUDA_PATH  where CUPTI is: see `attnlab profile --help`";
 
 constexpr char kExitCodes[] =
     "0    done, and all counts are as expected\n"
     "1    a count is not as expected, or a kernel's result is wrong\n"
     "2    bad arguments, or a file that cannot be written\n"
-    "3    not possible on this machine: no GPU, no CUPTI, counters kept to administrators, no "
-    "memory\n"
+    "3    not possible here: no GPU, no CUPTI, counters restricted to administrators, no memory\n"
     "130  interrupted (Ctrl-C)";
 
 struct Flags {
@@ -44,17 +43,17 @@ struct Flags {
 
 ArgumentParser MakeParser(Flags* flags) {
   ArgumentParser parser("microbench",
-                        "Measures teaching kernels on the first GPU, and holds its counters "
-                        "against what they must say.");
+                        "Measures teaching kernels on the first GPU, and compares its counters "
+                        "with the expected values.");
   parser.AddPositional("[LESSON ...]", &flags->names);
   parser.AddString("json", "FILE", &flags->json,
-                   "Write what was measured as JSON, too; of the lessons that were done, where one "
-                   "fails or Ctrl-C ends it.");
+                   "Also write the measurements as JSON: the finished lessons, if one fails or "
+                   "Ctrl-C ends the run.");
   std::string lessons;
   for (const LessonEntry& entry : Lessons()) {
     absl::StrAppend(&lessons, absl::StrFormat("%-16s%s\n", entry.name, entry.question));
   }
-  parser.AddSection("Lessons, all of them where none is named", lessons);
+  parser.AddSection("Lessons [all]", lessons);
   parser.AddSection("Environment", kEnvironment);
   parser.AddSection("Exit codes", kExitCodes);
   return parser;

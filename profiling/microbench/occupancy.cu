@@ -59,7 +59,7 @@ std::string CheckEnds(const std::vector<uint32_t>& links, const DeviceArray<uint
   for (size_t i = 0; i < found.size(); i += 997) {
     uint32_t place = static_cast<uint32_t>(i % kLinks);
     for (int step = 0; step < kSteps; ++step) place = links[place];
-    if (found[i] != place) return "a thread has lost its way";
+    if (found[i] != place) return "a thread ended at a wrong place";
   }
   return "";
 }

@@ -42,7 +42,7 @@ std::string CheckChains(const DeviceArray<float>& from, const DeviceArray<float>
       for (int turn = 0; turn < kTurns; ++turn) chain[c] = std::fma(chain[c], kFactor, kAddend);
     }
     if (y[i] != (chain[0] + chain[1]) + (chain[2] + chain[3])) {
-      return "a chain has another end";
+      return "a chain has a wrong result";
     }
   }
   return "";

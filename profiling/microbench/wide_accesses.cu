@@ -20,7 +20,7 @@ std::string CheckCopy(const DeviceArray<float>& from, const DeviceArray<float>& 
   cudaError_t error = cudaSuccess;
   const auto a = from.ToHost(&error), b = to.ToHost(&error);
   if (error != cudaSuccess) return cudaGetErrorString(error);
-  return a == b ? "" : "the copy is not what was copied";
+  return a == b ? "" : "the copy differs from the source";
 }
 
 template <typename T>

@@ -94,12 +94,12 @@ def fraction(text):
 def parsed(arguments):
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--attnlab", required=True, metavar="FILE", help="the attnlab to run")
-    parser.add_argument("--kernel", default="all", metavar="NAMES", help="as in a,b; by default %(default)s")
+    parser.add_argument("--kernel", default="all", metavar="NAMES", help="such as a,b [%(default)s]")
     parser.add_argument("--json", metavar="FILE", help="write the comparison as JSON, too")
     parser.add_argument("--within", type=fraction, default=0.02, metavar="X",
-                        help="how much of ncu's reads those of attnlab may differ by: a fraction, by default %(default)s")
+                        help="largest relative difference of attnlab's reads from ncu's [%(default)s]")
     parser.add_argument("problems", nargs="*", metavar="PROBLEM",
-                        help="in attnlab's one-line form or a preset; by default four of its own")
+                        help="problem line or preset [four built-in problems]")
     return parser.parse_args(arguments)
 
 
@@ -111,7 +111,7 @@ def agreement(flags):
         rows, failed = compared(flags.attnlab, profile)
         show(rows)
         if not rows:
-            raise ncu.CannotRun("no call of one launch reads four times what L2 holds", 1 if failed else 2)
+            raise ncu.CannotRun("no call with one launch reads four times the size of L2", 1 if failed else 2)
         if file:
             json.dump({"machine": profile["machine"], "repetitions": REPETITIONS, "rows": rows}, file, indent=1)
     return 0 if not failed and all(abs(r["read_difference"]) <= flags.within for r in rows) else 1

@@ -121,7 +121,7 @@ class NcuAgreementTest(unittest.TestCase):
                     {**ROW, "counted": {"hbm_bytes_read": None}}, {**ROW, "counted": {}}]:
             status, _, err = self.run_with(attnlab=profile(row))
             self.assertEqual(status, 2)
-            self.assertIn("no call of one launch reads four times", err)
+            self.assertIn("no call with one launch reads four times", err)
 
 
 if __name__ == "__main__":

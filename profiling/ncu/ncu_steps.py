@@ -50,7 +50,7 @@ def steps_of(launches):
     for index, (step, part, read, written) in enumerate(STEPS):
         launch = launches[index] if index < len(launches) else {"kernel": "missing"}
         if part not in launch["kernel"] or TIME not in launch:
-            raise ncu.CannotRun(f"launch {index + 1}, {step}, should be of {part or 'cuBLAS'} and is {launch['kernel']}", 1)
+            raise ncu.CannotRun(f"launch {index + 1}, {step}, must be {part or 'cuBLAS'}, is {launch['kernel']}", 1)
         kernel = launch["kernel"].removeprefix("void ").split("(")[0]
         rows.append({"step": step, "kernel": kernel, "milliseconds": round(1e3 * launch[TIME], 6),
                      "dram_bytes_read": round(launch[READ]), "dram_bytes_written": round(launch[WRITTEN]),
@@ -82,7 +82,7 @@ def parsed(arguments):
     parser.add_argument("--attnlab", required=True, metavar="FILE", help="the attnlab to run")
     parser.add_argument("--json", metavar="FILE", help="write the steps as JSON, too")
     parser.add_argument("--commit", metavar="ID", default=os.environ.get("ATTNLAB_COMMIT", ""),
-                        help="what the JSON says was measured, by default $ATTNLAB_COMMIT")
+                        help="commit to record in the JSON [$ATTNLAB_COMMIT]")
     return parser.parse_args(arguments)
 
 

@@ -73,8 +73,8 @@ class NcuStepsTest(unittest.TestCase):
     def test_what_is_not_as_it_should_be(self):
         for options, status, says in (
             ({"ncu": None}, 3, "ncu is not on PATH"),
-            ({"ncu": table(KERNELS[:-1])}, 1, "launch 8, permute O, should be of PermuteKernel and is missing"),
-            ({"ncu": table(KERNELS[1:])}, 1, "launch 3, permute V, should be of PermuteKernel and is sgemm_128x128"),
+            ({"ncu": table(KERNELS[:-1])}, 1, "launch 8, permute O, must be PermuteKernel, is missing"),
+            ({"ncu": table(KERNELS[1:])}, 1, "launch 3, permute V, must be PermuteKernel, is sgemm_128x128"),
             ({"ncu": table(read="n/a")}, 1, "dram__bytes_read.sum is 'n/a' 'Mbyte'"),
             ({"ncu": "it broke", "ncu_code": 9}, 1, "ended with 9: it broke"),
             ({"attnlab": "no JSON"}, 1, "list --json printed no list: 'no JSON'"),

@@ -67,7 +67,7 @@ std::string NotJson(const std::string& text) {
 // The first wrong field of a row among those that the page shows, or "". Any field but text may be
 // null or absent.
 std::string WrongField(const Json& row) {
-  if (!row.is_object()) return absl::StrCat("is no object but ", row.type_name());
+  if (!row.is_object()) return absl::StrCat("is ", row.type_name(), ", not an object");
   const auto is = [&](const char* field, const char* wanted) {
     const auto found = row.find(field);
     return absl::StrCat("\"", field, "\" is ",
@@ -122,15 +122,16 @@ absl::StatusOr<Json> ReadProfile(const std::string& path) {
   if (!text.ok()) return text.status();
   const auto not_one = [&](absl::string_view why) {
     return absl::InvalidArgumentError(
-        absl::StrCat(path, ": ", why, "; `attnlab profile --json` prints what is wanted here"));
+        absl::StrCat(path, ": ", why, "; `attnlab profile --json` makes one"));
   };
   Json profile = Json::parse(*text, nullptr, /*allow_exceptions=*/false);
   if (profile.is_discarded()) return not_one(NotJson(*text));
   const Json command = profile.is_object() ? profile.value("command", Json()) : Json();
   if (command != "profile") {
-    return not_one(command.is_string() ? absl::StrCat("is of `attnlab ", command.get<std::string>(),
-                                                      "`, not a profile")
-                                       : "is no profile: it has no \"command\": \"profile\"");
+    return not_one(
+        command.is_string()
+            ? absl::StrCat("is from `attnlab ", command.get<std::string>(), "`, not a profile")
+            : "is not a profile: it has no \"command\": \"profile\"");
   }
   const Json rows = profile.value("rows", Json());
   if (!rows.is_array() || rows.empty()) return not_one("has no rows");

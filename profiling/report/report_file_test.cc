@@ -45,10 +45,10 @@ TEST(ReportFileTest, WhatIsNoProfileSaysWhatItIs) {
       {R"({"command": "profile", "rows": [{"problem": "b=1,)", "ends early, after byte 49"},
       {R"({"command": "profile", "rows": [{)", "ends early, after byte 33"},
       {R"({"command": "profile", "rows": nul)", "ends early, after byte 34"},
-      {"[]", "is no profile: it has no \"command\": \"profile\""},
-      {"{\"rows\": [{}]}", "is no profile"},
-      {R"({"command": "bench", "rows": [{}]})", "is of `attnlab bench`, not a profile"},
-      {R"({"command": 7, "rows": [{}]})", "is no profile"},
+      {"[]", "is not a profile: it has no \"command\": \"profile\""},
+      {"{\"rows\": [{}]}", "is not a profile"},
+      {R"({"command": "bench", "rows": [{}]})", "is from `attnlab bench`, not a profile"},
+      {R"({"command": 7, "rows": [{}]})", "is not a profile"},
       {R"({"command": "profile"})", "has no rows"},
       {R"({"command": "profile", "rows": []})", "has no rows"},
       {R"({"command": "profile", "rows": {}})", "has no rows"},
@@ -67,8 +67,8 @@ TEST(ReportFileTest, ARowThatIsNoneIsNamedWithItsField) {
   const struct {
     const char *rows, *says;
   } kCases[] = {
-      {R"(["x", 1, null])", "row 1 of 3: is no object but string"},
-      {R"([null])", "row 1 of 1: is no object but null"},
+      {R"(["x", 1, null])", "row 1 of 3: is string, not an object"},
+      {R"([null])", "row 1 of 1: is null, not an object"},
       {R"([{}])", "row 1 of 1: \"problem\" is missing, not a string"},
       {R"([{"problem": "b=1"}])", "\"kernel\" is missing, not a string"},
       {R"([{"problem": 7, "kernel": "fa2"}])", "\"problem\" is number, not a string"},

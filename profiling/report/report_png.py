@@ -40,13 +40,13 @@ def sentence(error):
     """A sentence for an OSError, without Python's error numbers."""
     name = error.filename if error.filename is not None else "a file"
     if isinstance(error, (FileExistsError, NotADirectoryError)):
-        return f"{name}: is, or is under, a file that is no directory"
+        return f"{name}: is a file or under a file, not a directory"
     if isinstance(error, FileNotFoundError):
         return f"{name}: there is no such file"
     if isinstance(error, IsADirectoryError):
         return f"{name}: is a directory, not a file"
     if isinstance(error, PermissionError):
-        return f"{name}: there is no permission for that"
+        return f"{name}: permission denied"
     return f"{name}: {error.strerror or error}"
 
 
@@ -73,10 +73,10 @@ def write_figures(chromium, report, directory, width=900, scheme="light"):
 def main(words=None):
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("report", metavar="REPORT.html", help="what attnlab profile --html wrote")
-    parser.add_argument("directory", metavar="DIRECTORY", help="where pictures go; made where there is none")
+    parser.add_argument("directory", metavar="DIRECTORY", help="where pictures go; created if missing")
     parser.add_argument("--width", type=width, default=900, metavar="N",
-                        help=f"of the page, in points, {WIDTHS[0]} to {WIDTHS[1]}; by default %(default)s")
-    parser.add_argument("--scheme", choices=("light", "dark"), default="light", help="by default %(default)s")
+                        help=f"of the page, in points, {WIDTHS[0]} to {WIDTHS[1]} [%(default)s]")
+    parser.add_argument("--scheme", choices=("light", "dark"), default="light", help="[%(default)s]")
     arguments = parser.parse_args(words)
     if browser.missing():
         print(f"report_png: {browser.missing()}", file=sys.stderr)
