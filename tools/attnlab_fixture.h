@@ -1,4 +1,4 @@
-// The command as a process, for its tests: what it prints, what it writes, and what it ends with.
+// Runs the attnlab command for its tests: output, files and exit code.
 #ifndef TOOLS_ATTNLAB_FIXTURE_H_
 #define TOOLS_ATTNLAB_FIXTURE_H_
 
@@ -14,8 +14,8 @@ namespace attnlab {
 
 using Words = std::vector<std::string>;
 
-// The command with all kernels of this tree, and one with the oracle and the kernels of
-// test_kernels.cc, some of them wrong on purpose.
+// Paths of two commands: one with all kernels of this tree, one with the oracle and the kernels of
+// test_kernels.cc, some of which are wrong on purpose.
 ProcessResult Attnlab(const Words& words, const ProcessOptions& options = {});
 ProcessResult TestAttnlab(const Words& words, const ProcessOptions& options = {});
 
@@ -25,10 +25,10 @@ bool HasNoGpu();
 // The path of tools/testdata/NAME.npy.
 std::string Data(const std::string& name);
 
-// What the command printed with --json; a failure of the test where it is none.
+// Parses what the command printed with --json; fails the test if it is not JSON.
 nlohmann::json ParseJson(const std::string& text);
 
-// A directory of the test's own, with a blank in its name.
+// A new directory for the test, with a blank in its name.
 class AttnlabTest : public testing::Test {
  protected:
   AttnlabTest();

@@ -19,31 +19,31 @@
 
 namespace attnlab::command {
 
-// The flags, once they are read.
+// The parsed flags.
 struct BenchSelection {
-  std::string names;  // of the kernels, as they were given
+  std::string names;  // of the kernels, as given
   std::vector<const Kernel*> kernels;
   std::vector<LaunchConfig> configs;
   std::string device = "auto";
   std::string baseline;  // timed however slow it is
-  uint64_t seed = 0;     // of inputs, on which lengths depend
+  uint64_t seed = 0;     // of inputs; lengths depend on it
 };
 
-// What was left out, and why: each reason once, however many rows it is the reason for.
+// What was left out, and why: each reason once, with the number of rows.
 class LeftOut {
  public:
-  // Of the subcommand "attnlab bench", as it is printed.
+  // `command` as printed: "attnlab bench".
   explicit LeftOut(std::string command) : command_(std::move(command)) {}
 
   // `status` is the reason, with the kernel's name; `where` the problem, or "" for any.
   void Add(const absl::Status& status, const std::string& where);
 
-  // Inputs of the problem cannot be made.
+  // For inputs that cannot be made.
   void AddInputs(const absl::Status& status, const std::string& where);
 
   const Blame& blame() const { return blame_; }
 
-  // "attnlab bench: cpu: … (b=1,… and 3 more)", a line each.
+  // "attnlab bench: cpu: … (b=1,… and 3 more)", one line per reason.
   void Print(std::ostream& out) const;
 
  private:
@@ -58,18 +58,18 @@ class LeftOut {
   Blame blame_;
 };
 
-// Plans of one problem: every kernel, on the device that it runs on, with every configuration that
-// it takes. Errors are those of the device that was asked for.
+// Plans of one problem: every kernel, on its device, with every configuration that it takes. Errors
+// are about the requested device.
 absl::StatusOr<std::vector<Plan>> PlansOf(const AttentionProblem& problem,
                                           const BenchSelection& selection, LeftOut* left_out);
 
-// Takes out what would take minutes, unless it was asked for by name: kernels that are there for
-// checking alone, and those of the CPU beside one of a GPU.
+// Removes plans that would take minutes, unless requested by name: kernels for checking only, and
+// CPU kernels if a GPU kernel is there.
 void LeaveOutSlow(const BenchSelection& selection, CallTimes* times, std::vector<Plan>* plans,
                   LeftOut* left_out);
 
-// What is timed when nobody says: the longest problem for which the slowest of the kernels takes
-// part of a second a call.
+// The default problem: the longest for which the slowest kernel takes less than a second per
+// call.
 absl::StatusOr<AttentionProblem> DefaultProblem(DType dtype, const BenchSelection& selection);
 
 }  // namespace attnlab::command

@@ -18,7 +18,7 @@
 
 namespace attnlab::command {
 
-// O and LSE on a device, laid out as files want them.
+// O and LSE on a device, in the layout of the files.
 class Outputs {
  public:
   // Shapes of a problem whose inputs are `inputs`. O is all 0, LSE all -inf.
@@ -29,7 +29,7 @@ class Outputs {
   // Adds both to the arguments of a call.
   void AddTo(AttentionTensors* tensors) const;
 
-  // Copies both to the host, once the call is done.
+  // Copies both to the host after the call.
   absl::Status Fetch();
 
   // After Fetch(). O in `type`, LSE in fp32.

@@ -5,7 +5,7 @@
 //
 // MODEL is one of Models(). PHASE is prefill (LENGTH queries and keys, causal) or decode (one
 // query, LENGTH keys in the cache). LENGTH counts tokens; k is 1024: 512, 4k, 128k. Batch 1,
-// bf16, as the models are published; keys behind the name change that, by the rules of sweep.h:
+// bf16, as the models are published; keys after the name change that, as in sweep.h:
 // "llama3-8b-decode-4k,b=16,dtype=fp16".
 #ifndef TOOLS_COMMAND_PRESETS_H_
 #define TOOLS_COMMAND_PRESETS_H_
@@ -20,7 +20,7 @@
 
 namespace attnlab {
 
-// What attention needs of a model, from the config.json that its makers publish with it.
+// The parameters of a model's attention, from its published config.json.
 struct Model {
   absl::string_view name;
   int64_t query_heads;     // num_attention_heads
@@ -32,9 +32,9 @@ struct Model {
 
 absl::Span<const Model> Models();
 
-// One-line form of the preset and the keys behind it: "b=1,hq=32,hkv=8,sq=4k,d=128,…". The line
-// can hold ranges and lists, and ExpandSweep() makes problems of it. InvalidArgument names the
-// part of the name that is wrong, and what there is.
+// The one-line form of the preset and the keys after it: "b=1,hq=32,hkv=8,sq=4k,d=128,…". The line
+// may have ranges and lists, which ExpandSweep() expands. InvalidArgument names the wrong part of
+// the name, and the choices.
 absl::StatusOr<std::string> PresetLine(absl::string_view preset);
 
 }  // namespace attnlab

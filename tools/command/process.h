@@ -1,4 +1,4 @@
-// A subcommand as a process.
+// Runs a subcommand as a process.
 #ifndef TOOLS_COMMAND_PROCESS_H_
 #define TOOLS_COMMAND_PROCESS_H_
 
@@ -6,8 +6,8 @@
 
 namespace attnlab::command {
 
-// Main() on the process's own streams: colours on a terminal, and an exit code that also says
-// where memory ran out or the standard output could not be written.
+// Main() on the process's streams: colours on a terminal, and an exit code that also covers lack of
+// memory and failed writes to the standard output.
 int RunProcess(const Arguments& arguments);
 
 }  // namespace attnlab::command

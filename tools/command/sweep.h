@@ -1,13 +1,13 @@
 // Several problems, or several launch configurations, in one line: key=value items, in which a
 // value can be a list, and an integer a range.
 //
-//   sq=512..16384     512, 1024, … 16384: doubling, as far as it stays within the range
+//   sq=512..16384     512, 1024, … 16384: doubles within the range
 //   d=64/128          either
 //   sq=4k             4096; k is 1024, m is 1024 k
-//   dtype=fp32/bf16   lists go for every key
+//   dtype=fp32/bf16   every key takes lists
 //
-// All combinations are done, the last key in the line varying fastest. In problems, skv follows
-// sq where it is not given, hkv follows hq, dv follows d.
+// The line stands for all combinations; the last key varies fastest. In problems, skv defaults to
+// sq, hkv to hq and dv to d.
 //
 //   ExpandSweep("hq=8,sq=512..2048,d=64/128")      // six problems
 //   ExpandConfigs("block=32..512,permute=always")  // five configurations
@@ -25,7 +25,7 @@
 
 namespace attnlab {
 
-// The most problems that one line, or one command, may stand for.
+// The most problems of one line, or of one command.
 constexpr int64_t kMostProblems = 1000;
 constexpr int64_t kMostConfigs = 100;
 
@@ -36,16 +36,15 @@ absl::StatusOr<int64_t> ParseCount(absl::string_view text);
 // list, for what AttentionProblem::Parse() rejects, and for more than kMostProblems.
 absl::StatusOr<std::vector<AttentionProblem>> ExpandSweep(absl::string_view line);
 
-// The configurations of the line, in order. Which keys and values there are is for the kernels to
-// say. InvalidArgument for a malformed range or list, for what LaunchConfig::Parse() rejects, and
+// The configurations of the line, in order. The kernels check keys and values. InvalidArgument for a malformed range or list, for what LaunchConfig::Parse() rejects, and
 // for more than kMostConfigs.
 absl::StatusOr<std::vector<LaunchConfig>> ExpandConfigs(absl::string_view line);
 
-// What a table of problems shows: the keys that all have in common once, and for each the rest.
+// What a table of problems shows: the common keys once, and the rest for each problem.
 //
 //   {"hq=8,sq=1,d=64", "hq=8,sq=2,d=64"}  ->  common "hq=8,d=64", rests {"sq=1", "sq=2"}
 //
-// Of one problem, or several equal ones, all is common.
+// For one problem, or several equal ones, all keys are common.
 struct CommonKeys {
   std::string common;
   std::vector<std::string> rests;

@@ -1,4 +1,4 @@
-// Files of the caller: where a relative path points, and outputs that are there whole or not.
+// The caller's files: relative paths, and outputs that appear complete or not at all.
 #ifndef TOOLS_LIB_FILES_H_
 #define TOOLS_LIB_FILES_H_
 
@@ -12,44 +12,43 @@
 namespace attnlab {
 
 // The error of a system call on a file, "PATH: ACTION: No such file or directory", from its errno:
-// NotFound, PermissionDenied, ResourceExhausted for memory, else FailedPrecondition, since the
-// file system is the caller's to put right.
+// NotFound, PermissionDenied, ResourceExhausted for memory, otherwise FailedPrecondition, because the
+// caller must repair the file system.
 absl::Status ErrnoStatus(absl::string_view action, absl::string_view path, int error);
 
-// A relative path seen from the caller's directory: under `bazel run` that is what
-// BUILD_WORKING_DIRECTORY says, since the process itself starts elsewhere.
+// Resolves a relative path from the caller's directory. Under `bazel run` that is
+// BUILD_WORKING_DIRECTORY, because the process starts elsewhere.
 std::string ResolvePath(absl::string_view path);
 
-// Whether both paths lead to one file, by any name or link; of files that do not exist yet,
-// whether writing to both would make one.
+// Whether both paths lead to the same file, by any name or link. If they do not exist yet: whether
+// writing to both would create one file.
 bool SameFile(const std::string& a, const std::string& b);
 
-// The whole file. NotFound, PermissionDenied, …, with the path in the message; OutOfRange when
+// Reads the whole file. NotFound, PermissionDenied, …, with the path in the message; OutOfRange if
 // it has more than `limit` bytes.
 absl::StatusOr<std::string> ReadFile(const std::string& path, int64_t limit);
 
-// A file that appears under its name when all of it is written, or not at all: what was there
-// before stays until then. Bytes go to a temporary file, which Commit() renames. It has no name
-// until then, so that a process that is killed leaves nothing behind; where the file system
-// cannot do that (O_TMPFILE), it lies beside the target.
+// A file that replaces the old one only when it is complete. Bytes go to a temporary file, which
+// Commit() renames. The temporary file has no name until then, so a killed process leaves nothing
+// behind. If the file system cannot do that (O_TMPFILE), the file lies beside the target.
 //
 //   absl::StatusOr<AtomicFile> file = AtomicFile::Create(path);
 //   absl::Status s = file->Append(text);
 //   if (s.ok()) s = file->Commit();
 //
 // A symbolic link is followed: its target is replaced, not the link. A device or the pipe of a
-// shell (/dev/null, /dev/stdout) is written to as it is, because a rename would replace it.
+// shell (/dev/null, /dev/stdout) is written to directly, because a rename would replace it.
 class AtomicFile {
  public:
-  // NotFound without the directory, FailedPrecondition when the path is a directory or a FIFO,
-  // PermissionDenied, …; nothing is created under the path itself.
+  // NotFound if there is no directory, FailedPrecondition if the path is a directory or a FIFO,
+  // PermissionDenied, …. Creates nothing under the path itself.
   static absl::StatusOr<AtomicFile> Create(const std::string& path);
 
   AtomicFile(AtomicFile&& other) noexcept;
   AtomicFile& operator=(AtomicFile&&) = delete;
-  ~AtomicFile();  // without Commit(): the temporary file goes, the path is as it was
+  ~AtomicFile();  // without Commit(): removes the temporary file and leaves the path unchanged
 
-  // FailedPrecondition when the disk is full; the file system is the caller's to put right.
+  // FailedPrecondition if the disk is full.
   absl::Status Append(const void* data, int64_t bytes);
   absl::Status Append(absl::string_view text) {
     return Append(text.data(), static_cast<int64_t>(text.size()));
@@ -68,7 +67,7 @@ class AtomicFile {
   int fd_ = -1;
 };
 
-// An AtomicFile of that text.
+// Writes the text through an AtomicFile.
 absl::Status WriteFile(const std::string& path, absl::string_view text);
 
 }  // namespace attnlab

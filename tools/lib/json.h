@@ -1,4 +1,4 @@
-// Results as JSON: text, files, and what every result says of how it came about.
+// Results as JSON: text, files, and the facts that every result records about its run.
 #ifndef TOOLS_LIB_JSON_H_
 #define TOOLS_LIB_JSON_H_
 
@@ -23,12 +23,12 @@ std::string UtcNow();
 // $ATTNLAB_COMMIT, or "".
 std::string CommitOfEnvironment();
 
-// Where --json=FILE goes. It is created first, so that what cannot be written is said before all
-// the measuring; what was there stays until Write().
+// The file of --json=FILE. It is created first, so that errors appear before the measurements. The
+// old file stays until Write().
 class JsonFile {
  public:
-  // Of no file, if the path is empty; of one of the caller's directory (ResolvePath()), if it is
-  // relative. Errors begin with "--json: ".
+  // An empty path means no file. A relative path starts at the caller's directory (ResolvePath()).
+  // Errors begin with "--json: ".
   static absl::StatusOr<JsonFile> Create(const std::string& path);
 
   absl::Status Write(const Json& json);

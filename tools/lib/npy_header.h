@@ -1,4 +1,4 @@
-// What stands before the elements of a .npy file: type and shape, and the text that says them.
+// The header of a .npy file: type, shape, and their text.
 #ifndef TOOLS_LIB_NPY_HEADER_H_
 #define TOOLS_LIB_NPY_HEADER_H_
 
@@ -34,17 +34,17 @@ struct NpyHeader {
   int64_t NumBytes() const { return NumElements() * SizeOf(type); }
 };
 
-// A preamble, which is the header and what goes before it, is no longer than this.
+// The longest preamble: the header and what precedes it.
 constexpr int64_t kLongestNpyPreamble = 6 + 2 + 4 + 65535;
 
-// The header at the start of `bytes`, which may end anywhere behind it. `name` stands for the
-// file in messages. The shape has at most 64 axes and the elements at most 2^60 bytes.
+// Parses the header at the start of `bytes`, which may end anywhere after it. `name` is the file's
+// name for messages. The shape has at most 64 axes and the elements at most 2^60 bytes.
 absl::StatusOr<NpyHeader> ParseNpyHeader(absl::string_view name, absl::string_view bytes);
 
-// The bytes of a file up to the elements: for writers of their own and tests.
+// The bytes of a file before the elements, for other writers and tests.
 std::string NpyPreamble(NpyType type, absl::Span<const int64_t> shape);
 
-// InvalidArgument where an extent is negative or the elements exceed 2^60 bytes.
+// InvalidArgument if an extent is negative or the elements exceed 2^60 bytes.
 absl::Status CheckNpySize(absl::string_view name, const NpyHeader& header);
 
 }  // namespace attnlab

@@ -1,4 +1,4 @@
-// Runs a program as a process of its own, for tests of a command.
+// Runs a program as a child process, for tests of a command.
 #ifndef TOOLS_LIB_PROCESS_H_
 #define TOOLS_LIB_PROCESS_H_
 
@@ -9,7 +9,7 @@
 namespace attnlab {
 
 struct ProcessOptions {
-  // All there is, besides PATH, and the GPUs that a test was given (ci/gpu_slot.py).
+  // The whole environment, except PATH and the GPUs of the test (ci/gpu_slot.py).
   std::map<std::string, std::string> environment;
   std::string stdout_path;  // where its standard output goes; empty: into ProcessResult::out
   bool terminal = false;    // its standard output and error are one pseudo terminal: out has both
@@ -20,11 +20,11 @@ struct ProcessResult {
   std::string out, err;
 };
 
-// Waits for its end. exit_code is -1, with a message in `err`, when it could not be started.
+// Waits for its end. If it could not be started, exit_code is -1 and `err` has a message.
 ProcessResult RunProcess(const std::string& program, const std::vector<std::string>& arguments,
                          const ProcessOptions& options = {});
 
-// A file of this build by its path in the workspace, as a test sees it.
+// The path at which a test finds a file of the workspace.
 std::string Runfile(const std::string& path);
 
 }  // namespace attnlab

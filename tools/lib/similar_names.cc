@@ -11,7 +11,7 @@
 namespace attnlab {
 namespace {
 
-// Letters to insert, leave out or replace on the way from one to the other.
+// The edit distance: letters to insert, remove or replace.
 size_t Distance(absl::string_view a, absl::string_view b) {
   std::vector<size_t> row(b.size() + 1);  // from what is seen of `a` to the beginnings of `b`
   for (size_t j = 0; j < row.size(); ++j) row[j] = j;
@@ -39,7 +39,7 @@ std::vector<std::string> SimilarNames(absl::string_view name, absl::Span<const s
     const size_t lengths = n.size() > wanted.size() ? n.size() - wanted.size() : 0;
     if (lengths > farthest) continue;
     const size_t distance = Distance(wanted, absl::AsciiStrToLower(n));
-    // A name of which no letter would stay is not like it.
+    // If no letter would stay, the names are not similar.
     if (distance <= farthest && distance < n.size()) near.emplace_back(distance, n);
   }
   const bool by_prefix = near.empty();
@@ -52,7 +52,7 @@ std::vector<std::string> SimilarNames(absl::string_view name, absl::Span<const s
   std::vector<std::string> similar;
   for (auto& [distance, n] : near) {
     if (similar.size() == most) break;
-    // Beside one that is off by a letter, none that is off by many.
+    // If one differs by a letter, drop those that differ by many.
     if (!by_prefix && distance > near.front().first + 1) break;
     similar.push_back(std::move(n));
   }

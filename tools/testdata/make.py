@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Writes the files in this directory: small tensors as numpy.save writes them, and what NumPy
-computes from them in double. Needs NumPy and ml_dtypes. The same numbers each time.
+computes from them in double. Needs NumPy and ml_dtypes. Its numbers never change.
 """
 
 import pathlib
