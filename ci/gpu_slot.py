@@ -86,7 +86,7 @@ def number_of(name, least, most, default, what):
     except ValueError:
         number = least - 1
     if number < least or (most is not None and number > most):
-        raise Failure("%s: \"%s\" is no number of %s" % (name, value, what))
+        raise Failure("%s: \"%s\" is not a number of %s" % (name, value, what))
     return number
 
 
@@ -200,7 +200,7 @@ def open_lock(directory, name):
         except OSError as error:
             raise Failure("lock %s: %s" % (name, error.strerror))
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            raise Failure("lock %s: is no file" % name)
+            raise Failure("lock %s: is not a file" % name)
         return descriptor
 
 
@@ -268,7 +268,7 @@ def take(number, directory, visible, capability, places=None):
                 return None
             gpus = candidates(every, visible, capability)
             if len(gpus) < number:
-                raise Failure("needs %d GPU(s)%s, and of the %d here %d will do" % (
+                raise Failure("needs %d GPU(s)%s; of the %d here, %d qualify" % (
                     number, " of compute capability %d.%d or later" % divmod(capability, 10)
                     if capability else "", len(every), len(gpus)))
         offers = []
@@ -332,7 +332,7 @@ def main(argv):
                          os.environ.get("CUDA_VISIBLE_DEVICES"),
                          int(capability) if capability.isdigit() else None, places)
             if taken is None:
-                say("neither nvidia-smi nor /proc/driver/nvidia lists GPUs; running without one of its own")
+                say("neither nvidia-smi nor /proc/driver/nvidia lists GPUs; the test runs without its own GPU")
             else:
                 for descriptors, _ in taken:
                     for descriptor in descriptors:

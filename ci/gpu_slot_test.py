@@ -308,23 +308,23 @@ class GpuSlotTest(unittest.TestCase):
         self.assertEqual(self.run_one(ATTNLAB_COMPUTE_CAPABILITY="75")[1], "GPU-aaaa")
         code, out, err = self.run_one(ATTNLAB_COMPUTE_CAPABILITY="100")
         self.assertEqual((code, out), (1, ""))
-        self.assertEqual(err, "gpu_slot: needs 1 GPU(s) of compute capability 10.0 or later, "
-                              "and of the 2 here 0 will do\n")
+        self.assertEqual(err, "gpu_slot: needs 1 GPU(s) of compute capability 10.0 or later; "
+                              "of the 2 here, 0 qualify\n")
 
     def test_visible_devices_of_the_caller(self):
         for visible in ("1", "GPU-bbbb", "GPU-bb"):
             self.assertEqual(self.run_one(CUDA_VISIBLE_DEVICES=visible)[1], "GPU-bbbb")
         code, _, err = self.run_one(CUDA_VISIBLE_DEVICES="1", ATTNLAB_GPUS="2")
         self.assertEqual(code, 1)
-        self.assertIn("needs 2 GPU(s), and of the 2 here 1 will do", err)
+        self.assertIn("needs 2 GPU(s); of the 2 here, 1 qualify", err)
 
     def test_bad_input(self):
         for bad in ("x", "-1", "1.5"):
             code, _, err = self.run_one(ATTNLAB_GPUS=bad)
-            self.assertEqual((code, err), (1, "gpu_slot: ATTNLAB_GPUS: \"%s\" is no number of GPUs\n" % bad))
+            self.assertEqual((code, err), (1, "gpu_slot: ATTNLAB_GPUS: \"%s\" is not a number of GPUs\n" % bad))
         for bad in ("x", "0", "-1", "1.5", "65", "8 tests"):
             code, _, err = self.run_one(ATTNLAB_TESTS_PER_GPU=bad)
-            self.assertEqual((code, err), (1, "gpu_slot: ATTNLAB_TESTS_PER_GPU: \"%s\" is no number of tests "
+            self.assertEqual((code, err), (1, "gpu_slot: ATTNLAB_TESTS_PER_GPU: \"%s\" is not a number of tests "
                                               "from 1 to 64\n" % bad))
         code, _, err = self.run_one(ATTNLAB_GPU_EXCLUSIVE="yes")
         self.assertEqual((code, err), (1, "gpu_slot: ATTNLAB_GPU_EXCLUSIVE: \"yes\" is neither 0 nor 1\n"))
@@ -343,7 +343,7 @@ class GpuSlotTest(unittest.TestCase):
             self.skipTest("this machine does tell")
         code, out, err = self.run_one("echo ran")
         self.assertEqual((code, out), (0, "ran"))
-        self.assertIn("running without one of its own", err)
+        self.assertIn("the test runs without its own GPU", err)
 
     def test_gpus_of_the_kernel_module(self):
         for n, uuid in enumerate(TWO):

@@ -66,7 +66,7 @@ def gpu_test(
     """
     unknown = [c for c in capabilities if c not in GPUS]
     if unknown:
-        fail("gpu_test: %s: capabilities %s: want some of %s" % (name, capabilities, GPUS))
+        fail("gpu_test: %s: capabilities %s: must be some of %s" % (name, capabilities, GPUS))
     run = {"size": "medium", "timeout": "long"}
     run.update({k: kwargs.pop(k) for k in _RUN_ATTRS if k in kwargs})
     run.update({k: kwargs[k] for k in _COMMON_ATTRS if k in kwargs})

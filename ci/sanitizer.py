@@ -79,7 +79,7 @@ def read_known(path):
     for name in parser.sections():
         fields = dict(parser[name])
         if set(fields) != set(FIELDS):
-            message = "%s: [%s] has %s; want %s" % (path, name, ", ".join(sorted(fields)), ", ".join(FIELDS))
+            message = "%s: [%s] has %s; must have %s" % (path, name, ", ".join(sorted(fields)), ", ".join(FIELDS))
             raise Fault(message)
         for field, value in fields.items():
             if not value.strip():
@@ -147,7 +147,7 @@ def judge(tool, report, exit_code, known):
         else:
             used[entry.name] += 1
     if unknown:
-        faults.append("%s finds %d thing(s), the first: %s" % (tool, len(unknown), " | ".join(unknown[0][:3])))
+        faults.append("%s has %d new finding(s), the first: %s" % (tool, len(unknown), " | ".join(unknown[0][:3])))
     for entry in known:
         if used[entry.name] > entry.most:
             faults.append("[%s] matches %d times, more than %d" % (entry.name, used[entry.name], entry.most))
@@ -158,13 +158,13 @@ def judge(tool, report, exit_code, known):
     if total is None:
         faults.append("the report of %s has no summary" % tool)
     elif total > 0 and not findings:
-        faults.append("%s counts %d finding(s), and its report has none that can be read" % (tool, total))
+        faults.append("%s counts %d finding(s), but its report has none that can be read" % (tool, total))
     if exit_code not in (0, FOUND):
         faults.append("exit code %d" % exit_code)
     elif TEST_FAILED in report:
         faults.append("the test fails")
     elif exit_code == FOUND and not findings:
-        faults.append("%s says by its exit code that it found something" % tool)
+        faults.append("%s found something, by its exit code" % tool)
     return faults, used
 
 
@@ -207,7 +207,7 @@ def check_planted(sanitizer, planted):
     if not any("AttentionRow" in line for finding in findings_of(report) for line in finding):
         print(report)
         raise Fault(
-            "%s does not find the planted bug %s: it does not see what kernels do on this machine" % (sanitizer.tool, bug)
+            "%s does not find the planted bug %s: it does not see kernels on this machine" % (sanitizer.tool, bug)
         )
 
 
@@ -222,7 +222,7 @@ def check_test(sanitizer, command, known):
         faults.append("no case of the test ran")
     if faults:
         raise Fault("; ".join(faults))
-    print("%s: nothing found, but for what is known" % sanitizer.tool)
+    print("%s: no new findings" % sanitizer.tool)
 
 
 def unused(known, directory):
@@ -252,7 +252,7 @@ def main(arguments):
                 print("%s: [%s] matched nothing: %s" % (options.known, entry.name, entry.cause))
             return 1 if stale else 0
         if not (options.tool and options.sanitizer and options.planted and options.command):
-            parser.error("want --tool, --sanitizer, --planted and a test, or --unused")
+            parser.error("needs --tool, --sanitizer, --planted and a test, or --unused")
         sanitizer = Sanitizer(options.sanitizer, options.tool)
         check_planted(sanitizer, options.planted)
         check_test(sanitizer, options.command, known)

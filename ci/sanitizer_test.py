@@ -121,7 +121,7 @@ class SanitizerTest(unittest.TestCase):
     def test_passes_where_nothing_is_found(self):
         code, output = self.run_it()
         self.assertEqual(code, 0, output)
-        self.assertIn("racecheck: nothing found", output)
+        self.assertIn("racecheck: no new findings", output)
         with open(self.path("calls"), encoding="utf-8") as f:
             calls = f.read().splitlines()
         self.assertEqual(len(calls), 2)
@@ -132,11 +132,11 @@ class SanitizerTest(unittest.TestCase):
 
     def test_fails_for_a_finding(self):
         self.set_report("test", RACE, sanitizer.FOUND)
-        self.fails("racecheck finds 1 thing(s), the first: Error: Race reported between Write access at void")
+        self.fails("racecheck has 1 new finding(s), the first: Error: Race reported between Write access at void")
 
     def test_fails_for_a_finding_whatever_the_exit_code(self):
         self.set_report("test", RACE, 0)
-        self.fails("racecheck finds 1 thing(s)")
+        self.fails("racecheck has 1 new finding(s)")
 
     def test_fails_where_the_test_does(self):
         self.make_test(3)
@@ -161,9 +161,9 @@ class SanitizerTest(unittest.TestCase):
 
     def test_fails_where_the_report_says_less_than_it_counts(self):
         self.set_report("test", CLEAN.replace("0 hazards", "2 hazards"), 0)
-        self.fails("counts 2 finding(s), and its report has none")
+        self.fails("counts 2 finding(s), but its report has none")
         self.set_report("test", CLEAN, sanitizer.FOUND)
-        self.fails("says by its exit code that it found something")
+        self.fails("found something, by its exit code")
         self.set_report("test", "", 0)
         self.fails("has no summary")
 
@@ -175,13 +175,13 @@ class SanitizerTest(unittest.TestCase):
 
     def test_what_is_known_hides_nothing_else(self):
         self.set_report("test", VENDOR + RACE, sanitizer.FOUND)
-        self.fails("racecheck finds 1 thing(s)")
+        self.fails("racecheck has 1 new finding(s)")
         # The same words from another tool.
         self.set_report("planted", RACE, sanitizer.FOUND)
         self.set_report("test", VENDOR, sanitizer.FOUND)
-        self.fails("synccheck finds 1 thing(s)", tool="synccheck")
+        self.fails("synccheck has 1 new finding(s)", tool="synccheck")
         self.set_report("test", VENDOR.replace("Error: Race", "Warning: Race"), sanitizer.FOUND)
-        self.fails("racecheck finds 1 thing(s)")
+        self.fails("racecheck has 1 new finding(s)")
         many = VENDOR + "========= ERROR SUMMARY: 7 errors were not printed. Use --print-limit option\n"
         self.set_report("test", many, sanitizer.FOUND)
         self.fails("racecheck did not print 7 of its findings")
@@ -219,7 +219,7 @@ class SanitizerTest(unittest.TestCase):
     def test_says_what_is_wrong_with_an_entry(self):
         for old, new, message in [
             ("tool = racecheck", "tool = gdb", "tool: gdb is not one of memcheck"),
-            ("cause = Its", "because = Its", "want tool, kernel, report, most, cause"),
+            ("cause = Its", "because = Its", "must have tool, kernel, report, most, cause"),
             ("most = 2", "most = 0", "most: 0 is not a number from 1 on"),
             ("most = 2", "most = all", "most: all is not a number from 1 on"),
             ("cause = Its warps take turns by a counter, which the tool does not see.", "cause =", "cause is empty"),

@@ -30,7 +30,7 @@ def lacking(programs):
     """A line on what the sessions need but is missing, or None."""
     for name, path in sorted(programs.items()):
         if shutil.which(path) is None:
-            return "%s: is no program; --cuda=DIRECTORY says where the toolkit is" % path
+            return "%s: is not a program; set --cuda=DIRECTORY to the toolkit" % path
     done = subprocess.run(
         [programs["planted"], "none"], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
     )

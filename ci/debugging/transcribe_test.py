@@ -38,7 +38,7 @@ class TranscribeTest(unittest.TestCase):
             path = os.path.join(self.root, name)
             code, err = self.transcribe()
             self.assertEqual(code, 2)
-            self.assertEqual(err, "transcribe: %s: is no program; --cuda=DIRECTORY says where the toolkit is\n" % path)
+            self.assertEqual(err, "transcribe: %s: is not a program; set --cuda=DIRECTORY to the toolkit\n" % path)
             self.assertFalse(os.path.exists(self.out))
             self.program(name)
 

@@ -268,9 +268,9 @@ def toolkit_places(environ, nvcc_root):
 
 def no_toolkit_message(places, nvcc_root):
     """The message if no directory of `places` has a toolkit."""
-    ignored = " (that of /usr, spread over the system's directories, is not used)" if nvcc_root == "/usr" else ""
+    ignored = " (the toolkit of /usr is spread over the system's directories and not used)" if nvcc_root == "/usr" else ""
     text = ("no CUDA toolkit, so nothing is built for GPUs: no bin/nvcc with include/cuda_runtime.h in %s%s. " +
-            "CUDA_HOME=DIR says where one is; ATTNLAB_NO_CUDA=1 says that none is wanted, and ends this message")
+            "Set CUDA_HOME=DIR to a toolkit, or ATTNLAB_NO_CUDA=1 to build without CUDA and without this message")
     return text % (", ".join(places), ignored)
 
 def _nvcc_root(rctx):

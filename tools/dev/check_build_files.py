@@ -142,7 +142,7 @@ class File:
                 self.report(load.lineno, "symbols of a load are not sorted: %s" % ", ".join(plain))
             for symbol in symbols:
                 if symbol not in used:
-                    self.report(load.lineno, "%s is loaded and not used" % symbol)
+                    self.report(load.lineno, "%s is loaded but not used" % symbol)
             label = load.args[0].value
             rank = 0 if label.startswith("@") else 1 if label.startswith("//") else 2
             keys.append(((rank, label_key(label)), load.lineno))
@@ -193,7 +193,7 @@ class File:
             if len(set(values)) != len(values):
                 self.report(node.lineno, "%s has an item twice" % keyword.arg)
             if last != node.lineno and len({e.lineno for e in node.elts}) != len(values):
-                self.report(node.lineno, "%s spans lines, so it has one item a line" % keyword.arg)
+                self.report(node.lineno, "%s spans lines; put one item on each line" % keyword.arg)
 
     def check_names(self, tree):
         # The stand-ins for rule sets use the built-in rules.

@@ -50,12 +50,12 @@ class CheckBuildFilesTest(unittest.TestCase):
     def test_reports(self):
         cases = [
             ('load("@rules_cc//cc:cc_library.bzl", "cc_library")\n', "", "cc_library is not loaded"),
-            ('"local_rule")', '"local_rule", "unused")', "unused is loaded and not used"),
+            ('"local_rule")', '"local_rule", "unused")', "unused is loaded but not used"),
             ('"//attention/core:kernel",\n        "//attention/core:problem",',
              '"//attention/core:problem",\n        "//attention/core:kernel",', "deps is not sorted"),
             (":b", "@z//:z", "deps is not sorted"),
             ('"b.cc",\n    ]', '"a.cc",\n    ]', "srcs has an item twice"),
-            ('"a.cc",\n        "b.cc",', '"a.cc", "b.cc",', "one item a line"),
+            ('"a.cc",\n        "b.cc",', '"a.cc", "b.cc",', "put one item on each line"),
             ('"b.cc",\n    ]', '"b.cc"\n    ]', "no comma after the last item"),
             ('"b.cc",\n    ]', '"b.cc",\n  ]', "not below the line that opens it"),
             ('name = "a"', "name = 'a'", "single quotes"),

@@ -106,7 +106,7 @@ def problems_of(rules):
         if one in families and other in families:
             problems += [f"a family depends on another: {label}" for label in labels]
         if other == CONFORMANCE:
-            problems += [f"is no test, and yet depends on the conformance suite: {label}" for label in labels]
+            problems += [f"is not a test, but depends on the conformance suite: {label}" for label in labels]
     return problems
 
 

@@ -57,7 +57,7 @@ class CheckLayersTest(unittest.TestCase):
     def test_only_tests_depend_on_the_conformance_suite(self):
         edge = "//attention/oracle:verify", "//attention/conformance:trial"
         self.assertEqual(check_layers.problems_of([library(*edge)]),
-                         ["is no test, and yet depends on the conformance suite: " + " -> ".join(edge)])  # fmt: skip
+                         ["is not a test, but depends on the conformance suite: " + " -> ".join(edge)])  # fmt: skip
 
     def test_long_build_files(self):
         self.assertEqual(check_layers.long_build_files({"a/BUILD": 299, "b/BUILD": 300}),

@@ -29,7 +29,7 @@ apt_get() {
 # install_packages PACKAGES (a list of words): returns 1 on failure, with the reason on stderr.
 install_packages() {
   if ! command -v apt-get >/dev/null || ! command -v dpkg >/dev/null; then
-    say "this system has no apt-get. Please install what these Debian packages have:$1"
+    say "this system has no apt-get. Please install the contents of these Debian packages:$1"
     return 1
   fi
   root=
@@ -41,7 +41,7 @@ install_packages() {
     root=sudo
   fi
   say "not on this machine yet:$1. Installing${root:+ through sudo}, as root:"
-  apt_get update || say "apt-get update failed; going on with the package lists that are here"
+  apt_get update || say "apt-get update failed; continuing with the present package lists"
   for package in $1; do
     candidate=$(LC_ALL=C apt-cache policy "$package" 2>/dev/null | sed -n 's/^ *Candidate: //p')
     case $candidate in

@@ -20,7 +20,7 @@ cuda_archs = rule(
     provides = [CudaArchsInfo],
 )
 
-_EXAMPLES = "want sm_XX for machine code or compute_XX for PTX, such as sm_90a or compute_75"
+_EXAMPLES = "must be sm_XX for machine code or compute_XX for PTX, such as sm_90a or compute_75"
 
 def parse_arch(arch):
     """Splits the name of an architecture.

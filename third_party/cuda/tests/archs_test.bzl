@@ -24,8 +24,8 @@ def _select_test_impl(ctx):
         (["sm_75"], 80, ["compute_80"]),
         (["compute_100"], 80, ["compute_100"]),
         (["sm_70"], 0, "sm_70: CUDA 13.0 does not compile for compute capability 7.0; it has 7.5, 8.0, 9.0, 10.0"),
-        (["sm_90", "90"], 0, "CUDA architecture \"90\": want sm_XX for machine code or compute_XX for PTX, such as sm_90a or compute_75"),
-        ([], 0, "no CUDA architecture: want sm_XX for machine code or compute_XX for PTX, such as sm_90a or compute_75"),
+        (["sm_90", "90"], 0, "CUDA architecture \"90\": must be sm_XX for machine code or compute_XX for PTX, such as sm_90a or compute_75"),
+        ([], 0, "no CUDA architecture: must be sm_XX for machine code or compute_XX for PTX, such as sm_90a or compute_75"),
     ]
     for archs, min_arch, expected in cases:
         asserts.equals(env, expected, select_archs(archs, min_arch, _CUDA_13, "13.0"))
@@ -40,18 +40,18 @@ def _gencode_test_impl(ctx):
 def _compile_arguments_test_impl(ctx):
     env = analysistest.begin(ctx)
     compiles = [a for a in analysistest.target_actions(env) if a.mnemonic == "CudaCompile"]
-    asserts.equals(env, 1, len(compiles), "one compile action a source")
+    asserts.equals(env, 1, len(compiles), "one compile action per source")
     argv = " ".join(compiles[0].argv)
     asserts.true(env, "-gencode arch=compute_90,code=compute_90" in argv, argv)
     asserts.true(env, "-Xcompiler -fPIC" in argv, argv)
     inputs = compiles[0].inputs.to_list()
     toolkit = [f for f in inputs if "local_cuda" in f.path]
-    asserts.equals(env, [], toolkit, "the toolkit's headers are no inputs")
+    asserts.equals(env, [], toolkit, "the toolkit's headers are not inputs")
     return analysistest.end(env)
 
 def _bad_arch_test_impl(ctx):
     env = analysistest.begin(ctx)
-    asserts.expect_failure(env, "CUDA architecture \"hopper\": want sm_XX")
+    asserts.expect_failure(env, "CUDA architecture \"hopper\": must be sm_XX")
     return analysistest.end(env)
 
 _parse_test = unittest.make(_parse_test_impl)

@@ -29,7 +29,7 @@ def _message_test_impl(ctx):
     for words in ["nothing is built for GPUs", "in /a, /usr/local/cuda.", "CUDA_HOME=DIR", "ATTNLAB_NO_CUDA=1"]:
         asserts.true(env, words in message, words)
     asserts.false(env, "\n" in message)
-    asserts.true(env, "that of /usr" in no_toolkit_message(["/usr/local/cuda"], "/usr"))
+    asserts.true(env, "the toolkit of /usr" in no_toolkit_message(["/usr/local/cuda"], "/usr"))
     return unittest.end(env)
 
 def _cupti_test_impl(ctx):

@@ -44,7 +44,7 @@ def parse_kernels(text: str) -> List[KernelSpec]:
             raise ValueError(f"--kernel: {item!r} is not NAME or NAME:KEY=VALUE:KEY=VALUE")
         specs.append(KernelSpec(name.strip(), ",".join(pairs)))
     if len({spec.label for spec in specs}) != len(specs):
-        raise ValueError(f"--kernel: {text!r} has one twice")
+        raise ValueError(f"--kernel: {text!r} names one twice")
     return specs
 
 

@@ -27,8 +27,8 @@ def cases_of(problems: List[str]) -> List[Case]:
     cases = []
     for text in problems:
         if "=" not in text.partition(",")[0]:
-            raise ValueError(f"--problem: {text}: is no key=value; presets are the attnlab command's "
-                             "alone; `attnlab list` has them")  # fmt: skip
+            raise ValueError(f"--problem: {text}: is not key=value; only the attnlab command takes "
+                             "presets (`attnlab list`)")  # fmt: skip
         p = attnlab.Problem.parse(text)
         for key, plain in (
             ("lens", p.lens == "fixed"),
@@ -55,10 +55,10 @@ def check_kernels(specs: List[contenders.KernelSpec], device: str) -> None:
     known = {kernel.name: kernel for kernel in attnlab.kernels()}
     for spec in specs:
         if spec.name and spec.name not in known:
-            raise ValueError(f"--kernel: there is no {spec.name!r}; there are {', '.join(known)}")
+            raise ValueError(f"--kernel: {spec.name!r} is not one of {', '.join(known)}")
         if spec.name and known[spec.name].device != kind:
             raise ValueError(f"--kernel: {spec.name}: runs on {known[spec.name].device}, not on "
-                             f"{device}; --device says where")  # fmt: skip
+                             f"{device}; set --device")  # fmt: skip
 
 
 def cache_bytes(device: str) -> int:
@@ -187,36 +187,36 @@ def parse(description: str, argv: List[str]):
                        for name, suite in SUITES.items())  # fmt: skip
     add = parser.add_argument
     add("--suite", choices=sorted(SUITES), help=f"{suites} (default: cpu)")
-    add("--problem", action="append", help="a problem of your own in place of a suite, as"
-        " hq=8,sq=512,d=64; repeatable. Presets are the attnlab command's alone")  # fmt: skip
-    add("--library", help="libattnlab.so (default: $ATTNLAB_LIBRARY, or that of bazel-bin)")
-    add("--kernel", help="attnlab's, as baseline,cpu:threads=4; \"\" is attnlab's choice (default:"
+    add("--problem", action="append", help="a problem instead of a suite, such as"
+        " hq=8,sq=512,d=64; repeatable. No presets")  # fmt: skip
+    add("--library", help="libattnlab.so (default: $ATTNLAB_LIBRARY, or the one in bazel-bin)")
+    add("--kernel", help="attnlab's, such as baseline,cpu:threads=4; \"\" is attnlab's choice (default:"
                          " cpu on the CPU, attnlab's choice on a GPU)")  # fmt: skip
     add("--backends", help=f"PyTorch's, of {', '.join(contenders.BACKENDS)} (default: auto, which is"
                            " PyTorch's choice, on the CPU; all others on a GPU)")  # fmt: skip
     add("--device", help="cpu or cuda:N (default: the suite's)")
     add("--layout", choices=("bshd", "bhsd"), help="order in memory (default: the suite's)")
     add("--timing", choices=clocks.TIMINGS, default="device", help="on a GPU (default: %(default)s)")
-    add("--threads", type=int, default=contenders.usable_threads(), help="of the CPU, for both")
+    add("--threads", type=int, default=contenders.usable_threads(), help="CPU threads, for both")
     add("--rounds", type=int, default=15, help="timed calls of each (default: %(default)s)")
-    add("--budget_s", type=float, help="seconds for all cases: rounds are cut short, down to 3"
+    add("--budget_s", type=float, help="seconds for all cases; may cut rounds down to 3"
                                        " (default: 150 on a GPU; 0: no limit)")  # fmt: skip
-    add("--oracle_rows", type=int, default=32, help="of each head (default: %(default)s)")
+    add("--oracle_rows", type=int, default=32, help="checked rows per head (default: %(default)s)")
     add("--seed", type=int, default=1)
-    add("--json", help="writes the figures here")
-    add("--at_least", type=float, help="the geometric mean of ratios to the best back end of a case"
+    add("--json", help="file for the figures")
+    add("--at_least", type=float, help="geometric mean of ratios to the best back end per case"
                                        " that the first kernel must reach")  # fmt: skip
     options = parser.parse_args(argv)
     if min(options.threads, options.rounds, options.oracle_rows) < 1:
         parser.error("--threads, --rounds and --oracle_rows must be at least 1")
     if options.json and not os.access(os.path.dirname(options.json) or ".", os.W_OK):
-        parser.error(f"--json: {options.json}: no file can be made in its directory")
+        parser.error(f"--json: {options.json}: cannot create a file in its directory")
     if options.suite and options.problem:
         parser.error("--suite and --problem exclude each other")
     if options.budget_s is not None and not 0 <= options.budget_s < math.inf:
-        parser.error(f"--budget_s: {options.budget_s} is no number of seconds")
+        parser.error(f"--budget_s: {options.budget_s} is not a number of seconds")
     if options.at_least is not None and not 0 < options.at_least < math.inf:
-        parser.error(f"--at_least: {options.at_least} is no ratio")
+        parser.error(f"--at_least: {options.at_least} is not a ratio")
     options.suite = options.suite or "cpu"
     suite = SUITES[options.suite]
     options.device = options.device or suite.device
@@ -251,7 +251,7 @@ def main(description: str, argv: List[str]) -> int:
             contenders.default_backends("cpu" if on_cpu else "cuda"))  # fmt: skip
         unknown = [name for name in backends if name not in contenders.BACKENDS]
         if unknown or len(set(backends)) != len(backends):
-            raise ValueError(f"--backends: want each of {', '.join(contenders.BACKENDS)} at most once")
+            raise ValueError(f"--backends: must name each of {', '.join(contenders.BACKENDS)} at most once")
         check_kernels(specs, options.device)
         options.cache = cache_bytes(options.device)
     except (ValueError, attnlab.Error) as error:
@@ -275,7 +275,7 @@ def main(description: str, argv: List[str]) -> int:
         print(f"WRONG: {text}")
     ran = [name for name in names if any("ms" in row["results"][name] for row in made["rows"])]
     for name in set(names) - set(ran):
-        print(f"FAILED: {name} did none of the cases")
+        print(f"FAILED: {name} ran none of the cases")
     if not report.reached(made["summary"], names[0], len(cases), options.at_least):
         print(f"FAILED: {names[0]} does not reach {options.at_least} in all cases")
         return 1

@@ -186,7 +186,7 @@ class CommandTest(unittest.TestCase):
     def test_a_kernel_that_does_nothing_is_an_error(self):
         status, out, _ = self.run_command(self.PROBLEM, "--rounds=2", "--kernel=cpu,cpu:x=1")
         self.assertEqual(status, 1)
-        self.assertIn("FAILED: cpu:x=1 did none of the cases", out)
+        self.assertIn("FAILED: cpu:x=1 ran none of the cases", out)
 
     def test_bad_arguments(self):
         for arguments, text in (
@@ -194,7 +194,7 @@ class CommandTest(unittest.TestCase):
             (["--suite=none"], "invalid choice: 'none'"),
             (["--device=gpu"], "'gpu' is not cpu or cuda:N"),
             (["--device=cuda:77"], "PyTorch sees"),
-            (["--backends=x"], "--backends: want each of"),
+            (["--backends=x"], "--backends: must name each of"),
             (["--backends=math,math"], "at most once"),
             (["--kernel=cpu:x"], "is not NAME or NAME:KEY=VALUE"),
             (["--problem=hq=0,sq=1,d=1"], "hq: 0"),
@@ -207,12 +207,12 @@ class CommandTest(unittest.TestCase):
             (["--problem=hq=1,sq=0,skv=4,d=8"], ": sq: 0 is not compared"),
             (["--problem=gpt2"], "presets are the attnlab command's alone"),
             (["--problem=gpt2,b=2"], "presets are the attnlab command's alone"),
-            (["--kernel=no-such"], "--kernel: there is no 'no-such'; there are "),
-            (["--kernel=cpu,no-such:x=1"], "--kernel: there is no 'no-such'"),
-            (["--at_least=nan"], "--at_least: nan is no ratio"),
-            (["--at_least=0"], "--at_least: 0.0 is no ratio"),
-            (["--budget_s=-1"], "--budget_s: -1.0 is no number of seconds"),
-            (["--budget_s=nan"], "--budget_s: nan is no number of seconds"),
+            (["--kernel=no-such"], "--kernel: 'no-such' is not one of "),
+            (["--kernel=cpu,no-such:x=1"], "--kernel: 'no-such' is not one of"),
+            (["--at_least=nan"], "--at_least: nan is not a ratio"),
+            (["--at_least=0"], "--at_least: 0.0 is not a ratio"),
+            (["--budget_s=-1"], "--budget_s: -1.0 is not a number of seconds"),
+            (["--budget_s=nan"], "--budget_s: nan is not a number of seconds"),
             (["--suite=cpu", self.PROBLEM], "--suite and --problem exclude each other"),
             (["--problem=hq=1,sq=4,skv=5,d=8,mask=causal"], "aligns a causal mask"),
         ):
