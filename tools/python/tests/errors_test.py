@@ -159,7 +159,7 @@ class BadOptionsTest(Rejects):
         self.rejects(attnlab.InvalidArgument, "config: ", q, k, v, config="tile")
         self.rejects(attnlab.InvalidArgument, "config: None is not a string", q, k, v, config=None)
         with self.assertRaises(TypeError):
-            attnlab.attention(q, k, v, causal=True)
+            attnlab.attention(q, k, v, no_such_argument=True)
 
     def test_unimplemented(self):
         q, k, v = arrays()
