@@ -11,9 +11,9 @@
 
 namespace attnlab {
 
-// At most `most` of `names`, the nearest first: those that at most a third of its letters (2 of a
-// short name) would have to change for; if there are none, those that begin with it. Case does not
-// matter.
+// At most `most` of `names`, the nearest first: those that at most a third of its letters would
+// have to change for (2 of a short name, 1 of 2 or 3 letters); if there are none, those that begin
+// with it. Case does not matter.
 std::vector<std::string> SimilarNames(absl::string_view name, absl::Span<const std::string> names,
                                       size_t most);
 
