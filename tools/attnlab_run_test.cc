@@ -17,6 +17,7 @@ namespace attnlab {
 namespace {
 
 using nlohmann::json;
+using ::testing::AllOf;
 using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
@@ -175,6 +176,31 @@ TEST_F(AttnlabTest, RunAsJson) {
   EXPECT_EQ(run["lse"]["shape"], json({2, 4, 5}));
   EXPECT_EQ(run["o"]["nan"], 0);
   EXPECT_GT(run["seconds"], 0);
+}
+
+TEST_F(AttnlabTest, RunComparesItsOwnOutputsWithTheOracle) {
+  const Words generated = {"run", "--problem=b=3,hq=2,sq=9,d=8,lens=packed,dtype=bf16",
+                           "--device=cpu", "--verify"};
+  for (Words words : {generated, Causal({"--verify", "--lse"})}) {
+    const ProcessResult r = Attnlab(words);
+    EXPECT_EQ(r.exit_code, 0) << r.err;
+    EXPECT_THAT(r.out, HasSubstr("\nverify   ok, "));
+  }
+  Words padded = {"run", "--verify", "--softcap=2", "--json", "--kernel=reference"};
+  for (const char* input : {"q", "k", "v", "q_len", "kv_len"}) {
+    padded.push_back(absl::StrCat("--", input, "=", Data(absl::StrCat("padded_", input))));
+  }
+  const json right = ParseJson(TestAttnlab(padded).out);
+  EXPECT_EQ(right["verdict"], "ok");
+  EXPECT_LE(right["error"], right["bound"]);
+  EXPECT_LE(right["lse_error"], right["lse_bound"]);
+  EXPECT_EQ(right["rows"], right["rows_checked"]);
+
+  const ProcessResult wrong = TestAttnlab(Causal({"--verify", "--kernel=wrong"}));
+  EXPECT_EQ(wrong.exit_code, 1);
+  EXPECT_THAT(wrong.out, AllOf(HasSubstr("verify   WRONG, 40 of 40 rows; O error "),
+                               HasSubstr(" where the oracle has ")));
+  EXPECT_EQ(TestAttnlab(Causal({"--kernel=wrong"})).exit_code, 0);
 }
 
 TEST_F(AttnlabTest, DtypesOfComputationAndOfTheFile) {

@@ -6,6 +6,7 @@
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
 #include "tools/attnlab_fixture.h"
+#include "tools/lib/files.h"
 
 namespace attnlab {
 namespace {
@@ -96,7 +97,13 @@ TEST_F(AttnlabTest, BadInputIsExitCode2AndAMessage) {
       {{"verify", "--problem="}, "--problem: the value is empty"},
       {{"verify", "--layout=x"}, "layout: \"x\" is not one of"},
       {{"verify", "--values=x"}, "values: \"x\" is not one of"},
-      {{"verify", "--json", "--csv"}, "--json and --csv exclude each other"},
+      {{"verify", "--json", "--csv"}, "--json and --csv both go to the standard output"},
+      {{"bench", "--json=" + Path("f"), "--csv=" + Path("./f")}, "--json and --csv are both "},
+      {{"bench", "--json=" + Path("no/f")}, "--json: " + Path("no/f")},
+      {{"verify", "--csv=" + directory()}, "--csv: " + directory() + ": is a directory"},
+      {{"run", "--preset=gpt2", "--json=" + Path("no/f")}, "--json: " + Path("no/f")},
+      {{"list", "--csv"}, "unknown flag --csv"},
+      {{"bench", "--lse=" + Path("l")}, "is neither true nor false; only `attnlab run` writes"},
       {{"verify", "--dtype=fp13"}, "--dtype: \"fp13\" is not one of"},
       {{"verify", "--q_lens=1,x"}, "--q_lens: \"x\" in \"1,x\" is not a length in 0..2147483647"},
       {{"bench", "--kernel=all,x"}, "--kernel: there is no \"x\""},
@@ -184,6 +191,39 @@ TEST_F(AttnlabTest, AFileAboveTheLimitOnSizesIsAnError) {
   EXPECT_EQ(r.exit_code, 2) << r.err;
   EXPECT_THAT(r.err, HasSubstr("o.npy: cannot write: File too large"));
   EXPECT_THAT(Names(), IsEmpty());
+}
+
+// Results in files.
+
+TEST_F(AttnlabTest, JsonAndCsvInFilesComeBesideTheTable) {
+  const std::string problem = "--problem=hq=1,sq=4,d=8";
+  const Words flags = {"--kernel=reference", "--device=cpu"};
+  for (const char* command : {"list", "run", "verify", "bench"}) {
+    Words words = {command, "--json=" + Path("r.json")};
+    if (command != std::string("list")) {
+      words.push_back(problem);
+      words.insert(words.end(), flags.begin(), flags.end());
+    }
+    if (command == std::string("bench")) words.push_back("--seconds=0.01");
+    const ProcessResult r = Attnlab(words);
+    EXPECT_EQ(r.exit_code, 0) << r.err;
+    EXPECT_THAT(r.out, HasSubstr("reference"));
+    EXPECT_THAT(r.out, Not(HasSubstr("{")));
+    EXPECT_TRUE(ParseJson(*ReadFile(Path("r.json"), 1 << 20)).is_object());
+  }
+  const ProcessResult both =
+      Attnlab({"verify", flags[0], problem, "--json=-", "--csv=" + Path("r.csv")});
+  EXPECT_EQ(ParseJson(both.out)["command"], "verify");
+  EXPECT_THAT(*ReadFile(Path("r.csv"), 1 << 20), StartsWith("problem,kernel,"));
+}
+
+TEST_F(AttnlabTest, FormatsAreTurnedOnAndOffAsBools) {
+  for (const char* on : {"--json", "--json=true", "--json=-"}) {
+    EXPECT_TRUE(ParseJson(Attnlab({"list", on}).out).is_object()) << on;
+  }
+  for (const char* off : {"--json=false", "--no-json"}) {
+    EXPECT_THAT(Attnlab({"list", off}).out, StartsWith("Devices")) << off;
+  }
 }
 
 // list

@@ -11,10 +11,13 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "attention/attention.h"
+#include "attention/core/tensors.h"
+#include "attention/oracle/buffers.h"
 #include "attention/oracle/inputs.h"
 #include "attention/oracle/reference.h"
 #include "attention/oracle/tolerance.h"
@@ -46,9 +49,30 @@ struct VerifyResult {
 // name and the problem: then nothing was verified.
 absl::StatusOr<VerifyResult> Verify(const Plan& plan, const VerifyOptions& options = {});
 
+// What a call is judged by: some of its rows, and what they should be.
+struct Expected {
+  std::vector<Row> rows;
+  Oracle oracle;
+};
+
+// For inputs that the caller has on the host, and in `there` on the plan's device (the same on the
+// CPU). Rows are all, or a sample as VerifyOptions says. Computed before the kernel runs, which
+// could change what it only reads.
+absl::StatusOr<Expected> ExpectedOf(const Plan& plan, const AttentionTensors& host,
+                                    const AttentionTensors& there, double oracle_flops,
+                                    uint64_t seed);
+
+// The errors of the call's outputs. LSE is compared if its data is not null.
+Errors ErrorsOf(const Plan& plan, const AttentionTensors& host, const Expected& expected,
+                const HostOutputs& outputs);
+
+// Rows in use, over all sequences and heads.
+int64_t RowsInUse(const AttentionProblem& problem, const AttentionTensors& host);
+
 // What a plan's results for these inputs are judged by: of a plan on a GPU computed there, unless a
 // tool watches the program (bare_memory.h), which would take long.
-absl::StatusOr<Oracle> OracleOf(const Plan& plan, const Inputs& inputs, absl::Span<const Row> rows);
+absl::StatusOr<Oracle> OracleOf(const Plan& plan, const AttentionTensors& host,
+                                const AttentionTensors& there, absl::Span<const Row> rows);
 
 // The command that verifies the same again:
 // "attnlab verify --kernel=cpu --problem=b=1,… --seed=7 --layout=odd".

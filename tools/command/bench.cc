@@ -31,7 +31,7 @@ struct Flags {
   int64_t repetitions = 5;
   int64_t input_mib = 0;
   BenchReport report;
-  bool json = false, csv = false;
+  Formats formats;
 };
 
 ArgumentParser MakeParser(Flags* f) {
@@ -65,13 +65,13 @@ ArgumentParser MakeParser(Flags* f) {
                     "device has.");
   parser.AddInteger("seed", "N", &f->report.seed, 0, INT64_MAX,
                     "The same seed, the same inputs. 0.");
-  parser.AddBool("lse", &f->report.lse, "Have kernels write the log-sum-exp, too.");
+  parser.AddBool("lse", &f->report.lse, "Have kernels write the log-sum-exp, too.", kLseHint);
   parser.AddBool("verify", &f->report.verify, "Verify before timing: true by default.");
   parser.AddGroup("Results");
   parser.AddString("commit", "ID", &f->report.commit,
                    "Goes into every JSON row; by default $ATTNLAB_COMMIT.");
-  parser.AddBool("json", &f->json, "Print JSON.");
-  parser.AddBool("csv", &f->csv, "Print CSV.");
+  AddJsonFlag(&parser, &f->formats);
+  AddCsvFlag(&parser, &f->formats);
   parser.AddSection("The one-line form of a problem", kProblemHelp);
   parser.AddSection(
       "Columns",
@@ -186,8 +186,9 @@ int Bench(const Arguments& arguments, const Streams& streams) {
   int code = kOk;
   if (ParsedToEnd(&parser, "bench", arguments, streams, &code)) return code;
   Results results;
-  absl::Status s = OneFormat(flags.json, flags.csv);
-  if (!s.ok()) return Fail(streams, "bench", s);
+  absl::StatusOr<ResultFiles> files = ResultFiles::Create(flags.formats);
+  if (!files.ok()) return Fail(streams, "bench", files.status());
+  absl::Status s;
   {
     const Interrupt interrupt;
     s = BenchAll(flags, &results);
@@ -197,13 +198,10 @@ int Bench(const Arguments& arguments, const Streams& streams) {
     s = results.left_out.blame().NothingDone();
   }
   if (flags.report.commit.empty()) flags.report.commit = CommitOfEnvironment();
-  if (results.rows.empty()) {
-    // Nothing to print.
-  } else if (flags.json || flags.csv) {
+  if (!results.rows.empty()) {
     const std::vector<Json> rows = BenchJson(results.rows, flags.report);
-    streams.out << (flags.csv ? Csv(rows) : Dump({{"command", "bench"}, {"rows", rows}}));
-  } else {
-    PrintBench(results.rows, flags.report, streams);
+    s.Update(files->Write({{"command", "bench"}, {"rows", rows}}, rows, streams));
+    if (flags.formats.Tables()) PrintBench(results.rows, flags.report, streams);
   }
   if (!s.ok()) return Fail(streams, "bench", s);
   if (results.interrupted) return Interrupted(streams, "bench", results.rows.empty());

@@ -8,14 +8,18 @@
 #ifndef TOOLS_COMMAND_COMMAND_H_
 #define TOOLS_COMMAND_COMMAND_H_
 
+#include <optional>
 #include <ostream>
 #include <string>
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "tools/lib/arguments.h"
+#include "tools/lib/files.h"
+#include "tools/lib/json.h"
 
 namespace attnlab::command {
 
@@ -60,8 +64,36 @@ int Fail(const Streams& streams, absl::string_view subcommand, const absl::Statu
 int Interrupted(const Streams& streams, absl::string_view subcommand, bool nothing,
                 absl::string_view done = "done");
 
-// InvalidArgument where both were asked for.
-absl::Status OneFormat(bool json, bool csv);
+// --json[=FILE] and --csv[=FILE]: "" is not wanted, "-" is the standard output.
+struct Formats {
+  std::string json, csv;
+
+  // Whether the standard output is left for tables.
+  bool Tables() const { return json != "-" && csv != "-"; }
+};
+void AddJsonFlag(ArgumentParser* parser, Formats* formats);
+void AddCsvFlag(ArgumentParser* parser, Formats* formats);
+
+// Where results go in these formats. Files are created first, so that what cannot be written is
+// said before minutes of work; what was there stays until Write().
+class ResultFiles {
+ public:
+  // InvalidArgument where both formats go to one place.
+  static absl::StatusOr<ResultFiles> Create(const Formats& formats);
+
+  // `rows` as CSV.
+  absl::Status Write(const Json& json, const std::vector<Json>& rows, const Streams& streams);
+
+ private:
+  struct Target {
+    bool to_output = false;
+    std::optional<AtomicFile> file;
+  };
+  static absl::Status Open(absl::string_view flag, const std::string& path, Target* target);
+  static absl::Status WriteTo(Target* target, const std::string& text, const Streams& streams);
+
+  Target json_, csv_;
+};
 
 // Parses, with the exit codes at the end of the help; true when the subcommand ends here, with
 // *code: help was asked for, or a flag is wrong.

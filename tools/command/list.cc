@@ -45,14 +45,16 @@ std::string Shape(const Model& model) {
 }  // namespace
 
 int List(const Arguments& arguments, const Streams& streams) {
-  bool as_json = false;
+  Formats formats;
   ArgumentParser parser("attnlab list",
                         "Lists the kernels of this program and what each supports, the presets, "
                         "and the devices of this machine.");
-  parser.AddBool("json", &as_json, "Print JSON.");
+  AddJsonFlag(&parser, &formats);
   parser.AddSection("Examples", "attnlab list\nattnlab list --json | jq '.kernels[].name'");
   int code = kOk;
   if (ParsedToEnd(&parser, "list", arguments, streams, &code)) return code;
+  absl::StatusOr<ResultFiles> files = ResultFiles::Create(formats);
+  if (!files.ok()) return Fail(streams, "list", files.status());
 
   std::vector<DeviceInfo> devices = {CpuInfo()};
   const absl::StatusOr<std::vector<DeviceInfo>> gpus = CudaInfo();
@@ -123,10 +125,10 @@ int List(const Arguments& arguments, const Streams& streams) {
     add_preset(absl::StrCat(model.name, "-PHASE-LENGTH"), Shape(model), std::string(model.source));
   }
 
-  if (as_json) {
-    streams.out << Dump(json);
-    return kOk;
+  if (const absl::Status s = files->Write(json, {}, streams); !s.ok()) {
+    return Fail(streams, "list", s);
   }
+  if (!formats.Tables()) return kOk;
   streams.out << "Devices\n\n" << device_table.Markdown(streams.colours);
   if (!gpus.ok()) streams.out << "\nNo GPU: " << gpus.status().message() << "\n";
   streams.out << "\nKernels\n\n";

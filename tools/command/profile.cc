@@ -162,12 +162,13 @@ absl::Status List(const ProfileFlags& f, const ArgumentParser& parser, const Str
   const absl::StatusOr<profiling::Chip> chip = profiling::Chip::Open(name);
   if (!chip.ok()) return OfFlag(chip.status(), "--chip");
   if (!remark.empty()) streams.err << "attnlab profile: " << remark << "\n";
-  if (!f.match.empty()) return ListMatching(*chip, f.match, f.json, streams);
-  if (!parser.Given("set") && !parser.Given("metric")) return ListSets(*chip, f.json, streams);
+  const bool json = !f.formats.json.empty();
+  if (!f.match.empty()) return ListMatching(*chip, f.match, json, streams);
+  if (!parser.Given("set") && !parser.Given("metric")) return ListSets(*chip, json, streams);
   if (f.set == "none" && f.metrics.empty()) {
     return absl::InvalidArgumentError("--set: none, and no --metric: there is nothing to list");
   }
-  return OfFlag(ListSelected(*chip, f.set == "none" ? "" : f.set, f.metrics, f.json, streams),
+  return OfFlag(ListSelected(*chip, f.set == "none" ? "" : f.set, f.metrics, json, streams),
                 "--metric");
 }
 
@@ -302,6 +303,8 @@ int Profile(const Arguments& arguments, const Streams& streams) {
     if (absl::IsCancelled(s)) return Interrupted(streams, "profile", false, "listed");
     return s.ok() ? kOk : Fail(streams, "profile", OfCounting(s));
   }
+  absl::StatusOr<ResultFiles> files = ResultFiles::Create(flags.formats);
+  if (!files.ok()) return Fail(streams, "profile", files.status());
   ProfileReport report = EmptyReport(flags);
   LeftOut left_out("attnlab profile");
   {
@@ -315,11 +318,8 @@ int Profile(const Arguments& arguments, const Streams& streams) {
   }
   if (!rows.empty()) {
     const Json profile = ProfileJson(report);
-    if (flags.json) {
-      streams.out << Dump(profile);
-    } else {
-      PrintProfile(report, streams);
-    }
+    s.Update(files->Write(profile, {}, streams));
+    if (flags.formats.Tables()) PrintProfile(report, streams);
     if (!flags.html.empty()) {
       s.Update(OfFlag(profiling::WriteHtmlReport(profile, ResolvePath(flags.html)), "--html"));
     }

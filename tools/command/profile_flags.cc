@@ -70,12 +70,12 @@ ArgumentParser MakeProfileParser(ProfileFlags* f) {
   parser.AddString("ceilings", "HOW", &f->ceilings,
                    "kept (the default: measured once a GPU and driver), anew, or none.");
   parser.AddInteger("seed", "N", &f->seed, 0, INT64_MAX, "The same seed, the same inputs. 0.");
-  parser.AddBool("lse", &f->lse, "Have kernels write the log-sum-exp, too.");
+  parser.AddBool("lse", &f->lse, "Have kernels write the log-sum-exp, too.", kLseHint);
   parser.AddBool("verify", &f->verify, "Verify each kernel, too: true by default.");
   parser.AddGroup("Results");
   parser.AddString("commit", "ID", &f->commit,
                    "Goes into every JSON row; by default $ATTNLAB_COMMIT.");
-  parser.AddBool("json", &f->json, "Print JSON.");
+  AddJsonFlag(&parser, &f->formats);
   parser.AddString("html", "FILE", &f->html,
                    "Write a report that a browser shows, one file, no network.");
   parser.AddString("from", "FILE", &f->from,
@@ -148,6 +148,9 @@ absl::Status CheckTogether(const ArgumentParser& parser, const ProfileFlags& fla
   absl::string_view given = Given(parser, kOfRuns);
   if (given.empty() && parser.Given("html")) given = "html";
   if (!given.empty()) return NotWith(given, "--list_metrics", ", which measures nothing");
+  if (!flags.formats.json.empty() && flags.formats.json != "-") {
+    return NotWith("json=FILE", "--list_metrics", "; --json > FILE writes the list");
+  }
   if (parser.Given("chip") && parser.Given("device")) {
     return NotWith("chip", "--device", ": either the chip or the GPU that has it");
   }

@@ -14,6 +14,7 @@
 #include "attention/cuda/backend.h"
 #include "attention/cuda/memory.h"
 #include "attention/oracle/inputs.h"
+#include "attention/oracle/verify.h"
 #include "tools/command/command.h"
 #include "tools/command/machine.h"
 #include "tools/command/npy.h"
@@ -35,7 +36,8 @@ struct Flags {
   int64_t seed = 0;
   std::string kernel, device = "auto", config;
   std::string out, lse, out_dtype = "auto";
-  bool json = false;
+  bool verify = false;
+  Formats formats;
 };
 
 ArgumentParser MakeParser(Flags* f) {
@@ -81,12 +83,15 @@ ArgumentParser MakeParser(Flags* f) {
                    "Launch configuration, key=value,…; `attnlab list` has each kernel's keys.");
   parser.AddGroup("Results");
   parser.AddString("out", "FILE", &f->out, "Write O, in the layout of Q.");
-  parser.AddString("lse", "FILE", &f->lse,
-                   "Write the log-sum-exp of each row (natural log), fp32 [B, H, S].");
+  parser.AddOptional("lse", "FILE", &f->lse, "",
+                     "write the log-sum-exp of each row (natural log), fp32 [B, H, S]; it is "
+                     "computed and summarised with or without a file");
   parser.AddString("out_dtype", "DTYPE", &f->out_dtype,
                    "auto (that of the computation), fp16, bf16, fp32 or fp64. NumPy reads bf16 as "
                    "V2; numpy.load(f).view(ml_dtypes.bfloat16).");
-  parser.AddBool("json", &f->json, "Print the summary as JSON.");
+  parser.AddBool("verify", &f->verify,
+                 "check O and LSE of this call against the oracle; wrong is exit code 1 [false]");
+  AddJsonFlag(&parser, &f->formats);
   parser.AddSection("The one-line form of a problem", kOneProblemHelp);
   parser.AddSection("Examples",
                     "attnlab run --q=q.npy --k=k.npy --v=v.npy --mask=causal --out=o.npy\n"
@@ -167,12 +172,21 @@ absl::StatusOr<NpyType> OutType(const std::string& text, DType dtype) {
       absl::StrCat("--out_dtype: \"", text, "\" is not one of auto, fp16, bf16, fp32, fp64"));
 }
 
+// How near O and LSE are to the oracle's.
+struct Check {
+  oracle::Errors errors;
+  int64_t rows = 0, rows_checked = 0;
+
+  bool Passed() const { return errors.o.Passed() && errors.lse.Passed(); }
+};
+
 struct Report {
   const Plan& plan;
   double seconds;
   const Outputs& outputs;
   const Flags& flags;
   NpyType out_type;
+  const std::optional<Check>& check;
 };
 
 Json SummaryJson(const Outputs::Summary& s, const std::vector<int64_t>& shape,
@@ -198,33 +212,65 @@ std::string SummaryLine(const Outputs::Summary& s, const std::vector<int64_t>& s
   return line;
 }
 
+Json ReportJson(const Report& r) {
+  const Outputs::Summary o = r.outputs.SummaryOfO(), lse = r.outputs.SummaryOfLse();
+  Json json = {{"command", "run"},
+               {"problem", r.plan.problem.ToString()},
+               {"kernel", r.plan.kernel->traits().name},
+               {"config", r.plan.config.ToString()},
+               {"machine", MachineJson(r.plan.device)},
+               {"seconds", r.seconds},
+               {"o", SummaryJson(o, r.outputs.o_shape(), Name(r.out_type), r.flags.out)},
+               {"lse", SummaryJson(lse, r.outputs.lse_shape(), "fp32", r.flags.lse)}};
+  if (!r.check) return json;
+  json["rows"] = r.check->rows;
+  json["rows_checked"] = r.check->rows_checked;
+  json["error"] = r.check->errors.o.max_error;
+  json["bound"] = r.check->errors.o.bound;
+  json["lse_error"] = r.check->errors.lse.max_error;
+  json["lse_bound"] = r.check->errors.lse.bound;
+  json["verdict"] = r.check->Passed() ? "ok" : "wrong";
+  return json;
+}
+
+std::string CheckText(const Check& check) {
+  std::string text = absl::StrCat(check.Passed() ? "ok" : "WRONG", ", ", check.rows_checked, " of ",
+                                  Counted(check.rows, "row"));
+  for (const auto& [name, error] :
+       {std::pair{"O", check.errors.o}, std::pair{"LSE", check.errors.lse}}) {
+    absl::StrAppend(&text, "; ", name, " ",
+                    error.Passed() ? absl::StrCat("error ", ErrorNumber(error.max_error),
+                                                  ", bound ", ErrorNumber(error.bound))
+                                   : error.ToString());
+  }
+  return text;
+}
+
 void Print(const Report& r, const Streams& streams) {
   const Outputs::Summary o = r.outputs.SummaryOfO(), lse = r.outputs.SummaryOfLse();
   const KernelTraits& traits = r.plan.kernel->traits();
-  const absl::string_view o_dtype = Name(r.out_type);
-  if (r.flags.json) {
-    streams.out << Dump({{"problem", r.plan.problem.ToString()},
-                         {"kernel", traits.name},
-                         {"config", r.plan.config.ToString()},
-                         {"machine", MachineJson(r.plan.device)},
-                         {"seconds", r.seconds},
-                         {"o", SummaryJson(o, r.outputs.o_shape(), o_dtype, r.flags.out)},
-                         {"lse", SummaryJson(lse, r.outputs.lse_shape(), "fp32", r.flags.lse)}});
-    return;
-  }
   streams.out << "problem  " << r.plan.problem.ToString() << "\n"
               << "kernel   " << traits.name << " on " << ToString(r.plan.device.device) << ": "
               << r.plan.device.name << ", " << MachineSummary(r.plan.device) << "\n"
               << "time     " << Seconds(r.seconds) << ", one cold call; `attnlab bench` measures\n"
-              << "O        " << SummaryLine(o, r.outputs.o_shape(), o_dtype, r.flags.out) << "\n"
+              << "O        " << SummaryLine(o, r.outputs.o_shape(), Name(r.out_type), r.flags.out)
+              << "\n"
               << "LSE      " << SummaryLine(lse, r.outputs.lse_shape(), "fp32", r.flags.lse)
               << "\n";
+  if (r.check) streams.out << "verify   " << CheckText(*r.check) << "\n";
 }
 
-// Inputs of either source, on the device of the plan.
+// Inputs of either source. Loaded ones are on the host and in a copy on the device of the plan.
 struct Source {
-  std::optional<LoadedTensors> loaded;
+  std::optional<LoadedTensors> loaded, there;
   std::optional<oracle::Inputs> generated;
+
+  const AttentionTensors& OnHost() const {
+    return loaded ? loaded->tensors : generated->host_tensors();
+  }
+  const AttentionTensors& OnDevice() const {
+    return loaded ? there->tensors : generated->tensors();
+  }
 };
 
 // Forward() checks the lengths of sequences where it can read them, which is not on a GPU. So
@@ -258,8 +304,8 @@ absl::StatusOr<AttentionProblem> TheProblem(const Flags& f, Source* source) {
   return problems->front();
 }
 
-absl::Status RunOne(const Flags& f, const Streams& streams) {
-  Source source;
+// The plan of the call and its problem, which files are read for.
+absl::StatusOr<Plan> PlanOf(const Flags& f, Source* source) {
   absl::StatusOr<std::vector<const Kernel*>> kernels = KernelsOf(f.kernel);
   if (!kernels.ok()) return kernels.status();
   if (f.kernel == "all") {
@@ -279,53 +325,83 @@ absl::Status RunOne(const Flags& f, const Streams& streams) {
     return absl::InvalidArgumentError(absl::StrCat("--config: run does one, and \"", f.config,
                                                    "\" stands for ", configs->size()));
   }
-  absl::StatusOr<AttentionProblem> problem = TheProblem(f, &source);
+  const absl::StatusOr<AttentionProblem> problem = TheProblem(f, source);
   if (!problem.ok()) return problem.status();
-  const absl::StatusOr<NpyType> out_type = OutType(f.out_dtype, problem->dtype);
-  if (!out_type.ok()) return out_type.status();
   const LaunchConfig& config = configs->front();
   const absl::StatusOr<DeviceInfo> device = DeviceOf(f.device, *problem, *kernels, config);
   if (!device.ok()) return device.status();
   absl::StatusOr<Plan> plan =
       MakePlan(*problem, device->device, any ? "" : kernels->front()->traits().name, config);
   if (plan.ok()) plan = PlanFor(*plan->kernel, *problem, *device, config);
-  if (!plan.ok()) return plan.status();
+  return plan;
+}
 
-  AttentionTensors tensors;
-  if (source.loaded.has_value()) {
-    if (absl::Status s = CheckLengths(*source.loaded, device->device); !s.ok()) return s;
-    absl::StatusOr<LoadedTensors> moved = MoveTo(*std::move(source.loaded), device->device);
-    if (!moved.ok()) return moved.status();
-    source.loaded = *std::move(moved);
-    tensors = source.loaded->tensors;
-  } else {
-    oracle::InputOptions options;
-    options.seed = static_cast<uint64_t>(f.seed);
-    absl::StatusOr<oracle::Inputs> inputs = oracle::Inputs::Make(*problem, device->device, options);
-    if (!inputs.ok()) return inputs.status();
-    source.generated = *std::move(inputs);
-    tensors = source.generated->tensors();
+// Brings the inputs to the device, or makes them there.
+absl::Status Place(const Flags& f, const Plan& plan, Source* source) {
+  const Device device = plan.device.device;
+  if (source->loaded) {
+    if (absl::Status s = CheckLengths(*source->loaded, device); !s.ok()) return s;
+    absl::StatusOr<LoadedTensors> there = CopyTo(*source->loaded, device);
+    if (!there.ok()) return there.status();
+    source->there = *std::move(there);
+    return absl::OkStatus();
   }
+  oracle::InputOptions options;
+  options.seed = static_cast<uint64_t>(f.seed);
+  absl::StatusOr<oracle::Inputs> inputs = oracle::Inputs::Make(plan.problem, device, options);
+  if (!inputs.ok()) return inputs.status();
+  source->generated = *std::move(inputs);
+  return absl::OkStatus();
+}
+
+// Whether O and LSE are right, as far as that was asked.
+absl::StatusOr<bool> RunOne(const Flags& f, const Streams& streams) {
+  absl::StatusOr<ResultFiles> files = ResultFiles::Create(f.formats);
+  if (!files.ok()) return files.status();
+  Source source;
+  absl::StatusOr<Plan> plan = PlanOf(f, &source);
+  if (!plan.ok()) return plan.status();
+  const absl::StatusOr<NpyType> out_type = OutType(f.out_dtype, plan->problem.dtype);
+  if (!out_type.ok()) return out_type.status();
+  const Device device = plan->device.device;
+  if (absl::Status s = Place(f, *plan, &source); !s.ok()) return s;
+  AttentionTensors tensors = source.OnDevice();
   absl::StatusOr<Outputs> outputs =
-      Outputs::Make(*problem, tensors, f.files.layout,
+      Outputs::Make(plan->problem, tensors, f.files.layout,
                     !source.loaded.has_value() || source.loaded->has_batch_axis);
   if (!outputs.ok()) return outputs.status();
   outputs->AddTo(&tensors);
-  absl::StatusOr<Buffer> workspace = Buffer::Allocate(device->device, plan->workspace_bytes);
+  absl::StatusOr<Buffer> workspace = Buffer::Allocate(device, plan->workspace_bytes);
   if (!workspace.ok()) return workspace.status();
+  absl::StatusOr<oracle::Expected> expected;
+  if (f.verify) {
+    expected =
+        oracle::ExpectedOf(*plan, source.OnHost(), source.OnDevice(),
+                           oracle::VerifyOptions().oracle_flops, static_cast<uint64_t>(f.seed));
+    if (!expected.ok()) return expected.status();
+  }
 
   const auto start = std::chrono::steady_clock::now();
   absl::Status s = Forward(*plan, tensors, {workspace->data(), workspace->bytes()});
-  if (s.ok() && device->device.kind == DeviceKind::kCuda) {
-    s = cuda_backend::Synchronize(device->device.ordinal);
-  }
+  if (s.ok() && device.kind == DeviceKind::kCuda) s = cuda_backend::Synchronize(device.ordinal);
   const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
   if (s.ok()) s = outputs->Fetch();
-  if (s.ok() && !f.out.empty()) s = outputs->WriteO(f.out, *out_type);
+  if (!s.ok()) return s;
+  std::optional<Check> check;
+  if (f.verify) {
+    const AttentionTensors& host = source.OnHost();
+    check =
+        Check{oracle::ErrorsOf(*plan, host, *expected, outputs->OnHost()),
+              oracle::RowsInUse(plan->problem, host), static_cast<int64_t>(expected->rows.size())};
+  }
+  if (!f.out.empty()) s = outputs->WriteO(f.out, *out_type);
   if (s.ok() && !f.lse.empty()) s = outputs->WriteLse(f.lse);
   if (!s.ok()) return s;
-  Print({*plan, seconds.count(), *outputs, f, *out_type}, streams);
-  return absl::OkStatus();
+  const Report report = {*plan, seconds.count(), *outputs, f, *out_type, check};
+  if (f.formats.Tables()) Print(report, streams);
+  s = files->Write(ReportJson(report), {}, streams);
+  if (!s.ok()) return s;
+  return !check || check->Passed();
 }
 
 }  // namespace
@@ -346,8 +422,9 @@ int Run(const Arguments& arguments, const Streams& streams) {
     *path = ResolvePath(*path);
   }
   if (s = CheckOutputs(flags); !s.ok()) return Fail(streams, "run", s);
-  if (s = RunOne(flags, streams); !s.ok()) return Fail(streams, "run", s);
-  return kOk;
+  const absl::StatusOr<bool> right = RunOne(flags, streams);
+  if (!right.ok()) return Fail(streams, "run", right.status());
+  return *right ? kOk : kFailed;
 }
 
 }  // namespace attnlab::command

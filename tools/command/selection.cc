@@ -107,6 +107,8 @@ absl::Status CheckConfigKeys(absl::Span<const LaunchConfig> configs,
 
 }  // namespace
 
+const char kLseHint[] = "; only `attnlab run` writes the log-sum-exp to a file";
+
 const char kOneProblemHelp[] = ATTNLAB_ONE_PROBLEM_HELP "4k is 4096. One value each.";
 const char kProblemHelp[] = ATTNLAB_ONE_PROBLEM_HELP
     "A value can be a list, fp32/bf16; an integer also a doubling range, 512..16384, and 4k is\n"

@@ -26,6 +26,9 @@ struct ProblemFlags {
 
 void AddProblemFlags(ArgumentParser* parser, ProblemFlags* flags);
 
+// The end of an error: of --lse=FILE where there is no file to write.
+extern const char kLseHint[];
+
 // The help text of the one-line form; and where a line is one problem, without lists and ranges.
 extern const char kProblemHelp[], kOneProblemHelp[];
 

@@ -309,10 +309,14 @@ absl::StatusOr<LoadedTensors> LoadTensors(const TensorFiles& files) {
   return loaded;
 }
 
-absl::StatusOr<LoadedTensors> MoveTo(LoadedTensors loaded, Device device) {
-  if (device.kind == DeviceKind::kCpu) return loaded;
+absl::StatusOr<LoadedTensors> CopyTo(const LoadedTensors& loaded, Device device) {
+  LoadedTensors there;
+  there.problem = loaded.problem;
+  there.tensors = loaded.tensors;
+  there.has_batch_axis = loaded.has_batch_axis;
+  if (device.kind == DeviceKind::kCpu) return there;
   // Each view looks into one of the buffers, at some distance from its start.
-  std::vector<Buffer> moved;
+  std::vector<Buffer>& moved = there.buffers;
   const auto address = [&](const void* old) -> const void* {
     for (size_t i = 0; i < moved.size(); ++i) {
       const Buffer& from = loaded.buffers[i];
@@ -330,7 +334,7 @@ absl::StatusOr<LoadedTensors> MoveTo(LoadedTensors loaded, Device device) {
     if (absl::Status s = copy->CopyFromHost(buffer.data(), buffer.bytes()); !s.ok()) return s;
     moved.push_back(*std::move(copy));
   }
-  AttentionTensors& t = loaded.tensors;
+  AttentionTensors& t = there.tensors;
   for (ConstTensorView* view : {&t.q, &t.k, &t.v}) {
     view->data = address(view->data);
     view->device = device;
@@ -338,8 +342,7 @@ absl::StatusOr<LoadedTensors> MoveTo(LoadedTensors loaded, Device device) {
   for (LengthsView* view : {&t.q_len, &t.kv_len, &t.cu_seqlens_q, &t.cu_seqlens_kv}) {
     if (view->data != nullptr) view->data = static_cast<const int32_t*>(address(view->data));
   }
-  loaded.buffers = std::move(moved);
-  return loaded;
+  return there;
 }
 
 }  // namespace attnlab::command

@@ -43,7 +43,7 @@ struct Flags {
   std::string q_lens, kv_lens;
   double oracle_flops = 1e9;
   bool lse = true;
-  bool json = false, csv = false;
+  Formats formats;
 };
 
 ArgumentParser MakeParser(Flags* f) {
@@ -68,12 +68,12 @@ ArgumentParser MakeParser(Flags* f) {
                    "default lengths come from the seed.");
   parser.AddString("kv_lens", "N,N,…", &f->kv_lens, "The same for keys.");
   parser.AddGroup("How");
-  parser.AddBool("lse", &f->lse, "Ask for the log-sum-exp, too: true by default.");
+  parser.AddBool("lse", &f->lse, "Ask for the log-sum-exp, too: true by default.", kLseHint);
   parser.AddNumber("oracle_flops", "N", &f->oracle_flops, 1, 1e18,
                    "Work of the oracle for a kernel, 1e9 by default. Of larger problems it checks "
                    "a sample of the rows.");
-  parser.AddBool("json", &f->json, "Print JSON.");
-  parser.AddBool("csv", &f->csv, "Print CSV.");
+  AddJsonFlag(&parser, &f->formats);
+  AddCsvFlag(&parser, &f->formats);
   parser.AddSection("The one-line form of a problem", kProblemHelp);
   parser.AddSection("Examples",
                     "attnlab verify\n"
@@ -301,8 +301,8 @@ int Verify(const Arguments& arguments, const Streams& streams) {
   ArgumentParser parser = MakeParser(&flags);
   int code = kOk;
   if (ParsedToEnd(&parser, "verify", arguments, streams, &code)) return code;
-  absl::Status s = OneFormat(flags.json, flags.csv);
-  if (!s.ok()) return Fail(streams, "verify", s);
+  absl::StatusOr<ResultFiles> files = ResultFiles::Create(flags.formats);
+  if (!files.ok()) return Fail(streams, "verify", files.status());
   if (flags.problem.problems.empty() && flags.problem.presets.empty()) {
     flags.problem.problems = {kDefaultProblem};
   }
@@ -312,18 +312,15 @@ int Verify(const Arguments& arguments, const Streams& streams) {
   bool interrupted = false;
   {
     const Interrupt interrupt;
-    s = VerifyAll(flags, *problems, streams, &rows);
+    const absl::Status s = VerifyAll(flags, *problems, streams, &rows);
     if (!s.ok()) return Fail(streams, "verify", s);
     interrupted = Interrupt::Pressed();
   }
-  if (interrupted && rows.cells.empty()) {
-    // Nothing to print.
-  } else if (flags.json) {
-    streams.out << Dump({{"command", "verify"}, {"date", UtcNow()}, {"rows", rows.json}});
-  } else if (flags.csv) {
-    streams.out << Csv(rows.json);
-  } else {
-    Print(rows, streams);
+  if (!interrupted || !rows.cells.empty()) {
+    const Json json = {{"command", "verify"}, {"date", UtcNow()}, {"rows", rows.json}};
+    const absl::Status s = files->Write(json, rows.json, streams);
+    if (flags.formats.Tables()) Print(rows, streams);
+    if (!s.ok()) return Fail(streams, "verify", s);
   }
   streams.out << std::flush;
   if (interrupted) return Interrupted(streams, "verify", rows.cells.empty());

@@ -8,6 +8,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
+#include "absl/strings/strip.h"
 
 namespace attnlab {
 namespace {
@@ -128,6 +129,12 @@ std::string SecondsRange(double low, double high) {
 }
 
 std::string ErrorNumber(double value) { return value == 0 ? "0" : absl::StrFormat("%.1e", value); }
+
+std::string Counted(int64_t count, absl::string_view singular) {
+  absl::string_view stem = singular;
+  const absl::string_view end = count == 1 ? "" : absl::ConsumeSuffix(&stem, "y") ? "ies" : "s";
+  return absl::StrCat(count, " ", stem, end);
+}
 
 std::string Bytes(int64_t bytes) {
   static constexpr absl::string_view kUnits[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};

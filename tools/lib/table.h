@@ -61,7 +61,9 @@ std::string Digits(double value);
 std::string Seconds(double seconds);                // "1.25 ms", "31.4 µs"
 std::string SecondsRange(double low, double high);  // "1.2-1.4 ms", "0.9 ms - 1.1 s"
 std::string ErrorNumber(double value);              // "0", "1.2e-07", "nan"
-std::string Bytes(int64_t bytes);                   // "32 MiB", "1.5 GiB"
+// "1 row", "2 rows", "1 entry", "0 entries".
+std::string Counted(int64_t count, absl::string_view singular);
+std::string Bytes(int64_t bytes);  // "32 MiB", "1.5 GiB"
 
 }  // namespace attnlab
 

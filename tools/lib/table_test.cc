@@ -65,6 +65,10 @@ TEST(TableTest, Units) {
   EXPECT_EQ(ErrorNumber(0), "0");
   EXPECT_EQ(ErrorNumber(1.23e-7), "1.2e-07");
   EXPECT_EQ(ErrorNumber(std::nan("")), "nan");
+  EXPECT_EQ(Counted(1, "row"), "1 row");
+  EXPECT_EQ(Counted(0, "row"), "0 rows");
+  EXPECT_EQ(Counted(1, "entry"), "1 entry");
+  EXPECT_EQ(Counted(2, "entry"), "2 entries");
   EXPECT_EQ(Bytes(0), "0 B");
   EXPECT_EQ(Bytes(1023), "1023 B");
   EXPECT_EQ(Bytes(33554432), "32 MiB");
