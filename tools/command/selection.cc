@@ -75,6 +75,12 @@ absl::StatusOr<DeviceInfo> NamedDevice(absl::string_view text) {
   "dv      head dim of V, d               softcap  none\n"                              \
   "lens    fixed, packed, padded          page     tokens a KV page, none\n"
 
+void AddOnce(const AttentionProblem& problem, std::vector<AttentionProblem>* problems) {
+  if (std::find(problems->begin(), problems->end(), problem) == problems->end()) {
+    problems->push_back(problem);
+  }
+}
+
 std::vector<std::string> KeysOf(const Kernel& kernel) {
   std::vector<std::string> keys;
   for (const std::string& line : kernel.traits().config_keys) {
@@ -136,7 +142,7 @@ absl::StatusOr<std::vector<AttentionProblem>> ProblemsOf(const ProblemFlags& fla
     }
     absl::StatusOr<std::vector<AttentionProblem>> some = ExpandSweep(line);
     if (!some.ok()) return some.status();
-    problems.insert(problems.end(), some->begin(), some->end());
+    for (const AttentionProblem& problem : *some) AddOnce(problem, &problems);
     return absl::OkStatus();
   };
   for (const std::string& flag : flags.problems) {
@@ -170,8 +176,9 @@ absl::StatusOr<std::vector<AttentionProblem>> ProblemsOf(const ProblemFlags& fla
     }
     for (const AttentionProblem& problem : problems) {
       for (DType dtype : dtypes) {
-        changed.push_back(problem);
-        changed.back().dtype = dtype;
+        AttentionProblem with_dtype = problem;
+        with_dtype.dtype = dtype;
+        AddOnce(with_dtype, &changed);
       }
     }
     problems = std::move(changed);

@@ -32,8 +32,8 @@ extern const char kLseHint[];
 // The help text of the one-line form; and where a line is one problem, without lists and ranges.
 extern const char kProblemHelp[], kOneProblemHelp[];
 
-// All problems, in the order of the flags; ";" separates several in one flag. Empty when no flag
-// was given. InvalidArgument for a line that is none.
+// All problems, each once, in the order of the flags; ";" separates several in one flag. Empty when
+// no flag was given. InvalidArgument for a line that is none.
 absl::StatusOr<std::vector<AttentionProblem>> ProblemsOf(const ProblemFlags& flags);
 
 // The kernels of "a,b", each once. "all" among the names (empty is "all", too) stands for every
