@@ -118,6 +118,15 @@ TEST_F(AttnlabTest, AConfigurationForAGpuThatIsNotThereIsExitCode3) {
                            HasSubstr("this machine has no device for the kernels that might")));
 }
 
+TEST_F(AttnlabTest, BenchSaysWhyThereAreNoSpeedUps) {
+  const ProcessResult r = TestAttnlab(QuickBench(
+      {"--kernel=reference,picky", "--baseline=picky", "--problem=hq=1,sq=4,d=8,dtype=fp32"}));
+  EXPECT_EQ(r.exit_code, 0) << r.err;
+  EXPECT_THAT(r.err,
+              AllOf(HasSubstr("attnlab bench: picky: dtype: is not fp16"),
+                    HasSubstr("--baseline: picky was not timed, so there are no speed-ups")));
+}
+
 TEST_F(AttnlabTest, CtrlCPrintsWhatIsDone) {
   const ProcessResult some = TestAttnlab(QuickBench(
       {"--kernel=reference,ctrl_c", "--problem=hq=1,sq=16/130/8,d=8,dtype=fp32", "--json"}));

@@ -151,7 +151,8 @@ absl::Status CheckView(absl::string_view name, const ConstTensorView& view,
 
 absl::Status CheckCount(absl::string_view name, int64_t entries, int64_t count) {
   if (entries == count) return absl::OkStatus();
-  return Invalid(name, absl::StrCat(entries, " entries where ", count, " are wanted"));
+  return Invalid(name, absl::StrCat(entries, entries == 1 ? " entry where " : " entries where ",
+                                    count, count == 1 ? " is wanted" : " are wanted"));
 }
 
 // Checks `view` in place, and that it has `count` entries.
@@ -191,8 +192,9 @@ absl::Status CheckOffsetsOnHost(absl::string_view name, const LengthsView& view,
     }
   }
   if (view.data[view.count - 1] > tokens) {
-    return Invalid(name, absl::StrCat("ends with ", view.data[view.count - 1], ", beyond the ",
-                                      tokens, " tokens of the tensor"));
+    return Invalid(name,
+                   absl::StrCat("ends with ", view.data[view.count - 1], ", beyond the ", tokens,
+                                tokens == 1 ? " token of the tensor" : " tokens of the tensor"));
   }
   return absl::OkStatus();
 }

@@ -195,7 +195,7 @@ TEST(InputsTest, RejectsWhatDoesNotFit) {
     return std::string(oracle::Inputs::Make(p, Device::Cpu(), options).status().message());
   };
   options.q_lens = {1};
-  EXPECT_EQ(message(), "q_lens: 1 entries where 2 are wanted");
+  EXPECT_EQ(message(), "q_lens: 1 entry where 2 are wanted");
   options.q_lens = {1, 4};
   EXPECT_EQ(message(), "q_lens: entry 1 is 4, which is not in 0..3");
   options.q_lens.clear();

@@ -194,6 +194,14 @@ int Bench(const Arguments& arguments, const Streams& streams) {
     s = BenchAll(flags, &results);
   }
   results.left_out.Print(streams.err);
+  const auto is_baseline = [&flags](const bench::Row& row) {
+    return row.status.ok() && row.plan.kernel->traits().name == flags.report.baseline;
+  };
+  if (s.ok() && !flags.report.baseline.empty() && !results.rows.empty() &&
+      std::none_of(results.rows.begin(), results.rows.end(), is_baseline)) {
+    streams.err << "attnlab bench: --baseline: " << flags.report.baseline
+                << " was not timed, so there are no speed-ups\n";
+  }
   if (s.ok() && results.rows.empty() && !results.interrupted) {
     s = results.left_out.blame().NothingDone();
   }

@@ -7,6 +7,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "attention/attention.h"
@@ -128,8 +129,12 @@ absl::Status CheckSource(const Flags& f, const ArgumentParser& parser) {
     for (const char* name :
          {"q_len", "kv_len", "cu_seqlens_q", "cu_seqlens_kv", "mask", "scale", "softcap"}) {
       if (parser.Given(name)) {
+        const bool length = absl::StrContains(name, "len");
         return absl::InvalidArgumentError(absl::StrCat(
-            "--", name, " goes with files; with --problem or --preset it is part of ", "the line"));
+            "--", name, " goes with files; ",
+            length ? "with --problem or --preset, lens=padded and lens=packed draw lengths from "
+                     "--seed, and `attnlab verify --q_lens=N,N,… --kv_lens=N,N,…` takes chosen ones"
+                   : absl::StrCat("in --problem or --preset it is ", name, "=VALUE in the line")));
       }
     }
   } else if (parser.Given("seed")) {
@@ -273,18 +278,6 @@ struct Source {
   }
 };
 
-// Forward() checks the lengths of sequences where it can read them, which is not on a GPU. So
-// they are checked here, while they are on the host.
-absl::Status CheckLengths(const LoadedTensors& loaded, Device device) {
-  if (device.kind == DeviceKind::kCpu) return absl::OkStatus();
-  AttentionTensors tensors = loaded.tensors;
-  absl::StatusOr<Outputs> outputs =
-      Outputs::Make(loaded.problem, tensors, FileLayout::kBshd, loaded.has_batch_axis);
-  if (!outputs.ok()) return outputs.status();
-  outputs->AddTo(&tensors);
-  return ValidateTensors(loaded.problem, tensors);
-}
-
 absl::StatusOr<AttentionProblem> TheProblem(const Flags& f, Source* source) {
   if (f.problem.problems.empty() && f.problem.presets.empty()) {
     absl::StatusOr<LoadedTensors> loaded = LoadTensors(f.files);
@@ -340,7 +333,6 @@ absl::StatusOr<Plan> PlanOf(const Flags& f, Source* source) {
 absl::Status Place(const Flags& f, const Plan& plan, Source* source) {
   const Device device = plan.device.device;
   if (source->loaded) {
-    if (absl::Status s = CheckLengths(*source->loaded, device); !s.ok()) return s;
     absl::StatusOr<LoadedTensors> there = CopyTo(*source->loaded, device);
     if (!there.ok()) return there.status();
     source->there = *std::move(there);

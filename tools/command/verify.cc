@@ -10,6 +10,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
@@ -181,6 +182,20 @@ absl::Status ParseLengths(absl::string_view flag, const std::string& text,
   return absl::OkStatus();
 }
 
+// That lengths which the flags choose are those of the problem.
+absl::Status CheckChosenLengths(const AttentionProblem& problem,
+                                const oracle::InputOptions& inputs) {
+  const absl::Status s = oracle::Inputs::Check(problem, inputs);
+  for (absl::string_view flag : {"q_lens", "kv_lens"}) {
+    if (!absl::IsInvalidArgument(s) || !absl::StartsWith(s.message(), absl::StrCat(flag, ":"))) {
+      continue;
+    }
+    return absl::InvalidArgumentError(
+        absl::StrCat("--", s.message(), " (of ", problem.ToString(), ")"));
+  }
+  return absl::OkStatus();
+}
+
 // Says so before a kernel takes long: its calls are not sampled as the oracle's rows are.
 void Announce(const Plan& plan, const Streams& streams) {
   constexpr double kWorthEstimating = 2e10;  // FLOPs
@@ -214,6 +229,10 @@ absl::Status VerifyAll(const Flags& f, const std::vector<AttentionProblem>& prob
   if (!kernels.ok()) return kernels.status();
   const absl::StatusOr<std::vector<LaunchConfig>> configs = ConfigsOf(f.configs, *kernels);
   if (!configs.ok()) return configs.status();
+  for (const AttentionProblem& problem : problems) {
+    s = CheckChosenLengths(problem, options.inputs);
+    if (!s.ok()) return s;
+  }
   rows->configs.resize(configs->size());
 
   const int64_t total = static_cast<int64_t>(problems.size() * kernels->size() * configs->size());

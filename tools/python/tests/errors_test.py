@@ -248,7 +248,7 @@ class BadLengthsTest(Rejects):
         for lens, text in (
             (numpy.array([1, 14], "int32"), "kv_lens: entry 1 is 14"),
             (numpy.array([-1, 2], "int32"), "kv_lens: entry 0 is -1"),
-            (numpy.array([1], "int32"), "kv_lens: 1 entries where 2 are wanted"),
+            (numpy.array([1], "int32"), "kv_lens: 1 entry where 2 are wanted"),
             (numpy.array([1, 2]), "kv_lens: dtype int64 where int32 is wanted"),
             (numpy.array([[1, 2]], "int32"), "kv_lens: shape [1, 2]"),
         ):
