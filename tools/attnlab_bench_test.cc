@@ -33,9 +33,11 @@ TEST_F(AttnlabTest, BenchAsJson) {
       QuickBench({"--kernel=picky,reference", "--problem=hq=2,sq=16/32,d=64,dtype=fp16", "--json"}),
       options);
   EXPECT_EQ(r.exit_code, 0) << r.err;
-  const json rows = ParseJson(r.out)["rows"];
+  const json bench = ParseJson(r.out), &rows = bench["rows"];
+  EXPECT_EQ(bench["attnlab"]["commit"], "abc123");
   ASSERT_EQ(rows.size(), 4u);
   for (const json& row : rows) {
+    EXPECT_EQ(row["attnlab"], bench["attnlab"]);
     EXPECT_EQ(row["verdict"], "ok");
     EXPECT_GT(row["median_seconds"], 0);
     EXPECT_LE(row["p10_seconds"], row["median_seconds"]);

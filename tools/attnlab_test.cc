@@ -28,6 +28,7 @@ TEST_F(AttnlabTest, HelpGoesToTheOutputAndHasExamples) {
                                                {"run", "--help"},
                                                {"verify", "-h"},
                                                {"bench", "--help"},
+                                               {"version", "--help"},
                                                {"help", "bench"}}) {
     const ProcessResult r = Attnlab(words);
     EXPECT_EQ(r.exit_code, 0) << words[0];
@@ -198,6 +199,27 @@ TEST_F(AttnlabTest, AFileAboveTheLimitOnSizesIsAnError) {
   EXPECT_THAT(Names(), IsEmpty());
 }
 
+// Version.
+
+TEST_F(AttnlabTest, VersionSaysWhatThisIs) {
+  ProcessOptions options;
+  options.environment["ATTNLAB_COMMIT"] = "abc123";
+  for (const char* word : {"--version", "version"}) {
+    const ProcessResult r = Attnlab({word}, options);
+    EXPECT_EQ(r.exit_code, 0);
+    EXPECT_THAT(r.out, AllOf(StartsWith("attnlab 0.1.0\ncommit     abc123\nCUDA       "),
+                             HasSubstr("\nbuilt for  CPU")));
+  }
+  const json version = ParseJson(Attnlab({"version", "--json"}, options).out);
+  EXPECT_EQ(version["commit"], "abc123");
+  for (const Words& words :
+       std::vector<Words>{{"list", "--json"},
+                          {"verify", "--json", "--kernel=reference", "--problem=hq=1,sq=1,d=8"}}) {
+    EXPECT_EQ(ParseJson(Attnlab(words, options).out)["attnlab"], version) << words[0];
+  }
+  EXPECT_TRUE(ParseJson(Attnlab({"version", "--json"}).out)["commit"].is_null());
+}
+
 // Results in files.
 
 TEST_F(AttnlabTest, JsonAndCsvInFilesComeBesideTheTable) {
@@ -240,37 +262,46 @@ TEST_F(AttnlabTest, ListsKernelsDevicesAndPresets) {
                            HasSubstr("| llama3-8b-PHASE-LENGTH")));
 }
 
+const json& KernelOf(const json& list, const std::string& name) {
+  for (const json& kernel : list["kernels"]) {
+    if (kernel["name"] == name) return kernel;
+  }
+  static const json none;
+  ADD_FAILURE() << "no kernel " << name;
+  return none;
+}
+
 TEST_F(AttnlabTest, ListAsJson) {
   const ProcessResult r = Attnlab({"list", "--json"});
   EXPECT_EQ(r.exit_code, 0);
+  EXPECT_LT(r.out.size(), 1 << 13);
   const json list = ParseJson(r.out);
+  EXPECT_EQ(list["attnlab"]["version"], "0.1.0");
   EXPECT_EQ(list["devices"][0]["device"], "cpu");
   EXPECT_GE(list["devices"][0]["threads"], 1);
-  bool found = false;
-  for (const json& kernel : list["kernels"]) {
-    if (kernel["name"] != "reference") continue;
-    found = true;
-    EXPECT_EQ(kernel["device"], "cpu");
-    EXPECT_EQ(kernel["preference"], 0);
-    EXPECT_EQ(kernel["supports"]["dtypes"], json({"fp32", "fp16", "bf16"}));
-    EXPECT_EQ(kernel["supports"]["masks"], json({"none", "causal", "window"}));
-    EXPECT_EQ(kernel["supports"]["lengths"], json({"fixed", "packed", "padded"}));
-    EXPECT_EQ(kernel["supports"]["head_dims"].size(), 512u);
-  }
-  EXPECT_TRUE(found);
+  EXPECT_EQ(list["presets"][0], "gpt2");
+  const json& reference = KernelOf(list, "reference");
+  EXPECT_EQ(reference["device"], "cpu");
+  EXPECT_EQ(reference["dtypes"], json({"fp32", "fp16", "bf16"}));
+  EXPECT_EQ(reference["head_dims"], "1-512");
+  EXPECT_EQ(reference["masks"], json({"none", "causal", "window"}));
+}
+
+TEST_F(AttnlabTest, ListOfAllAsJson) {
+  const json list = ParseJson(Attnlab({"list", "--json", "--all"}).out);
+  EXPECT_EQ(list["presets"][0]["name"], "gpt2");
+  const json& reference = KernelOf(list, "reference");
+  EXPECT_EQ(reference["preference"], 0);
+  EXPECT_EQ(reference["supports"]["lengths"], json({"fixed", "packed", "padded"}));
+  EXPECT_EQ(reference["supports"]["head_dims"].size(), 512u);
 }
 
 TEST_F(AttnlabTest, ListAsksKernelsWhatTheySupport) {
-  const json list = ParseJson(TestAttnlab({"list", "--json"}).out);
-  bool found = false;
-  for (const json& kernel : list["kernels"]) {
-    if (kernel["name"] != "picky") continue;
-    found = true;
-    EXPECT_EQ(kernel["supports"]["dtypes"], json({"fp16"}));
-    EXPECT_EQ(kernel["supports"]["head_dims"], json({64, 128}));
-    EXPECT_EQ(kernel["supports"]["lengths"], json({"fixed"}));
-  }
-  EXPECT_TRUE(found);
+  const json list = ParseJson(TestAttnlab({"list", "--json", "--all"}).out);
+  const json& picky = KernelOf(list, "picky");
+  EXPECT_EQ(picky["supports"]["dtypes"], json({"fp16"}));
+  EXPECT_EQ(picky["supports"]["head_dims"], json({64, 128}));
+  EXPECT_EQ(picky["supports"]["lengths"], json({"fixed"}));
   const std::string table = TestAttnlab({"list"}).out;
   EXPECT_THAT(table, HasSubstr("| 64, 128 "));
   EXPECT_THAT(table, HasSubstr("--config tile_q: rows of Q in a tile"));

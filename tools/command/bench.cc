@@ -14,6 +14,7 @@
 #include "tools/command/bench_report.h"
 #include "tools/command/command.h"
 #include "tools/command/selection.h"
+#include "tools/command/version.h"
 #include "tools/lib/arguments.h"
 #include "tools/lib/interrupt.h"
 #include "tools/lib/json.h"
@@ -205,10 +206,13 @@ int Bench(const Arguments& arguments, const Streams& streams) {
   if (s.ok() && results.rows.empty() && !results.interrupted) {
     s = results.left_out.blame().NothingDone();
   }
-  if (flags.report.commit.empty()) flags.report.commit = CommitOfEnvironment();
+  if (flags.report.commit.empty()) flags.report.commit = Commit();
   if (!results.rows.empty()) {
     const std::vector<Json> rows = BenchJson(results.rows, flags.report);
-    s.Update(files->Write({{"command", "bench"}, {"rows", rows}}, rows, streams));
+    Json json = {
+        {"command", "bench"}, {"attnlab", AttnlabJson(flags.report.commit)}, {"rows", rows}};
+    for (Json& row : json["rows"]) row["attnlab"] = json["attnlab"];
+    s.Update(files->Write(json, rows, streams));
     if (flags.formats.Tables()) PrintBench(results.rows, flags.report, streams);
   }
   if (!s.ok()) return Fail(streams, "bench", s);

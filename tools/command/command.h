@@ -5,6 +5,7 @@
 //   attnlab verify    kernels against the oracle
 //   attnlab bench     verifies, then times
 //   attnlab profile   what kernels move, by the counters of a GPU
+//   attnlab version   which attnlab this is
 #ifndef TOOLS_COMMAND_COMMAND_H_
 #define TOOLS_COMMAND_COMMAND_H_
 
@@ -48,6 +49,7 @@ int Run(const Arguments& arguments, const Streams& streams);
 int Verify(const Arguments& arguments, const Streams& streams);
 int Bench(const Arguments& arguments, const Streams& streams);
 int Profile(const Arguments& arguments, const Streams& streams);
+int Version(const Arguments& arguments, const Streams& streams);
 
 // The command: `arguments` without the program's name; the first names the subcommand.
 int Main(const Arguments& arguments, const Streams& streams);

@@ -26,6 +26,7 @@
 #include "tools/command/profile_flags.h"
 #include "tools/command/profile_report.h"
 #include "tools/command/selection.h"
+#include "tools/command/version.h"
 #include "tools/lib/arguments.h"
 #include "tools/lib/files.h"
 #include "tools/lib/interrupt.h"
@@ -276,7 +277,7 @@ absl::Status ProfileAll(const ProfileFlags& f, ProfileReport* report, LeftOut* l
 
 ProfileReport EmptyReport(const ProfileFlags& f) {
   ProfileReport report;
-  report.commit = f.commit.empty() ? CommitOfEnvironment() : f.commit;
+  report.commit = f.commit.empty() ? Commit() : f.commit;
   report.seed = f.seed;
   report.repetitions = f.repetitions;
   report.lse = f.lse;

@@ -12,6 +12,7 @@
 #include "profiling/ceilings_json.h"
 #include "profiling/kernel_name.h"
 #include "tools/command/sweep.h"
+#include "tools/command/version.h"
 #include "tools/lib/table.h"
 #include "tools/lib/terminal.h"
 
@@ -343,6 +344,7 @@ Json ProfileJson(const ProfileReport& report) {
   Json rows = Json::array();
   for (const ProfileRow& row : report.rows) rows.push_back(RowJson(row, report, date));
   return {{"command", "profile"},
+          {"attnlab", AttnlabJson(report.commit)},
           {"machine", MachineJson(report.rows[0].profile.plan.device)},
           {"chip", report.chip.empty() ? Json(nullptr) : Json(report.chip)},
           {"ceilings", report.ceilings ? JsonOf(*report.ceilings) : Json(nullptr)},

@@ -25,6 +25,7 @@ constexpr Subcommand kSubcommands[] = {
     {"verify", "kernels against the oracle: a table of errors", Verify},
     {"bench", "verifies kernels, then times them", Bench},
     {"profile", "what kernels move, by a GPU's own counters", Profile},
+    {"version", "version, commit, CUDA, and what GPUs the kernels are for", Version},
 };
 
 std::string Help() {
@@ -67,6 +68,7 @@ int Main(const Arguments& arguments, const Streams& streams) {
       rest = {"--help"};
     }
   }
+  if (name == "--version") name = "version";
   if (name == "--help" || name == "-h") {
     streams.out << Help();
     return kOk;

@@ -22,6 +22,7 @@
 #include "tools/command/machine.h"
 #include "tools/command/selection.h"
 #include "tools/command/sweep.h"
+#include "tools/command/version.h"
 #include "tools/lib/arguments.h"
 #include "tools/lib/interrupt.h"
 #include "tools/lib/json.h"
@@ -336,7 +337,8 @@ int Verify(const Arguments& arguments, const Streams& streams) {
     interrupted = Interrupt::Pressed();
   }
   if (!interrupted || !rows.cells.empty()) {
-    const Json json = {{"command", "verify"}, {"date", UtcNow()}, {"rows", rows.json}};
+    const Json json = {
+        {"command", "verify"}, {"attnlab", AttnlabJson()}, {"date", UtcNow()}, {"rows", rows.json}};
     const absl::Status s = files->Write(json, rows.json, streams);
     if (flags.formats.Tables()) Print(rows, streams);
     if (!s.ok()) return Fail(streams, "verify", s);
