@@ -203,6 +203,54 @@ TEST_F(AttnlabTest, RunComparesItsOwnOutputsWithTheOracle) {
   EXPECT_EQ(TestAttnlab(Causal({"--kernel=wrong"})).exit_code, 0);
 }
 
+// Through pipes, on which nobody can seek.
+TEST_F(AttnlabTest, RunIsPartOfAPipe) {
+  const auto run = [this](const std::string& flags) {
+    return RunProcess(
+        "/bin/sh", {"-c",
+                    absl::StrCat("cat \"$1\" | \"$0\" run --device=cpu --k=\"$2\" ",
+                                 "--v=\"$3\" --mask=causal --q=- ", flags, " | cat > \"$4\""),
+                    Runfile("tools/attnlab"), Data("causal_q"), Data("causal_k"), Data("causal_v"),
+                    Path("piped.npy")});
+  };
+  const ProcessResult out = run("--out=-");
+  EXPECT_THAT(out.err, AllOf(HasSubstr("problem  b=2,hq=4"), HasSubstr("the standard output")));
+  ExpectNear(Path("piped.npy"), Data("causal_o"), 1e-5);
+  run("--lse=- --json=\"$4\".json");
+  ExpectNear(Path("piped.npy"), Data("causal_lse"), 1e-5);
+  EXPECT_EQ(ParseJson(*ReadFile(Path("piped.npy.json"), 1 << 20))["lse"]["file"], "-");
+}
+
+TEST_F(AttnlabTest, WhatStandardInputAndOutputCannotBe) {
+  const std::string o = Path("o.npy");
+  const struct {
+    Words flags;
+    std::string says;
+  } kCases[] = {
+      {Causal({"--kv_len=-", "--q_len=-"}), "--q_len and --kv_len are both the standard input"},
+      {Causal({"--out=-", "--lse=-"}), "--out and --lse both go to the standard output"},
+      {Causal({"--lse=-", "--json"}), "--lse and --json both go to the standard output"},
+      {Causal({"--kv_len=-"}), "standard input: is empty, not a .npy file"},
+  };
+  for (const auto& c : kCases) {
+    const ProcessResult r = Attnlab(c.flags);
+    EXPECT_EQ(r.exit_code, 2);
+    EXPECT_THAT(r.err, HasSubstr(c.says));
+    EXPECT_EQ(r.out, "");
+  }
+  const ProcessResult longer = RunProcess(
+      "/bin/sh",
+      {"-c", "cat \"$1\" \"$1\" | \"$0\" run --qkv=-", Runfile("tools/attnlab"), Data("qkv_qkv")});
+  EXPECT_EQ(longer.exit_code, 2);
+  EXPECT_THAT(longer.err, HasSubstr("standard input: goes on behind its elements"));
+  ProcessOptions terminal;
+  terminal.terminal = true;
+  const ProcessResult shown = Attnlab(Causal({"--out=-"}), terminal);
+  if (shown.exit_code == -1) GTEST_SKIP() << "no pseudo terminals here: " << shown.err;
+  EXPECT_EQ(shown.exit_code, 2);
+  EXPECT_THAT(shown.out, HasSubstr("--out: the standard output is a terminal, and .npy is binary"));
+}
+
 TEST_F(AttnlabTest, DtypesOfComputationAndOfTheFile) {
   const auto type = [this](const Words& flags) {
     Words words = Causal({"--out=" + Path("o.npy")});

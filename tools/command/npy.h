@@ -47,12 +47,12 @@ NpyType NpyTypeOf(DType dtype);
 // A whole file in memory.
 absl::StatusOr<NpyArray> ParseNpy(absl::string_view name, absl::string_view bytes);
 
-// A file. Its size is held against the header before memory is allocated, so a damaged header
+// A file, or "-" for the standard input, which may be a pipe. A file's size is held against the header before memory is allocated, so a damaged header
 // costs nothing. NotFound, PermissionDenied, … for a file that cannot be read; InvalidArgument
 // for one that is not a .npy of the types above, is cut short, or goes on behind its elements.
 absl::StatusOr<NpyArray> ReadNpy(const std::string& path);
 
-// Writes a file, which is there whole or not at all (AtomicFile). Version 1.0, or 2.0 where the
+// Writes a file, which is there whole or not at all (AtomicFile), or "-", the standard output. Version 1.0, or 2.0 where the
 // shape needs a longer header.
 absl::Status WriteNpy(const std::string& path, NpyType type, absl::Span<const int64_t> shape,
                       const void* data);

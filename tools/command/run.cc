@@ -1,4 +1,6 @@
 // attnlab run: attention on tensors of the caller, or on generated ones.
+#include <unistd.h>
+
 #include <chrono>
 #include <optional>
 #include <string>
@@ -97,6 +99,7 @@ ArgumentParser MakeParser(Flags* f) {
   parser.AddSection("Examples",
                     "attnlab run --q=q.npy --k=k.npy --v=v.npy --mask=causal --out=o.npy\n"
                     "attnlab run --qkv=qkv.npy --scale=0.125 --out=o.npy --lse=lse.npy\n"
+                    "attnlab run --q=- --k=k.npy --v=v.npy --out=- < q.npy > o.npy\n"
                     "attnlab run --preset=gpt2,b=1 --seed=7 --kernel=reference --out=o.npy");
   return parser;
 }
@@ -143,11 +146,54 @@ absl::Status CheckSource(const Flags& f, const ArgumentParser& parser) {
   return absl::OkStatus();
 }
 
+// That at most one of the inputs is the standard input.
+absl::Status CheckInputs(const TensorFiles& t) {
+  const std::pair<absl::string_view, const std::string&> kInputs[] = {
+      {"--q", t.q},
+      {"--k", t.k},
+      {"--v", t.v},
+      {"--qkv", t.qkv},
+      {"--q_len", t.q_len},
+      {"--kv_len", t.kv_len},
+      {"--cu_seqlens_q", t.cu_seqlens_q},
+      {"--cu_seqlens_kv", t.cu_seqlens_kv}};
+  absl::string_view first;
+  for (const auto& [flag, path] : kInputs) {
+    if (path != "-") continue;
+    if (!first.empty()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(first, " and ", flag, " are both the standard input, which has one file"));
+    }
+    first = flag;
+  }
+  return absl::OkStatus();
+}
+
+// That at most one result goes to the standard output, and none in binary to a terminal.
+absl::Status CheckStandardOutput(const Flags& f) {
+  const std::pair<absl::string_view, const std::string&> kResults[] = {
+      {"--out", f.out}, {"--lse", f.lse}, {"--json", f.formats.json}};
+  absl::string_view first;
+  for (const auto& [flag, path] : kResults) {
+    if (path != "-") continue;
+    if (!first.empty()) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          first, " and ", flag, " both go to the standard output; give one of them a file"));
+    }
+    first = flag;
+    if (flag != "--json" && isatty(STDOUT_FILENO) != 0) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          flag, ": the standard output is a terminal, and .npy is binary; > FILE redirects it"));
+    }
+  }
+  return absl::OkStatus();
+}
+
 // That no output would overwrite an input or the other output, and that each can be written.
 absl::Status CheckOutputs(const Flags& f) {
   const TensorFiles& t = f.files;
   for (const std::string* output : {&f.out, &f.lse}) {
-    if (output->empty()) continue;
+    if (output->empty() || *output == "-") continue;
     const absl::string_view name = output == &f.out ? "--out" : "--lse";
     for (const std::string* input :
          {&t.q, &t.k, &t.v, &t.qkv, &t.q_len, &t.kv_len, &t.cu_seqlens_q, &t.cu_seqlens_kv}) {
@@ -161,10 +207,10 @@ absl::Status CheckOutputs(const Flags& f) {
       return absl::Status(s.code(), absl::StrCat(name, ": ", s.message()));
     }
   }
-  if (!f.out.empty() && (f.out == f.lse || SameFile(f.out, f.lse))) {
+  if (!f.out.empty() && f.out != "-" && SameFile(f.out, f.lse)) {
     return absl::InvalidArgumentError(absl::StrCat("--out and --lse are both ", f.out));
   }
-  return absl::OkStatus();
+  return CheckStandardOutput(f);
 }
 
 absl::StatusOr<NpyType> OutType(const std::string& text, DType dtype) {
@@ -213,7 +259,9 @@ std::string SummaryLine(const Outputs::Summary& s, const std::vector<int64_t>& s
   }
   if (s.nan > 0) absl::StrAppend(&line, ", ", s.nan, " NaN");
   if (s.infinite > 0) absl::StrAppend(&line, ", ", s.infinite, " infinite");
-  if (!path.empty()) absl::StrAppend(&line, ", written to ", path);
+  if (!path.empty()) {
+    absl::StrAppend(&line, ", written to ", path == "-" ? "the standard output" : path);
+  }
   return line;
 }
 
@@ -390,7 +438,10 @@ absl::StatusOr<bool> RunOne(const Flags& f, const Streams& streams) {
   if (s.ok() && !f.lse.empty()) s = outputs->WriteLse(f.lse);
   if (!s.ok()) return s;
   const Report report = {*plan, seconds.count(), *outputs, f, *out_type, check};
-  if (f.formats.Tables()) Print(report, streams);
+  if (f.formats.Tables()) {
+    const bool taken = f.out == "-" || f.lse == "-";
+    Print(report, taken ? Streams{streams.err, streams.err} : streams);
+  }
   s = files->Write(ReportJson(report), {}, streams);
   if (!s.ok()) return s;
   return !check || check->Passed();
@@ -413,7 +464,9 @@ int Run(const Arguments& arguments, const Streams& streams) {
                             &flags.files.cu_seqlens_kv, &flags.out, &flags.lse}) {
     *path = ResolvePath(*path);
   }
-  if (s = CheckOutputs(flags); !s.ok()) return Fail(streams, "run", s);
+  s = CheckInputs(flags.files);
+  if (s.ok()) s = CheckOutputs(flags);
+  if (!s.ok()) return Fail(streams, "run", s);
   const absl::StatusOr<bool> right = RunOne(flags, streams);
   if (!right.ok()) return Fail(streams, "run", right.status());
   return *right ? kOk : kFailed;

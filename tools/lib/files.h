@@ -17,7 +17,7 @@ namespace attnlab {
 absl::Status ErrnoStatus(absl::string_view action, absl::string_view path, int error);
 
 // A relative path seen from the caller's directory: under `bazel run` that is what
-// BUILD_WORKING_DIRECTORY says, since the process itself starts elsewhere.
+// BUILD_WORKING_DIRECTORY says, since the process itself starts elsewhere. "-" stays.
 std::string ResolvePath(absl::string_view path);
 
 // Whether both paths lead to one file, by any name or link; of files that do not exist yet,
@@ -44,6 +44,9 @@ class AtomicFile {
   // NotFound without the directory, FailedPrecondition when the path is a directory or a FIFO,
   // PermissionDenied, …; nothing is created under the path itself.
   static absl::StatusOr<AtomicFile> Create(const std::string& path);
+
+  // The standard output, as it is: nothing is left to Commit(), which still has to be called.
+  static absl::StatusOr<AtomicFile> StandardOutput();
 
   AtomicFile(AtomicFile&& other) noexcept;
   AtomicFile& operator=(AtomicFile&&) = delete;
