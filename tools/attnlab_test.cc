@@ -325,6 +325,14 @@ TEST_F(AttnlabTest, ColoursAndProgressOnATerminalAlone) {
   EXPECT_THAT(shown.out, HasSubstr("\033[32mok\033[0m"));
   EXPECT_THAT(shown.out, HasSubstr("] 0/1 reference"));
 
+  options.environment["COLUMNS"] = "40";
+  const std::string narrow = Attnlab(words, options).out;
+  EXPECT_THAT(narrow, AllOf(HasSubstr("kernel        reference"),
+                            HasSubstr("rows checked  all 4\r\n"), Not(HasSubstr("| reference"))));
+  options.terminal = false;
+  EXPECT_THAT(Attnlab(words, options).out, HasSubstr("| reference"));
+  options.terminal = true;
+
   options.environment["NO_COLOR"] = "1";
   EXPECT_THAT(Attnlab(words, options).out, Not(HasSubstr("\033[32m")));
 }

@@ -9,6 +9,7 @@
 #ifndef TOOLS_COMMAND_COMMAND_H_
 #define TOOLS_COMMAND_COMMAND_H_
 
+#include <cstdint>
 #include <optional>
 #include <ostream>
 #include <string>
@@ -40,6 +41,7 @@ struct Streams {
   std::ostream& out;
   std::ostream& err;
   bool colours = false;  // of what goes to `out`
+  int64_t columns = 0;   // of the terminal that `out` is; 0: none, or not known
 };
 
 using Arguments = std::vector<std::string>;

@@ -155,16 +155,16 @@ int List(const Arguments& arguments, const Streams& streams) {
     return Fail(streams, "list", s);
   }
   if (!formats.Tables()) return kOk;
-  streams.out << "Devices\n\n" << device_table.Markdown(streams.colours);
+  streams.out << "Devices\n\n" << device_table.Text(streams.colours, streams.columns);
   if (!gpus.ok()) streams.out << "\nNo GPU: " << gpus.status().message() << "\n";
   streams.out << "\nKernels\n\n";
   if (kernel_table.rows() == 0) {
     streams.out << "This program links none.\n";
   } else {
-    streams.out << kernel_table.Markdown(streams.colours) << "\n" << notes;
+    streams.out << kernel_table.Text(streams.colours, streams.columns) << "\n" << notes;
   }
   streams.out << "\nPresets\n\n"
-              << preset_table.Markdown(streams.colours)
+              << preset_table.Text(streams.colours, streams.columns)
               << "\nPHASE is prefill or decode, LENGTH tokens as in 512 or 4k.\n";
   if (const absl::Status s = Registry::Global().Check(); !s.ok()) {
     return Fail(streams, "list", s);

@@ -306,7 +306,7 @@ void Print(const Rows& rows, const Streams& streams) {
     table.AddRow(std::move(cells));
   }
   if (!problems.common.empty()) streams.out << problems.common << "\n\n";
-  streams.out << table.Markdown(streams.colours) << rows.details << "\n"
+  streams.out << table.Text(streams.colours, streams.columns) << rows.details << "\n"
               << rows.passed << " ok, " << rows.failed << " wrong, " << rows.skipped
               << " skipped\n";
   for (const auto& [reason, count] : rows.reasons) {
