@@ -38,39 +38,31 @@ struct Flags {
 ArgumentParser MakeParser(Flags* f) {
   ArgumentParser parser(
       "attnlab bench",
-      "Verifies kernels against the oracle, then times them against each other. Without a problem "
-      "it takes one\nthat this machine does in seconds.");
+      "Checks kernels against the oracle, then times them. Without a problem it takes one that "
+      "lasts seconds.");
   parser.AddGroup("What");
   AddProblemFlags(&parser, &f->problem);
-  parser.AddString(
-      "kernel", "NAMES", &f->kernel,
-      "all (the default), names as in a,b, or both as in all,reference, which times the "
-      "oracle however slow it is.");
-  parser.AddString(
-      "device", "D", &f->device,
-      "auto (the default: each kernel where it runs, on the CPU or the first GPU), or cpu "
-      "or cuda:N alone.");
+  parser.AddString("kernel", "NAMES", &f->kernel,
+                   "all, or names, as in a,b; all,NAME times a slow one, too [all]");
+  parser.AddString("device", "D", &f->device,
+                   "auto (each kernel where it runs), cpu, or cuda:N [auto]");
   parser.AddStrings("config", "LINE", &f->configs,
-                    "Launch configuration, key=value,…, each a row; with lists and ranges as in "
-                    "block=32..512. Repeatable. `attnlab list` has each kernel's keys.");
+                    "key=value,… with lists and ranges, a row each; repeatable");
   parser.AddString("baseline", "NAME", &f->report.baseline,
-                   "The kernel that speed-ups are against, on any device; by default that of the "
-                   "first row.");
+                   "kernel that speed-ups are against [that of the first row]");
   parser.AddGroup("How");
   parser.AddNumber("seconds", "X", &f->seconds, 0.001, 3600,
-                   "Timed calls of a kernel on a problem take about this long. 0.5.");
+                   "minimum measuring time per row, seconds [0.5]");
   parser.AddInteger("repetitions", "N", &f->repetitions, 1, 1000000,
-                    "At least so many repetitions, whatever they take. 5.");
+                    "minimum repetitions per row [5]");
   parser.AddInteger("input_mib", "N", &f->input_mib, 1, int64_t{1} << 30,
-                    "At most so much memory for sets of inputs; by default a quarter of what the "
-                    "device has.");
-  parser.AddInteger("seed", "N", &f->report.seed, 0, INT64_MAX,
-                    "The same seed, the same inputs. 0.");
-  parser.AddBool("lse", &f->report.lse, "Have kernels write the log-sum-exp, too.", kLseHint);
-  parser.AddBool("verify", &f->report.verify, "Verify before timing: true by default.");
+                    "maximum memory for sets of inputs, MiB [a quarter of the device's]");
+  parser.AddInteger("seed", "N", &f->report.seed, 0, INT64_MAX, "seed of the inputs [0]");
+  parser.AddBool("lse", &f->report.lse, "kernels write the log-sum-exp, too [false]", kLseHint);
+  parser.AddBool("verify", &f->report.verify,
+                 "check each kernel against the oracle before timing it [true]");
   parser.AddGroup("Results");
-  parser.AddString("commit", "ID", &f->report.commit,
-                   "Goes into every JSON row; by default $ATTNLAB_COMMIT.");
+  parser.AddString("commit", "ID", &f->report.commit, "commit that results name [$ATTNLAB_COMMIT]");
   AddJsonFlag(&parser, &f->formats);
   AddCsvFlag(&parser, &f->formats);
   parser.AddSection("The one-line form of a problem", kProblemHelp);

@@ -109,11 +109,11 @@ void LeaveOutSlow(const BenchSelection& selection, std::vector<Plan>* plans, Lef
       // One that fails is kept: its row will say why.
       const absl::StatusOr<double> seconds = bench::EstimateSeconds(plan);
       if (seconds.ok() && *seconds > patience) {
-        left_out->Add(absl::UnimplementedError(
-                          absl::StrCat(traits.name, ": left out of ", plan.problem.ToString(),
-                                       ": about ", Seconds(*seconds), " a call; --kernel=all,",
-                                       traits.name, " times it all the same")),
-                      "");
+        left_out->Add(
+            absl::UnimplementedError(absl::StrCat(
+                traits.name, ": left out of ", plan.problem.ToString(), ": about ",
+                Seconds(*seconds), " a call; --kernel=all,", traits.name, " times it anyway")),
+            "");
         continue;
       }
     }

@@ -68,12 +68,12 @@ int Interrupted(const Streams& streams, absl::string_view subcommand, bool nothi
 
 void AddJsonFlag(ArgumentParser* parser, Formats* formats) {
   parser->AddOptional("json", "FILE", &formats->json, "-",
-                      "print JSON instead of the table, or write it to FILE beside the table");
+                      "print JSON in place of the table, or write FILE beside it");
 }
 
 void AddCsvFlag(ArgumentParser* parser, Formats* formats) {
   parser->AddOptional("csv", "FILE", &formats->csv, "-",
-                      "print CSV instead of the table, or write it to FILE beside the table");
+                      "print CSV in place of the table, or write FILE beside it");
 }
 
 absl::Status ResultFiles::Open(absl::string_view flag, const std::string& path, Target* target) {

@@ -79,10 +79,7 @@ int List(const Arguments& arguments, const Streams& streams) {
                         "Lists the kernels of this program and what each supports, the presets, "
                         "and the devices of this machine.");
   AddJsonFlag(&parser, &formats);
-  parser.AddBool(
-      "all", &all,
-      "all there is in JSON: also lengths, config keys, variants, preferences, every head "
-      "dim and the problems of presets [false]");
+  parser.AddBool("all", &all, "with --json: also config keys, every head dim and more [false]");
   parser.AddSection("Examples",
                     "attnlab list\n"
                     "attnlab list --json | jq -r '.kernels[].name'\n"

@@ -47,55 +47,50 @@ ArgumentParser MakeParser(Flags* f) {
   ArgumentParser parser("attnlab run",
                         "Computes attention on .npy files, or on inputs generated from a seed.");
   parser.AddGroup("Inputs from files");
-  parser.AddString("q", "FILE", &f->files.q, "Queries: [B, S, H, D], see --layout.");
-  parser.AddString("k", "FILE", &f->files.k, "Keys. Fewer heads than Q: grouped queries.");
-  parser.AddString("v", "FILE", &f->files.v, "Values.");
-  parser.AddString("qkv", "FILE", &f->files.qkv,
-                   "Q, K and V in one: [B, T, 3, H, D]. Instead of the three.");
+  parser.AddString("q", "FILE", &f->files.q, "queries, see --layout; - is the standard input");
+  parser.AddString("k", "FILE", &f->files.k, "keys; with fewer heads than Q for grouped queries");
+  parser.AddString("v", "FILE", &f->files.v, "values");
+  parser.AddString("qkv", "FILE", &f->files.qkv, "Q, K and V in one file of shape [B, T, 3, H, D]");
   parser.AddString("layout", "L", &f->layout,
-                   "bshd: [B, S, H, D], the default; bhsd: [B, H, S, D]. Of Q, K, V and O.");
+                   "of Q, K, V, O: bshd, [B, S, H, D], or bhsd, [B, H, S, D] [bshd]");
   parser.AddString("q_len", "FILE", &f->files.q_len,
-                   "int32 or int64 [B]: how many queries of each padded sequence count.");
-  parser.AddString("kv_len", "FILE", &f->files.kv_len, "int32 or int64 [B]: how many keys.");
-  parser.AddString(
-      "cu_seqlens_q", "FILE", &f->files.cu_seqlens_q,
-      "int32 or int64 [sequences + 1]: where each sequence of packed queries begins; the "
-      "tensors then have B = 1, or no B.");
-  parser.AddString("cu_seqlens_kv", "FILE", &f->files.cu_seqlens_kv, "The same for keys.");
+                   "queries of each padded sequence: B int32 or int64 [S]");
+  parser.AddString("kv_len", "FILE", &f->files.kv_len,
+                   "keys of each padded sequence: B int32 or int64 [S]");
+  parser.AddString("cu_seqlens_q", "FILE", &f->files.cu_seqlens_q,
+                   "begin of each packed sequence of queries, and the end; B is 1");
+  parser.AddString("cu_seqlens_kv", "FILE", &f->files.cu_seqlens_kv, "the same for keys");
   parser.AddString("mask", "MASK", &f->files.mask,
-                   "none (the default), causal (aligned to the last key), window:LEFT:RIGHT.");
-  parser.AddString("scale", "X", &f->files.scale, "Factor on Q K^T; 1/sqrt(D) if not given.");
-  parser.AddString("softcap", "X", &f->files.softcap, "Scores become X tanh(score / X).");
+                   "none, causal (aligned to the last key), window:LEFT:RIGHT [none]");
+  parser.AddString("scale", "X", &f->files.scale, "factor on Q K^T [1/sqrt(D)]");
+  parser.AddString("softcap", "X", &f->files.softcap, "X: a score s becomes X tanh(s / X) [none]");
   parser.AddGroup("Inputs from a seed");
-  parser.AddStrings("problem", "LINE", &f->problem.problems, "One problem, see below.");
+  parser.AddStrings("problem", "LINE", &f->problem.problems,
+                    "one problem in the one-line form below, or a preset");
   parser.AddStrings("preset", "NAME", &f->problem.presets,
-                    "One preset: gpt2, or MODEL-PHASE-LENGTH as in llama3-8b-decode-4k.");
-  parser.AddInteger("seed", "N", &f->seed, 0, INT64_MAX, "The same seed, the same inputs. 0.");
+                    "gpt2, or MODEL-PHASE-LENGTH, as in llama3-8b-decode-4k");
+  parser.AddInteger("seed", "N", &f->seed, 0, INT64_MAX, "seed of the inputs [0]");
   parser.AddGroup("How");
-  parser.AddString(
-      "dtype", "DTYPE", &f->files.dtype,
-      "Compute in fp32, fp16 or bf16; inputs are rounded to it, and one that is too large "
-      "for it is an error. By default what the files or the problem have; fp64 files "
-      "are computed in fp32.");
+  parser.AddString("dtype", "DTYPE", &f->files.dtype,
+                   "fp32, fp16 or bf16 to compute in [as the inputs; fp32 for fp64]");
   parser.AddString("kernel", "NAME", &f->kernel,
-                   "By default the linked kernel with the highest preference.");
+                   "kernel [the preferred one of those that do the problem]");
   parser.AddString("device", "D", &f->device,
-                   "auto (the first GPU if a kernel for it does the problem, else the CPU), cpu, "
-                   "cuda:N.");
+                   "auto (a GPU where a kernel does the problem), cpu, cuda:N [auto]");
   parser.AddString("config", "LINE", &f->config,
-                   "Launch configuration, key=value,…; `attnlab list` has each kernel's keys.");
+                   "launch configuration, key=value,…; `attnlab list` has the keys");
   parser.AddGroup("Results");
-  parser.AddString("out", "FILE", &f->out, "Write O, in the layout of Q.");
+  parser.AddString("out", "FILE", &f->out, "write O, in the layout of Q; - is the standard output");
   parser.AddOptional("lse", "FILE", &f->lse, "",
-                     "write the log-sum-exp of each row (natural log), fp32 [B, H, S]; it is "
-                     "computed and summarised with or without a file");
+                     "write the log-sum-exp (natural log), fp32, shape [B, H, S]");
   parser.AddString("out_dtype", "DTYPE", &f->out_dtype,
-                   "auto (that of the computation), fp16, bf16, fp32 or fp64. NumPy reads bf16 as "
-                   "V2; numpy.load(f).view(ml_dtypes.bfloat16).");
-  parser.AddBool("verify", &f->verify,
-                 "check O and LSE of this call against the oracle; wrong is exit code 1 [false]");
+                   "fp16, bf16, fp32, fp64, or auto, as computed [auto]");
+  parser.AddBool("verify", &f->verify, "check O and LSE of this call against the oracle [false]");
   AddJsonFlag(&parser, &f->formats);
   parser.AddSection("The one-line form of a problem", kOneProblemHelp);
+  parser.AddSection("Files",
+                    "Inputs are rounded to --dtype; one that is too large for it is an error.\n"
+                    "NumPy reads bf16 as V2: numpy.load(f).view(ml_dtypes.bfloat16) is the array.");
   parser.AddSection("Examples",
                     "attnlab run --q=q.npy --k=k.npy --v=v.npy --mask=causal --out=o.npy\n"
                     "attnlab run --qkv=qkv.npy --scale=0.125 --out=o.npy --lse=lse.npy\n"
@@ -126,7 +121,8 @@ absl::Status CheckSource(const Flags& f, const ArgumentParser& parser) {
     }
   }
   if (fused && parser.Given("layout")) {
-    return absl::InvalidArgumentError("--layout does not go with --qkv, which has one of its own");
+    return absl::InvalidArgumentError(
+        "--layout does not go with --qkv, whose layout is [B, T, 3, H, D]");
   }
   if (generated) {
     for (const char* name :
@@ -339,8 +335,8 @@ absl::StatusOr<AttentionProblem> TheProblem(const Flags& f, Source* source) {
   absl::StatusOr<std::vector<AttentionProblem>> problems = ProblemsOf(flags);
   if (!problems.ok()) return problems.status();
   if (problems->size() != 1) {
-    return absl::InvalidArgumentError(absl::StrCat("run does one problem, and the flags give ",
-                                                   problems->size(), "; bench does several"));
+    return absl::InvalidArgumentError(absl::StrCat("run takes one problem, and the flags give ",
+                                                   problems->size(), "; bench takes several"));
   }
   return problems->front();
 }
@@ -350,21 +346,21 @@ absl::StatusOr<Plan> PlanOf(const Flags& f, Source* source) {
   absl::StatusOr<std::vector<const Kernel*>> kernels = KernelsOf(f.kernel);
   if (!kernels.ok()) return kernels.status();
   if (f.kernel == "all") {
-    return absl::InvalidArgumentError(
-        absl::StrCat("--kernel: run does one, as in --kernel=", kernels->back()->traits().name,
-                     "; without the flag it takes the one with the highest preference"));
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--kernel: run takes one kernel, as in --kernel=", kernels->back()->traits().name,
+        "; without the flag it takes the one with the highest preference"));
   }
   const bool any = f.kernel.empty();
   if (!any && kernels->size() != 1) {
     return absl::InvalidArgumentError(
-        absl::StrCat("--kernel: run does one, and \"", f.kernel, "\" names several"));
+        absl::StrCat("--kernel: run takes one kernel, and \"", f.kernel, "\" names several"));
   }
   const absl::StatusOr<std::vector<LaunchConfig>> configs =
       ConfigsOf(f.config.empty() ? std::vector<std::string>() : std::vector<std::string>{f.config});
   if (!configs.ok()) return configs.status();
   if (configs->size() != 1) {
-    return absl::InvalidArgumentError(absl::StrCat("--config: run does one, and \"", f.config,
-                                                   "\" stands for ", configs->size()));
+    return absl::InvalidArgumentError(absl::StrCat("--config: run takes one configuration, and \"",
+                                                   f.config, "\" stands for ", configs->size()));
   }
   const absl::StatusOr<AttentionProblem> problem = TheProblem(f, source);
   if (!problem.ok()) return problem.status();

@@ -121,14 +121,12 @@ const char kProblemHelp[] = ATTNLAB_ONE_PROBLEM_HELP
     "4096. All combinations are done.";
 
 void AddProblemFlags(ArgumentParser* parser, ProblemFlags* flags) {
-  parser->AddStrings(
-      "problem", "LINE", &flags->problems,
-      "Problem in the one-line form, see below, or a preset. Repeatable; \";\" separates several.");
+  parser->AddStrings("problem", "LINE", &flags->problems,
+                     "one-line form, see below, or a preset; repeatable, or with \";\"");
   parser->AddStrings("preset", "NAME", &flags->presets,
-                     "gpt2, or MODEL-PHASE-LENGTH as in llama3-8b-prefill-4k; keys behind a comma "
-                     "change it. `attnlab list` has the models. Repeatable.");
+                     "gpt2 or MODEL-PHASE-LENGTH: llama3-8b-prefill-4k,b=8; repeatable");
   parser->AddString("dtype", "DTYPE", &flags->dtype,
-                    "The dtype of all problems, whatever they say; a list as in fp32/bf16.");
+                    "dtype of all problems, or a list, as in fp32/bf16 [as each says]");
 }
 
 absl::StatusOr<std::vector<AttentionProblem>> ProblemsOf(const ProblemFlags& flags) {

@@ -50,30 +50,29 @@ struct Flags {
 
 ArgumentParser MakeParser(Flags* f) {
   ArgumentParser parser("attnlab verify",
-                        "Holds kernels against the oracle, which computes in double: the largest "
-                        "error of O and LSE,\nand the bound that it must stay within.");
+                        "Checks kernels against the oracle, which computes in double: the largest "
+                        "error of O and LSE,\nand its bound.");
   parser.AddGroup("What");
   AddProblemFlags(&parser, &f->problem);
-  parser.AddString("kernel", "NAMES", &f->kernel, "all (the default), or names as in a,b.");
+  parser.AddString("kernel", "NAMES", &f->kernel, "all, or names, as in a,b [all]");
   parser.AddString("device", "D", &f->device,
-                   "auto (each kernel on the first device that it is for), cpu, cuda:N.");
+                   "auto (each kernel where it runs), cpu, or cuda:N [auto]");
   parser.AddStrings("config", "LINE", &f->configs,
-                    "Launch configuration, key=value,…, each a row; with lists and ranges as in "
-                    "block=32..512. Repeatable.");
+                    "key=value,… with lists and ranges, a row each; repeatable");
   parser.AddGroup("Inputs");
-  parser.AddInteger("seed", "N", &f->seed, 0, INT64_MAX, "The same seed, the same inputs. 0.");
-  parser.AddString("layout", "L", &f->layout, "bshd (the default), bhsd, qkv, strided, odd.");
+  parser.AddInteger("seed", "N", &f->seed, 0, INT64_MAX, "seed of the inputs [0]");
+  parser.AddString("layout", "L", &f->layout,
+                   "layout of the inputs: bshd, bhsd, qkv, strided, odd [bshd]");
   parser.AddString("values", "V", &f->values,
-                   "normal (the default), uniform, outliers, large, zero_q, constant_v.");
-  parser.AddString("q_lens", "N,N,…", &f->q_lens,
-                   "The queries of each sequence, b numbers, where lens is packed or padded; by "
-                   "default lengths come from the seed.");
-  parser.AddString("kv_lens", "N,N,…", &f->kv_lens, "The same for keys.");
+                   "normal, uniform, outliers, large, zero_q, constant_v [normal]");
+  parser.AddString("q_lens", "N,N,...", &f->q_lens,
+                   "queries of each packed or padded sequence, b numbers [from the seed]");
+  parser.AddString("kv_lens", "N,N,...", &f->kv_lens,
+                   "keys of each packed or padded sequence, b numbers [from the seed]");
   parser.AddGroup("How");
-  parser.AddBool("lse", &f->lse, "Ask for the log-sum-exp, too: true by default.", kLseHint);
+  parser.AddBool("lse", &f->lse, "check the log-sum-exp, too [true]", kLseHint);
   parser.AddNumber("oracle_flops", "N", &f->oracle_flops, 1, 1e18,
-                   "Work of the oracle for a kernel, 1e9 by default. Of larger problems it checks "
-                   "a sample of the rows.");
+                   "FLOPs above which the oracle takes a sample of the rows [1e9]");
   AddJsonFlag(&parser, &f->formats);
   AddCsvFlag(&parser, &f->formats);
   parser.AddSection("The one-line form of a problem", kProblemHelp);
@@ -350,8 +349,8 @@ int Verify(const Arguments& arguments, const Streams& streams) {
   for (const Rows::Taken& taken : rows.configs) {
     if (taken.possible || taken.reason.empty()) continue;
     return Fail(streams, "verify",
-                absl::InvalidArgumentError(
-                    absl::StrCat("--config: no kernel takes one of them: ", taken.reason)));
+                absl::InvalidArgumentError(absl::StrCat(
+                    "--config: no kernel takes one of the configurations: ", taken.reason)));
   }
   return rows.passed > 0 ? kOk : Fail(streams, "verify", rows.blame.NothingDone());
 }
