@@ -13,6 +13,7 @@ namespace {
 
 using nlohmann::json;
 using ::testing::AllOf;
+using ::testing::AnyOf;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Not;
@@ -29,6 +30,7 @@ TEST_F(AttnlabTest, HelpGoesToTheOutputAndHasExamples) {
                                                {"verify", "-h"},
                                                {"bench", "--help"},
                                                {"version", "--help"},
+                                               {"completion", "--help"},
                                                {"help", "bench"}}) {
     const ProcessResult r = Attnlab(words);
     EXPECT_EQ(r.exit_code, 0) << words[0];
@@ -219,6 +221,48 @@ TEST_F(AttnlabTest, VersionSaysWhatThisIs) {
     EXPECT_EQ(ParseJson(Attnlab(words, options).out)["attnlab"], version) << words[0];
   }
   EXPECT_TRUE(ParseJson(Attnlab({"version", "--json"}).out)["commit"].is_null());
+}
+
+// Completion.
+
+class CompletionTest : public AttnlabTest {
+ protected:
+  // What bash has for the last of the words, of which "=" is one.
+  std::string Complete(const std::string& words) const {
+    const ProcessResult r = RunProcess(
+        "/bin/bash",
+        {"--norc", "-c",
+         "source <(\"$0\" completion bash) && COMP_WORDS=(" + words +
+             ") COMP_CWORD=$((${#COMP_WORDS[@]} - 1)) && _attnlab && echo \"${COMPREPLY[*]}\"",
+         Runfile("tools/attnlab_with_test_kernels")});
+    EXPECT_EQ(r.exit_code, 0) << r.err;
+    return r.out;
+  }
+};
+
+TEST_F(CompletionTest, CompletesSubcommandsFlagsAndValues) {
+  EXPECT_EQ(Complete("attnlab be"), "bench\n");
+  EXPECT_EQ(Complete("attnlab completion --he"), "--help\n");
+  EXPECT_EQ(Complete("attnlab bench --pr"), "--problem= --preset=\n");
+  EXPECT_EQ(Complete("attnlab list --js"), "--json\n");
+  EXPECT_EQ(Complete("attnlab verify --kernel = pi"), "picky\n");
+  EXPECT_EQ(Complete("attnlab verify --kernel pi"), "picky\n");
+  EXPECT_EQ(Complete("attnlab verify --kernel=pi"), "--kernel=picky\n");  // as zsh has it
+  EXPECT_EQ(Complete("attnlab bench --preset = qwen3-8b-d"), "qwen3-8b-decode-4k\n");
+  EXPECT_EQ(Complete("attnlab run --device = c").substr(0, 3), "cpu");
+  EXPECT_EQ(Complete("attnlab run --dtype ="), "fp32 fp16 bf16 fp8_e4m3\n");
+  EXPECT_EQ(Complete("attnlab run --out ="), "\n");  // the shell completes files
+}
+
+TEST_F(CompletionTest, ScriptsAreForTwoShells) {
+  const ProcessResult zsh = RunProcess(
+      "/bin/sh", {"-c", "command -v zsh > /dev/null || exit 77; \"$0\" completion zsh | zsh -n",
+                  Runfile("tools/attnlab")});
+  EXPECT_THAT(zsh.exit_code, AnyOf(0, 77)) << zsh.err;
+  EXPECT_THAT(Attnlab({"completion", "zsh"}).out, HasSubstr("bashcompinit\n"));
+  const ProcessResult fish = Attnlab({"completion", "fish"});
+  EXPECT_EQ(fish.exit_code, 2);
+  EXPECT_THAT(fish.err, HasSubstr("attnlab completion: one shell is wanted: bash or zsh"));
 }
 
 // Results in files.

@@ -1,11 +1,12 @@
 // The subcommands of attnlab, each a function of its arguments: main() and tests call the same.
 //
-//   attnlab list      kernels, what each supports, what this machine has
-//   attnlab run       attention on .npy files or on generated inputs
-//   attnlab verify    kernels against the oracle
-//   attnlab bench     verifies, then times
-//   attnlab profile   what kernels move, by the counters of a GPU
-//   attnlab version   which attnlab this is
+//   attnlab list        kernels, what each supports, what this machine has
+//   attnlab run         attention on .npy files or on generated inputs
+//   attnlab verify      kernels against the oracle
+//   attnlab bench       verifies, then times
+//   attnlab profile     what kernels move, by the counters of a GPU
+//   attnlab version     which attnlab this is
+//   attnlab completion  a script for bash or zsh
 #ifndef TOOLS_COMMAND_COMMAND_H_
 #define TOOLS_COMMAND_COMMAND_H_
 
@@ -52,6 +53,7 @@ int Verify(const Arguments& arguments, const Streams& streams);
 int Bench(const Arguments& arguments, const Streams& streams);
 int Profile(const Arguments& arguments, const Streams& streams);
 int Version(const Arguments& arguments, const Streams& streams);
+int Completion(const Arguments& arguments, const Streams& streams);
 
 // The command: `arguments` without the program's name; the first names the subcommand.
 int Main(const Arguments& arguments, const Streams& streams);
