@@ -33,9 +33,11 @@ TEST_F(AttnlabTest, BenchAsJson) {
       QuickBench({"--kernel=picky,reference", "--problem=hq=2,sq=16/32,d=64,dtype=fp16", "--json"}),
       options);
   EXPECT_EQ(r.exit_code, 0) << r.err;
-  const json rows = ParseJson(r.out)["rows"];
+  const json bench = ParseJson(r.out), &rows = bench["rows"];
+  EXPECT_EQ(bench["attnlab"]["commit"], "abc123");
   ASSERT_EQ(rows.size(), 4u);
   for (const json& row : rows) {
+    EXPECT_EQ(row["attnlab"], bench["attnlab"]);
     EXPECT_EQ(row["verdict"], "ok");
     EXPECT_GT(row["median_seconds"], 0);
     EXPECT_LE(row["p10_seconds"], row["median_seconds"]);
@@ -116,6 +118,15 @@ TEST_F(AttnlabTest, AConfigurationForAGpuThatIsNotThereIsExitCode3) {
   EXPECT_THAT(r.err, AllOf(HasSubstr("reference: config: unknown key \"block\""),
                            HasSubstr("via_host: runs on GPUs; "),
                            HasSubstr("this machine has no device for the kernels that might")));
+}
+
+TEST_F(AttnlabTest, BenchSaysWhyThereAreNoSpeedUps) {
+  const ProcessResult r = TestAttnlab(QuickBench(
+      {"--kernel=reference,picky", "--baseline=picky", "--problem=hq=1,sq=4,d=8,dtype=fp32"}));
+  EXPECT_EQ(r.exit_code, 0) << r.err;
+  EXPECT_THAT(r.err,
+              AllOf(HasSubstr("attnlab bench: picky: dtype: is not fp16"),
+                    HasSubstr("--baseline: picky was not timed, so there are no speed-ups")));
 }
 
 TEST_F(AttnlabTest, CtrlCPrintsWhatIsDone) {

@@ -17,6 +17,7 @@ namespace attnlab {
 namespace {
 
 using nlohmann::json;
+using ::testing::AllOf;
 using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
@@ -175,6 +176,79 @@ TEST_F(AttnlabTest, RunAsJson) {
   EXPECT_EQ(run["lse"]["shape"], json({2, 4, 5}));
   EXPECT_EQ(run["o"]["nan"], 0);
   EXPECT_GT(run["seconds"], 0);
+}
+
+TEST_F(AttnlabTest, RunComparesItsOwnOutputsWithTheOracle) {
+  const Words generated = {"run", "--problem=b=3,hq=2,sq=9,d=8,lens=packed,dtype=bf16",
+                           "--device=cpu", "--verify"};
+  for (Words words : {generated, Causal({"--verify", "--lse"})}) {
+    const ProcessResult r = Attnlab(words);
+    EXPECT_EQ(r.exit_code, 0) << r.err;
+    EXPECT_THAT(r.out, HasSubstr("\nverify   ok, "));
+  }
+  Words padded = {"run", "--verify", "--softcap=2", "--json", "--kernel=reference"};
+  for (const char* input : {"q", "k", "v", "q_len", "kv_len"}) {
+    padded.push_back(absl::StrCat("--", input, "=", Data(absl::StrCat("padded_", input))));
+  }
+  const json right = ParseJson(TestAttnlab(padded).out);
+  EXPECT_EQ(right["verdict"], "ok");
+  EXPECT_LE(right["error"], right["bound"]);
+  EXPECT_LE(right["lse_error"], right["lse_bound"]);
+  EXPECT_EQ(right["rows"], right["rows_checked"]);
+
+  const ProcessResult wrong = TestAttnlab(Causal({"--verify", "--kernel=wrong"}));
+  EXPECT_EQ(wrong.exit_code, 1);
+  EXPECT_THAT(wrong.out, AllOf(HasSubstr("verify   WRONG, 40 of 40 rows; O error "),
+                               HasSubstr(" where the oracle has ")));
+  EXPECT_EQ(TestAttnlab(Causal({"--kernel=wrong"})).exit_code, 0);
+}
+
+// Through pipes, on which nobody can seek.
+TEST_F(AttnlabTest, RunIsPartOfAPipe) {
+  const auto run = [this](const std::string& flags) {
+    return RunProcess(
+        "/bin/sh", {"-c",
+                    absl::StrCat("cat \"$1\" | \"$0\" run --device=cpu --k=\"$2\" ",
+                                 "--v=\"$3\" --mask=causal --q=- ", flags, " | cat > \"$4\""),
+                    Runfile("tools/attnlab"), Data("causal_q"), Data("causal_k"), Data("causal_v"),
+                    Path("piped.npy")});
+  };
+  const ProcessResult out = run("--out=-");
+  EXPECT_THAT(out.err, AllOf(HasSubstr("problem  b=2,hq=4"), HasSubstr("the standard output")));
+  ExpectNear(Path("piped.npy"), Data("causal_o"), 1e-5);
+  run("--lse=- --json=\"$4\".json");
+  ExpectNear(Path("piped.npy"), Data("causal_lse"), 1e-5);
+  EXPECT_EQ(ParseJson(*ReadFile(Path("piped.npy.json"), 1 << 20))["lse"]["file"], "-");
+}
+
+TEST_F(AttnlabTest, WhatStandardInputAndOutputCannotBe) {
+  const std::string o = Path("o.npy");
+  const struct {
+    Words flags;
+    std::string says;
+  } kCases[] = {
+      {Causal({"--kv_len=-", "--q_len=-"}), "--q_len and --kv_len are both the standard input"},
+      {Causal({"--out=-", "--lse=-"}), "--out and --lse both go to the standard output"},
+      {Causal({"--lse=-", "--json"}), "--lse and --json both go to the standard output"},
+      {Causal({"--kv_len=-"}), "standard input: is empty, not a .npy file"},
+  };
+  for (const auto& c : kCases) {
+    const ProcessResult r = Attnlab(c.flags);
+    EXPECT_EQ(r.exit_code, 2);
+    EXPECT_THAT(r.err, HasSubstr(c.says));
+    EXPECT_EQ(r.out, "");
+  }
+  const ProcessResult longer = RunProcess(
+      "/bin/sh",
+      {"-c", "cat \"$1\" \"$1\" | \"$0\" run --qkv=-", Runfile("tools/attnlab"), Data("qkv_qkv")});
+  EXPECT_EQ(longer.exit_code, 2);
+  EXPECT_THAT(longer.err, HasSubstr("standard input: goes on behind its elements"));
+  ProcessOptions terminal;
+  terminal.terminal = true;
+  const ProcessResult shown = Attnlab(Causal({"--out=-"}), terminal);
+  if (shown.exit_code == -1) GTEST_SKIP() << "no pseudo terminals here: " << shown.err;
+  EXPECT_EQ(shown.exit_code, 2);
+  EXPECT_THAT(shown.out, HasSubstr("--out: the standard output is a terminal, and .npy is binary"));
 }
 
 TEST_F(AttnlabTest, DtypesOfComputationAndOfTheFile) {

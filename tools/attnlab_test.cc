@@ -6,12 +6,14 @@
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
 #include "tools/attnlab_fixture.h"
+#include "tools/lib/files.h"
 
 namespace attnlab {
 namespace {
 
 using nlohmann::json;
 using ::testing::AllOf;
+using ::testing::AnyOf;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Not;
@@ -27,6 +29,8 @@ TEST_F(AttnlabTest, HelpGoesToTheOutputAndHasExamples) {
                                                {"run", "--help"},
                                                {"verify", "-h"},
                                                {"bench", "--help"},
+                                               {"version", "--help"},
+                                               {"completion", "--help"},
                                                {"help", "bench"}}) {
     const ProcessResult r = Attnlab(words);
     EXPECT_EQ(r.exit_code, 0) << words[0];
@@ -60,7 +64,10 @@ TEST_F(AttnlabTest, BadInputIsExitCode2AndAMessage) {
       {{"run", q, k}, "--v is missing"},
       {{"run", q, "--problem=hq=1,sq=1,d=1"}, "give one of these"},
       {{"run", q, k, v, "--seed=1"}, "--seed goes with --problem or --preset"},
-      {{"run", "--preset=gpt2", "--mask=none"}, "--mask goes with files"},
+      {{"run", "--preset=gpt2", "--mask=none"},
+       "--mask goes with files; in --problem or --preset it is mask=VALUE in the line"},
+      {{"run", "--preset=gpt2", "--q_len=f"},
+       "--q_len goes with files; with --problem or --preset, lens=padded and lens=packed draw"},
       {{"run", "--q", "--k"}, "--q needs a value: --q=FILE"},
       {{"run", q, k, "--v=" + Path("none.npy")}, "none.npy: cannot open: No such file"},
       {{"run", q, k, "--v=" + directory()}, "is a directory, not a .npy file"},
@@ -76,12 +83,15 @@ TEST_F(AttnlabTest, BadInputIsExitCode2AndAMessage) {
       {{"run", q, k, v, "--mask=causl"}, "mask: \"causl\" is not one of none, causal"},
       {{"run", q, k, v, "--softcap=-1"}, "softcap: -1 is not in 1e-12..1e12"},
       {{"run", q, k, v, "--dtype=fp64"}, "--dtype: \"fp64\" is not one of fp32"},
+      {{"run", q, k, v, "--dtype=fp8"}, "--dtype: \"fp8\" is not one of fp32, fp16, bf16\n"},
+      {{"run", q, k, v, "--scale=1e-400"}, "scale: \"1e-400\" is too small: a float would be 0"},
       {{"run", q, k, v, "--out_dtype=x"}, "--out_dtype: \"x\" is not one of auto, fp16"},
-      {{"run", q, k, v, "--kernel=all"}, "--kernel: run does one, as in --kernel="},
+      {{"run", q, k, v, "--kernel=all"}, "--kernel: run takes one kernel, as in --kernel="},
       {{"run", q, k, v, "--kernel=cpu,reference"}, "\"cpu,reference\" names several"},
       {{"run", q, k, v, "--device=gpu"}, "--device: \"gpu\" is not one of auto, cpu, cuda"},
       {{"run", q, k, v, "--config=tile"}, "--config: \"tile\" is not of the form key=value"},
-      {{"run", q, k, v, "--kv_len=" + Data("padded_kv_len")}, "kv_len: has 3 entries, must have 2"},
+      {{"run", q, k, v, "--kv_len=" + Data("padded_kv_len")},
+       "kv_len.npy: has 3 entries, must have 2"},
       {{"run", q, k, v, "--kv_len=" + Data("causal_q")}, "where int32 or int64 are wanted"},
       {{"run", q, k, v, "--cu_seqlens_q=" + Data("packed_cu_seqlens_q")},
        "--cu_seqlens_kv is missing"},
@@ -89,18 +99,25 @@ TEST_F(AttnlabTest, BadInputIsExitCode2AndAMessage) {
       {{"run", q, k, v, "--out=" + directory()}, "is a directory"},
       {{"run", q, k, v, "--out=" + Path("o"), "--lse=" + Path("o")}, "--out and --lse are both"},
       {{"run", q, k, v, "--out=" + Path("o"), "--lse=" + Path("./o")}, "--out and --lse are both"},
-      {{"run", "--preset=gpt2,b=1/2"}, "run does one problem, and the flags give 2"},
+      {{"run", "--preset=gpt2,b=1/2"}, "run takes one problem, and the flags give 2"},
       {{"run", "--preset=gpt3"},
        "--preset: \"gpt3\" is not known; there are the presets gpt2 and MODEL"},
       {{"verify", "--problem=hq=8,hkv=3,sq=1,d=1"}, "hkv: 3 does not divide hq = 8"},
       {{"verify", "--problem="}, "--problem: the value is empty"},
       {{"verify", "--layout=x"}, "layout: \"x\" is not one of"},
       {{"verify", "--values=x"}, "values: \"x\" is not one of"},
-      {{"verify", "--json", "--csv"}, "--json and --csv exclude each other"},
+      {{"verify", "--json", "--csv"}, "--json and --csv both go to the standard output"},
+      {{"bench", "--json=" + Path("f"), "--csv=" + Path("./f")}, "--json and --csv are both "},
+      {{"bench", "--json=" + Path("no/f")}, "--json: " + Path("no/f")},
+      {{"verify", "--csv=" + directory()}, "--csv: " + directory() + ": is a directory"},
+      {{"run", "--preset=gpt2", "--json=" + Path("no/f")}, "--json: " + Path("no/f")},
+      {{"list", "--csv"}, "unknown flag --csv"},
+      {{"bench", "--lse=" + Path("l")}, "is neither true nor false; only `attnlab run` writes"},
       {{"verify", "--dtype=fp13"}, "--dtype: \"fp13\" is not one of"},
       {{"verify", "--q_lens=1,x"}, "--q_lens: \"x\" in \"1,x\" is not a length in 0..2147483647"},
       {{"bench", "--kernel=all,x"}, "--kernel: there is no \"x\""},
-      {{"run", "--preset=gpt2", "--config=tile_kv=32/64"}, "--config: run does one, and \"tile_kv"},
+      {{"run", "--preset=gpt2", "--config=tile_kv=32/64"},
+       "--config: run takes one configuration, and \"tile_kv"},
       {{"bench", "--baseline=x"}, "--baseline: \"x\" is not among the kernels"},
       {{"bench", "--seconds=0"}, "--seconds: \"0\" is not a number in 0.001..3600"},
   };
@@ -186,6 +203,102 @@ TEST_F(AttnlabTest, AFileAboveTheLimitOnSizesIsAnError) {
   EXPECT_THAT(Names(), IsEmpty());
 }
 
+// Version.
+
+TEST_F(AttnlabTest, VersionSaysWhatThisIs) {
+  ProcessOptions options;
+  options.environment["ATTNLAB_COMMIT"] = "abc123";
+  for (const char* word : {"--version", "version"}) {
+    const ProcessResult r = Attnlab({word}, options);
+    EXPECT_EQ(r.exit_code, 0);
+    EXPECT_THAT(r.out, AllOf(StartsWith("attnlab 0.1.0\ncommit     abc123\nCUDA       "),
+                             HasSubstr("\nbuilt for  CPU")));
+  }
+  const json version = ParseJson(Attnlab({"version", "--json"}, options).out);
+  EXPECT_EQ(version["commit"], "abc123");
+  for (const Words& words :
+       std::vector<Words>{{"list", "--json"},
+                          {"verify", "--json", "--kernel=reference", "--problem=hq=1,sq=1,d=8"}}) {
+    EXPECT_EQ(ParseJson(Attnlab(words, options).out)["attnlab"], version) << words[0];
+  }
+  EXPECT_TRUE(ParseJson(Attnlab({"version", "--json"}).out)["commit"].is_null());
+}
+
+// Completion.
+
+class CompletionTest : public AttnlabTest {
+ protected:
+  // What bash has for the last of the words, of which "=" is one.
+  std::string Complete(const std::string& words) const {
+    const ProcessResult r = RunProcess(
+        "/bin/bash",
+        {"--norc", "-c",
+         "source <(\"$0\" completion bash) && COMP_WORDS=(" + words +
+             ") COMP_CWORD=$((${#COMP_WORDS[@]} - 1)) && _attnlab && echo \"${COMPREPLY[*]}\"",
+         Runfile("tools/attnlab_with_test_kernels")});
+    EXPECT_EQ(r.exit_code, 0) << r.err;
+    return r.out;
+  }
+};
+
+TEST_F(CompletionTest, CompletesSubcommandsFlagsAndValues) {
+  EXPECT_EQ(Complete("attnlab be"), "bench\n");
+  EXPECT_EQ(Complete("attnlab completion --he"), "--help\n");
+  EXPECT_EQ(Complete("attnlab bench --pr"), "--problem= --preset=\n");
+  EXPECT_EQ(Complete("attnlab list --js"), "--json\n");
+  EXPECT_EQ(Complete("attnlab verify --kernel = pi"), "picky\n");
+  EXPECT_EQ(Complete("attnlab verify --kernel pi"), "picky\n");
+  EXPECT_EQ(Complete("attnlab verify --kernel=pi"), "--kernel=picky\n");  // as zsh has it
+  EXPECT_EQ(Complete("attnlab bench --preset = qwen3-8b-d"), "qwen3-8b-decode-4k\n");
+  EXPECT_EQ(Complete("attnlab run --device = c").substr(0, 3), "cpu");
+  EXPECT_EQ(Complete("attnlab run --dtype ="), "fp32 fp16 bf16 fp8_e4m3\n");
+  EXPECT_EQ(Complete("attnlab run --out ="), "\n");  // the shell completes files
+}
+
+TEST_F(CompletionTest, ScriptsAreForTwoShells) {
+  const ProcessResult zsh = RunProcess(
+      "/bin/sh", {"-c", "command -v zsh > /dev/null || exit 77; \"$0\" completion zsh | zsh -n",
+                  Runfile("tools/attnlab")});
+  EXPECT_THAT(zsh.exit_code, AnyOf(0, 77)) << zsh.err;
+  EXPECT_THAT(Attnlab({"completion", "zsh"}).out, HasSubstr("bashcompinit\n"));
+  const ProcessResult fish = Attnlab({"completion", "fish"});
+  EXPECT_EQ(fish.exit_code, 2);
+  EXPECT_THAT(fish.err, HasSubstr("attnlab completion: one shell is wanted: bash or zsh"));
+}
+
+// Results in files.
+
+TEST_F(AttnlabTest, JsonAndCsvInFilesComeBesideTheTable) {
+  const std::string problem = "--problem=hq=1,sq=4,d=8";
+  const Words flags = {"--kernel=reference", "--device=cpu"};
+  for (const char* command : {"list", "run", "verify", "bench"}) {
+    Words words = {command, "--json=" + Path("r.json")};
+    if (command != std::string("list")) {
+      words.push_back(problem);
+      words.insert(words.end(), flags.begin(), flags.end());
+    }
+    if (command == std::string("bench")) words.push_back("--seconds=0.01");
+    const ProcessResult r = Attnlab(words);
+    EXPECT_EQ(r.exit_code, 0) << r.err;
+    EXPECT_THAT(r.out, HasSubstr("reference"));
+    EXPECT_THAT(r.out, Not(HasSubstr("{")));
+    EXPECT_TRUE(ParseJson(*ReadFile(Path("r.json"), 1 << 20)).is_object());
+  }
+  const ProcessResult both =
+      Attnlab({"verify", flags[0], problem, "--json=-", "--csv=" + Path("r.csv")});
+  EXPECT_EQ(ParseJson(both.out)["command"], "verify");
+  EXPECT_THAT(*ReadFile(Path("r.csv"), 1 << 20), StartsWith("problem,kernel,"));
+}
+
+TEST_F(AttnlabTest, FormatsAreTurnedOnAndOffAsBools) {
+  for (const char* on : {"--json", "--json=true", "--json=-"}) {
+    EXPECT_TRUE(ParseJson(Attnlab({"list", on}).out).is_object()) << on;
+  }
+  for (const char* off : {"--json=false", "--no-json"}) {
+    EXPECT_THAT(Attnlab({"list", off}).out, StartsWith("Devices")) << off;
+  }
+}
+
 // list
 
 TEST_F(AttnlabTest, ListsKernelsDevicesAndPresets) {
@@ -195,37 +308,46 @@ TEST_F(AttnlabTest, ListsKernelsDevicesAndPresets) {
                            HasSubstr("| llama3-8b-PHASE-LENGTH")));
 }
 
+const json& KernelOf(const json& list, const std::string& name) {
+  for (const json& kernel : list["kernels"]) {
+    if (kernel["name"] == name) return kernel;
+  }
+  static const json none;
+  ADD_FAILURE() << "no kernel " << name;
+  return none;
+}
+
 TEST_F(AttnlabTest, ListAsJson) {
   const ProcessResult r = Attnlab({"list", "--json"});
   EXPECT_EQ(r.exit_code, 0);
+  EXPECT_LT(r.out.size(), 1 << 13);
   const json list = ParseJson(r.out);
+  EXPECT_EQ(list["attnlab"]["version"], "0.1.0");
   EXPECT_EQ(list["devices"][0]["device"], "cpu");
   EXPECT_GE(list["devices"][0]["threads"], 1);
-  bool found = false;
-  for (const json& kernel : list["kernels"]) {
-    if (kernel["name"] != "reference") continue;
-    found = true;
-    EXPECT_EQ(kernel["device"], "cpu");
-    EXPECT_EQ(kernel["preference"], 0);
-    EXPECT_EQ(kernel["supports"]["dtypes"], json({"fp32", "fp16", "bf16"}));
-    EXPECT_EQ(kernel["supports"]["masks"], json({"none", "causal", "window"}));
-    EXPECT_EQ(kernel["supports"]["lengths"], json({"fixed", "packed", "padded"}));
-    EXPECT_EQ(kernel["supports"]["head_dims"].size(), 512u);
-  }
-  EXPECT_TRUE(found);
+  EXPECT_EQ(list["presets"][0], "gpt2");
+  const json& reference = KernelOf(list, "reference");
+  EXPECT_EQ(reference["device"], "cpu");
+  EXPECT_EQ(reference["dtypes"], json({"fp32", "fp16", "bf16"}));
+  EXPECT_EQ(reference["head_dims"], "1-512");
+  EXPECT_EQ(reference["masks"], json({"none", "causal", "window"}));
+}
+
+TEST_F(AttnlabTest, ListOfAllAsJson) {
+  const json list = ParseJson(Attnlab({"list", "--json", "--all"}).out);
+  EXPECT_EQ(list["presets"][0]["name"], "gpt2");
+  const json& reference = KernelOf(list, "reference");
+  EXPECT_EQ(reference["preference"], 0);
+  EXPECT_EQ(reference["supports"]["lengths"], json({"fixed", "packed", "padded"}));
+  EXPECT_EQ(reference["supports"]["head_dims"].size(), 512u);
 }
 
 TEST_F(AttnlabTest, ListAsksKernelsWhatTheySupport) {
-  const json list = ParseJson(TestAttnlab({"list", "--json"}).out);
-  bool found = false;
-  for (const json& kernel : list["kernels"]) {
-    if (kernel["name"] != "picky") continue;
-    found = true;
-    EXPECT_EQ(kernel["supports"]["dtypes"], json({"fp16"}));
-    EXPECT_EQ(kernel["supports"]["head_dims"], json({64, 128}));
-    EXPECT_EQ(kernel["supports"]["lengths"], json({"fixed"}));
-  }
-  EXPECT_TRUE(found);
+  const json list = ParseJson(TestAttnlab({"list", "--json", "--all"}).out);
+  const json& picky = KernelOf(list, "picky");
+  EXPECT_EQ(picky["supports"]["dtypes"], json({"fp16"}));
+  EXPECT_EQ(picky["supports"]["head_dims"], json({64, 128}));
+  EXPECT_EQ(picky["supports"]["lengths"], json({"fixed"}));
   const std::string table = TestAttnlab({"list"}).out;
   EXPECT_THAT(table, HasSubstr("| 64, 128 "));
   EXPECT_THAT(table, HasSubstr("--config tile_q: rows of Q in a tile"));
@@ -248,6 +370,14 @@ TEST_F(AttnlabTest, ColoursAndProgressOnATerminalAlone) {
   EXPECT_EQ(shown.exit_code, 0);
   EXPECT_THAT(shown.out, HasSubstr("\033[32mok\033[0m"));
   EXPECT_THAT(shown.out, HasSubstr("] 0/1 reference"));
+
+  options.environment["COLUMNS"] = "40";
+  const std::string narrow = Attnlab(words, options).out;
+  EXPECT_THAT(narrow, AllOf(HasSubstr("kernel        reference"),
+                            HasSubstr("rows checked  all 4\r\n"), Not(HasSubstr("| reference"))));
+  options.terminal = false;
+  EXPECT_THAT(Attnlab(words, options).out, HasSubstr("| reference"));
+  options.terminal = true;
 
   options.environment["NO_COLOR"] = "1";
   EXPECT_THAT(Attnlab(words, options).out, Not(HasSubstr("\033[32m")));

@@ -128,14 +128,17 @@ TEST_F(AttnlabTest, VerifyTakesLengths) {
 
 TEST_F(AttnlabTest, LengthsThatDoNotFitAreExitCode2) {
   for (const auto& [lens, lengths, message] :
-       {std::tuple<const char*, const char*, const char*>{"padded", "1,10,1", "is 10, which is"},
-        {"packed", "1,2", "q_lens: has 2 entries, must have 3"},
-        {"fixed", "1,2,3", "q_lens: is given, but lens=fixed"}}) {
+       {std::tuple<const char*, const char*, const char*>{
+            "padded", "1,10,1", "--q_lens: entry 1 is 10, which is not in 0..9 (of b=3,"},
+        {"packed", "0,10,1", "--q_lens: entry 1 is 10, which is not in 0..9 (of b=3,"},
+        {"packed", "7", "--q_lens: has 1 entry, must have 3 (of b=3,"},
+        {"fixed", "1,2,3", "--q_lens: is given, but lens=fixed"}}) {
     const ProcessResult r =
         Attnlab({"verify", absl::StrCat("--problem=b=3,hq=2,sq=9,d=8,lens=", lens),
                  absl::StrCat("--q_lens=", lengths)});
     EXPECT_EQ(r.exit_code, 2) << lens << "\n" << r.err;
-    EXPECT_THAT(r.out, HasSubstr(message));
+    EXPECT_THAT(r.err, HasSubstr(message));
+    EXPECT_EQ(r.out, "");
   }
 }
 

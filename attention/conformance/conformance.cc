@@ -76,7 +76,8 @@ absl::Status CompareWith(const Subject& subject, Case c, oracle::Values values,
   if (!run.ok()) return NotDeclined(run.status());
   const AttentionTensors& t = trial->inputs().host_tensors();
   const std::vector<Row> rows = oracle::AllRows(c.problem, t);
-  absl::StatusOr<oracle::Oracle> oracle = oracle::OracleOf(*plan, trial->inputs(), rows);
+  absl::StatusOr<oracle::Oracle> oracle =
+      oracle::OracleOf(*plan, trial->inputs().host_tensors(), trial->inputs().tensors(), rows);
   if (!oracle.ok()) return NotDeclined(oracle.status());
   Result& exact = oracle->exact;
   for (size_t i = 0; i < rows.size(); ++i) {

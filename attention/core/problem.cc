@@ -32,8 +32,16 @@ absl::Status ParseInteger(absl::string_view key, absl::string_view text, int64_t
 
 absl::Status ParseReal(absl::string_view key, absl::string_view text, float* value) {
   const bool clean = text.find_first_of(" \t\r\n\v\f") == absl::string_view::npos;
-  if (clean && absl::SimpleAtof(text, value)) return absl::OkStatus();
-  return Invalid(key, absl::StrCat("\"", text, "\""), "is not a number");
+  const std::string quoted = absl::StrCat("\"", text, "\"");
+  if (!clean || !absl::SimpleAtof(text, value)) return Invalid(key, quoted, "is not a number");
+  const size_t digit = text.find_first_of("123456789");
+  if (*value == 0 && digit < text.find_first_of("eE")) {
+    return Invalid(key, quoted, "is too small: a float would be 0");
+  }
+  if (std::isinf(*value) && digit != absl::string_view::npos) {
+    return Invalid(key, quoted, "is too large: a float would be infinite");
+  }
+  return absl::OkStatus();
 }
 
 absl::Status ParseElement(absl::string_view key, absl::string_view text, DType* dtype) {

@@ -129,6 +129,8 @@ TEST(ParseTest, RejectsWithTheKeyInTheMessage) {
       {"hq=1,sq=1,d=1,scale=1e13", "scale: 1e+13 is not 0 or in 1e-12..1e12"},
       {"hq=1,sq=1,d=1,scale=1e-39", "is not 0 or in 1e-12..1e12"},
       {"hq=1,sq=1,d=1,softcap=3e38", "softcap: 3e+38 is not in 1e-12..1e12"},
+      {"hq=1,sq=1,d=1,scale=1e-400", "scale: \"1e-400\" is too small: a float would be 0"},
+      {"hq=1,sq=1,d=1,softcap=1e400", "softcap: \"1e400\" is too large: a float would be infinite"},
       {"hq=1,sq=1,d=1,scale=1x", "scale: \"1x\" is not a number"},
       {"hq=1,sq=1,d=1,softcap=-2", "softcap: -2 is not in 1e-12..1e12, or 0 for no cap"},
       {"hq=1,sq=1,d=1,lens=ragged", "lens: \"ragged\" is not one of fixed, packed, padded"},

@@ -150,7 +150,8 @@ absl::Status CheckView(absl::string_view name, const ConstTensorView& view,
 
 absl::Status CheckCount(absl::string_view name, int64_t entries, int64_t count) {
   if (entries == count) return absl::OkStatus();
-  return Invalid(name, absl::StrCat("has ", entries, " entries, must have ", count));
+  return Invalid(name, absl::StrCat("has ", entries, entries == 1 ? " entry" : " entries",
+                                    ", must have ", count));
 }
 
 // Checks `view` itself, and that it has `count` entries.
@@ -189,8 +190,9 @@ absl::Status CheckOffsetsOnHost(absl::string_view name, const LengthsView& view,
     }
   }
   if (view.data[view.count - 1] > tokens) {
-    return Invalid(name, absl::StrCat("ends with ", view.data[view.count - 1], ", beyond the ",
-                                      tokens, " tokens of the tensor"));
+    return Invalid(name,
+                   absl::StrCat("ends with ", view.data[view.count - 1], ", beyond the ", tokens,
+                                tokens == 1 ? " token of the tensor" : " tokens of the tensor"));
   }
   return absl::OkStatus();
 }

@@ -86,7 +86,8 @@ std::string TensorFaults(const char* name, const AttentionProblem& p,
     }
   }
   if (unwritten > 0) {
-    absl::StrAppend(&faults, name, ": ", unwritten, " elements are not written, the first at ",
+    absl::StrAppend(&faults, name, ": ", unwritten,
+                    unwritten == 1 ? " element is" : " elements are", " not written, the first at ",
                     where, "\n");
   }
 

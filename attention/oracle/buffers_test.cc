@@ -102,7 +102,7 @@ TEST_F(OutputsTest, FindsWhatIsNotWritten) {
                        Unwrite(t.lse, 1, 0, 1, 0);
                      }),
               "o: 2 elements are not written, the first at sequence 0, head 1, row 1, dim 2\n"
-              "lse: 1 elements are not written, the first at sequence 1, head 1, row 0, dim 0\n");
+              "lse: 1 element is not written, the first at sequence 1, head 1, row 0, dim 0\n");
   }
 }
 

@@ -195,7 +195,7 @@ TEST(InputsTest, RejectsWhatDoesNotFit) {
     return std::string(oracle::Inputs::Make(p, Device::Cpu(), options).status().message());
   };
   options.q_lens = {1};
-  EXPECT_EQ(message(), "q_lens: has 1 entries, must have 2");
+  EXPECT_EQ(message(), "q_lens: has 1 entry, must have 2");
   options.q_lens = {1, 4};
   EXPECT_EQ(message(), "q_lens: entry 1 is 4, which is not in 0..3");
   options.q_lens.clear();

@@ -17,25 +17,25 @@
 namespace attnlab::oracle {
 namespace {
 
-int64_t RowsInUse(const AttentionProblem& p, const Inputs& inputs) {
-  int64_t rows = 0;
-  for (int32_t q_len : inputs.q_lens()) rows += q_len * p.hq;
-  return rows;
-}
-
 // All rows if the oracle can do them within the budget, else a sample. Half the budget goes to
 // reading K and V of as many heads as it allows, half to rows of these heads.
-std::vector<Row> ChooseRows(const AttentionProblem& p, const Inputs& inputs, double budget,
+std::vector<Row> ChooseRows(const AttentionProblem& p, const AttentionTensors& host, double budget,
                             uint64_t seed) {
-  const double flops = CompulsoryTraffic(p, false, inputs.q_lens(), inputs.kv_lens()).flops;
-  if (flops <= budget) return AllRows(p, inputs.host_tensors());
+  std::vector<int32_t> q_lens, kv_lens;
+  for (int64_t i = 0; i < p.b; ++i) {
+    const Sequence sequence = SequenceOf(p, host, i);
+    q_lens.push_back(static_cast<int32_t>(sequence.q_len));
+    kv_lens.push_back(static_cast<int32_t>(sequence.kv_len));
+  }
+  const double flops = CompulsoryTraffic(p, false, q_lens, kv_lens).flops;
+  if (flops <= budget) return AllRows(p, host);
 
   std::vector<int64_t> sequences;  // those with rows, the one with the most keys first
   for (int64_t i = 0; i < p.b; ++i) {
-    if (inputs.q_lens()[i] > 0) sequences.push_back(i);
+    if (q_lens[i] > 0) sequences.push_back(i);
   }
   std::stable_sort(sequences.begin(), sequences.end(),
-                   [&](int64_t a, int64_t b) { return inputs.kv_lens()[a] > inputs.kv_lens()[b]; });
+                   [&](int64_t a, int64_t b) { return kv_lens[a] > kv_lens[b]; });
   // Converting an element costs about as much as 8 operations on it.
   const double row_flops = 2.0 * static_cast<double>(p.skv) * static_cast<double>(p.d + p.dv);
   const int64_t all_heads = static_cast<int64_t>(sequences.size()) * p.hkv;
@@ -54,7 +54,7 @@ std::vector<Row> ChooseRows(const AttentionProblem& p, const Inputs& inputs, dou
     // The first and the last pair of sequence and KV head, and random ones between.
     const int64_t pair = i == 0 ? 0 : i == 1 ? all_heads - 1 : draw(all_heads);
     const int64_t sequence = sequences[pair / p.hkv];
-    const int64_t q_len = inputs.q_lens()[sequence];
+    const int64_t q_len = q_lens[sequence];
     for (int64_t j = 0; j < rows_per_head; ++j) {
       const int64_t head = (pair % p.hkv) * p.GroupSize() + draw(p.GroupSize());
       rows.push_back({sequence, head, j == 0 ? 0 : j == 1 ? q_len - 1 : draw(q_len)});
@@ -80,36 +80,35 @@ std::string OracleKey(const Plan& plan, const VerifyOptions& options) {
                       ",kv=", absl::StrJoin(inputs.kv_lens, " "));
 }
 
-// The rows to check and their expected values. Those of the last call are kept, because a problem
-// often comes again at once with another configuration or kernel.
-struct Expected {
-  std::vector<Row> rows;
-  Oracle oracle;
-};
-
-absl::StatusOr<const Expected*> ExpectedOf(const Plan& plan, const VerifyOptions& options,
-                                           const Inputs& inputs) {
+// ExpectedOf() of the last call is kept, because a problem often comes again at once with another
+// configuration or kernel.
+absl::StatusOr<const Expected*> KeptExpectedOf(const Plan& plan, const VerifyOptions& options,
+                                               const Inputs& inputs) {
   thread_local std::string key;
   thread_local Expected expected;
   const std::string wanted = OracleKey(plan, options);
   if (key == wanted) return &expected;
   key.clear();
-  expected.rows = ChooseRows(plan.problem, inputs, options.oracle_flops, options.inputs.seed);
-  absl::StatusOr<Oracle> oracle = OracleOf(plan, inputs, expected.rows);
-  if (!oracle.ok()) return oracle.status();
-  expected.oracle = *std::move(oracle);
+  absl::StatusOr<Expected> made = ExpectedOf(plan, inputs.host_tensors(), inputs.tensors(),
+                                             options.oracle_flops, options.inputs.seed);
+  if (!made.ok()) return made.status();
+  expected = *std::move(made);
   key = wanted;
   return &expected;
 }
 
 }  // namespace
 
-absl::StatusOr<Oracle> OracleOf(const Plan& plan, const Inputs& inputs,
-                                absl::Span<const Row> rows) {
-  const AttentionTensors& host = inputs.host_tensors();
+int64_t RowsInUse(const AttentionProblem& p, const AttentionTensors& host) {
+  int64_t rows = 0;
+  for (int64_t i = 0; i < p.b; ++i) rows += SequenceOf(p, host, i).q_len * p.hq;
+  return rows;
+}
+
+absl::StatusOr<Oracle> OracleOf(const Plan& plan, const AttentionTensors& host,
+                                const AttentionTensors& there, absl::Span<const Row> rows) {
   if (plan.device.device.kind == DeviceKind::kCuda && !BareMemory()) {
-    absl::StatusOr<Oracle> oracle =
-        OracleOnGpu(plan.problem, host, inputs.tensors(), rows, FactorsOf(plan));
+    absl::StatusOr<Oracle> oracle = OracleOnGpu(plan.problem, host, there, rows, FactorsOf(plan));
     if (!absl::IsResourceExhausted(oracle.status())) return oracle;
   }
   absl::StatusOr<Result> exact = Exact(plan.problem, host, rows);
@@ -120,23 +119,38 @@ absl::StatusOr<Oracle> OracleOf(const Plan& plan, const Inputs& inputs,
   return Oracle{*std::move(exact), *std::move(straightforward)};
 }
 
+absl::StatusOr<Expected> ExpectedOf(const Plan& plan, const AttentionTensors& host,
+                                    const AttentionTensors& there, double oracle_flops,
+                                    uint64_t seed) {
+  Expected expected;
+  expected.rows = ChooseRows(plan.problem, host, oracle_flops, seed);
+  absl::StatusOr<Oracle> oracle = OracleOf(plan, host, there, expected.rows);
+  if (!oracle.ok()) return oracle.status();
+  expected.oracle = *std::move(oracle);
+  return expected;
+}
+
+Errors ErrorsOf(const Plan& plan, const AttentionTensors& host, const Expected& expected,
+                const HostOutputs& outputs) {
+  const auto& [rows, oracle] = expected;
+  return Compare(plan.problem.dtype, rows, oracle.exact, oracle.straightforward,
+                 ValuesOf(plan.problem, host, outputs, rows), FactorsOf(plan));
+}
+
 absl::StatusOr<VerifyResult> Verify(const Plan& plan, const VerifyOptions& options) {
   absl::StatusOr<Trial> trial = Trial::Make(plan, options.inputs, options.with_lse);
   if (!trial.ok()) return trial.status();
   const AttentionProblem& p = plan.problem;
   const AttentionTensors& host = trial->inputs().host_tensors();
-  // Computed before the kernel runs, because a wrong kernel could change its inputs.
-  const absl::StatusOr<const Expected*> expected = ExpectedOf(plan, options, trial->inputs());
+  const absl::StatusOr<const Expected*> expected = KeptExpectedOf(plan, options, trial->inputs());
   if (!expected.ok()) return expected.status();
-  const auto& [rows, oracle] = **expected;
   absl::StatusOr<Trial::Run> run = trial->RunOnce();
   if (!run.ok()) return run.status();
 
   VerifyResult result;
-  result.rows = RowsInUse(p, trial->inputs());
-  result.rows_checked = static_cast<int64_t>(rows.size());
-  const Errors errors = Compare(p.dtype, rows, oracle.exact, oracle.straightforward,
-                                ValuesOf(p, host, run->outputs, rows), FactorsOf(plan));
+  result.rows = RowsInUse(p, host);
+  result.rows_checked = static_cast<int64_t>((*expected)->rows.size());
+  const Errors errors = ErrorsOf(plan, host, **expected, run->outputs);
   result.o = errors.o;
   result.lse = errors.lse;
   result.message = run->faults;

@@ -11,10 +11,13 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "attention/attention.h"
+#include "attention/core/tensors.h"
+#include "attention/oracle/buffers.h"
 #include "attention/oracle/inputs.h"
 #include "attention/oracle/reference.h"
 #include "attention/oracle/tolerance.h"
@@ -46,10 +49,31 @@ struct VerifyResult {
 // kernel's Forward() failed. It has the kernel's name and the problem.
 absl::StatusOr<VerifyResult> Verify(const Plan& plan, const VerifyOptions& options = {});
 
+// What a call is judged by: the rows to check and their expected values.
+struct Expected {
+  std::vector<Row> rows;
+  Oracle oracle;
+};
+
+// `host` are the inputs on the host, `there` the same on the plan's device (on the CPU: the same
+// memory). Checks all rows, or a sample as VerifyOptions says. Call it before the kernel runs,
+// because a wrong kernel could change its inputs.
+absl::StatusOr<Expected> ExpectedOf(const Plan& plan, const AttentionTensors& host,
+                                    const AttentionTensors& there, double oracle_flops,
+                                    uint64_t seed);
+
+// The errors of the call's outputs. LSE is compared if its data is not null.
+Errors ErrorsOf(const Plan& plan, const AttentionTensors& host, const Expected& expected,
+                const HostOutputs& outputs);
+
+// Rows in use, over all sequences and heads.
+int64_t RowsInUse(const AttentionProblem& problem, const AttentionTensors& host);
+
 // What a plan's results for these inputs are judged by. For a plan on a GPU it is computed there.
 // It is computed on the CPU instead if the GPU has too little memory left, or if a tool watches the
 // program (bare_memory.h) and would slow the GPU down.
-absl::StatusOr<Oracle> OracleOf(const Plan& plan, const Inputs& inputs, absl::Span<const Row> rows);
+absl::StatusOr<Oracle> OracleOf(const Plan& plan, const AttentionTensors& host,
+                                const AttentionTensors& there, absl::Span<const Row> rows);
 
 // The command that repeats the check:
 // "attnlab verify --kernel=cpu --problem=b=1,… --seed=7 --layout=odd".

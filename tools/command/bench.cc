@@ -16,6 +16,7 @@
 #include "tools/command/command.h"
 #include "tools/command/selection.h"
 #include "tools/command/time_left.h"
+#include "tools/command/version.h"
 #include "tools/lib/arguments.h"
 #include "tools/lib/interrupt.h"
 #include "tools/lib/json.h"
@@ -33,51 +34,43 @@ struct Flags {
   int64_t repetitions = 5;
   int64_t input_mib = 0;
   BenchReport report;
-  bool json = false, csv = false;
+  Formats formats;
 };
 
 ArgumentParser MakeParser(Flags* f) {
   ArgumentParser parser(
       "attnlab bench",
-      "Verifies kernels against the oracle, then times them against each other. Without a problem "
-      "it takes one\nthat this machine does in seconds.");
+      "Checks kernels against the oracle, then times them. Without a problem it takes one that "
+      "lasts seconds.");
   parser.AddGroup("What");
   AddProblemFlags(&parser, &f->problem);
-  parser.AddString(
-      "kernel", "NAMES", &f->kernel,
-      "all (the default), names as in a,b, or both as in all,reference, which times the "
-      "oracle however slow it is.");
-  parser.AddString(
-      "device", "D", &f->device,
-      "auto (the default: each kernel where it runs, on the CPU or the first GPU), or cpu "
-      "or cuda:N alone.");
+  parser.AddString("kernel", "NAMES", &f->kernel,
+                   "all, or names, as in a,b; all,NAME times a slow one, too [all]");
+  parser.AddString("device", "D", &f->device,
+                   "auto (each kernel where it runs), cpu, or cuda:N [auto]");
   parser.AddStrings("config", "LINE", &f->configs,
-                    "Launch configuration, key=value,…, each a row; with lists and ranges as in "
-                    "block=32..512. Repeatable. `attnlab list` has each kernel's keys.");
+                    "key=value,… with lists and ranges, a row each; repeatable");
   parser.AddString("baseline", "NAME", &f->report.baseline,
-                   "The kernel that speed-ups are against, on any device; by default that of the "
-                   "first row.");
+                   "kernel that speed-ups are against [that of the first row]");
   parser.AddGroup("How");
   parser.AddNumber("seconds", "X", &f->seconds, 0.001, 3600,
-                   "Timed calls of a kernel on a problem take about this long. 0.5.");
+                   "minimum measuring time per row, seconds [0.5]");
   parser.AddNumber("max_noise", "X", &f->max_noise, 0.01, 100,
                    "timing goes on until the median is known to X percent [2]");
   parser.AddNumber("timeout", "X", &f->timeout, 0.001, 1e6,
                    "or until the timed calls of a row have taken X seconds [10]");
   parser.AddInteger("repetitions", "N", &f->repetitions, 1, 1000000,
-                    "At least so many repetitions, whatever they take. 5.");
+                    "minimum repetitions per row [5]");
   parser.AddInteger("input_mib", "N", &f->input_mib, 1, int64_t{1} << 30,
-                    "At most so much memory for sets of inputs; by default a quarter of what the "
-                    "device has.");
-  parser.AddInteger("seed", "N", &f->report.seed, 0, INT64_MAX,
-                    "The same seed, the same inputs. 0.");
-  parser.AddBool("lse", &f->report.lse, "Have kernels write the log-sum-exp, too.");
-  parser.AddBool("verify", &f->report.verify, "Verify before timing: true by default.");
+                    "maximum memory for sets of inputs, MiB [a quarter of the device's]");
+  parser.AddInteger("seed", "N", &f->report.seed, 0, INT64_MAX, "seed of the inputs [0]");
+  parser.AddBool("lse", &f->report.lse, "kernels write the log-sum-exp, too [false]", kLseHint);
+  parser.AddBool("verify", &f->report.verify,
+                 "check each kernel against the oracle before timing it [true]");
   parser.AddGroup("Results");
-  parser.AddString("commit", "ID", &f->report.commit,
-                   "Goes into every JSON row; by default $ATTNLAB_COMMIT.");
-  parser.AddBool("json", &f->json, "Print JSON.");
-  parser.AddBool("csv", &f->csv, "Print CSV.");
+  parser.AddString("commit", "ID", &f->report.commit, "commit that results name [$ATTNLAB_COMMIT]");
+  AddJsonFlag(&parser, &f->formats);
+  AddCsvFlag(&parser, &f->formats);
   parser.AddSection("The one-line form of a problem", kProblemHelp);
   parser.AddSection(
       "Columns",
@@ -225,24 +218,33 @@ int Bench(const Arguments& arguments, const Streams& streams) {
   if (ParsedToEnd(&parser, "bench", arguments, streams, &code)) return code;
   flags.report.max_noise = flags.max_noise / 100;
   Results results;
-  absl::Status s = OneFormat(flags.json, flags.csv);
-  if (!s.ok()) return Fail(streams, "bench", s);
+  absl::StatusOr<ResultFiles> files = ResultFiles::Create(flags.formats);
+  if (!files.ok()) return Fail(streams, "bench", files.status());
+  absl::Status s;
   {
     const StopOnCtrlC stop("bench");
     s = BenchAll(flags, &results);
   }
   results.left_out.Print(streams.err);
+  const auto is_baseline = [&flags](const bench::Row& row) {
+    return row.status.ok() && row.plan.kernel->traits().name == flags.report.baseline;
+  };
+  if (s.ok() && !flags.report.baseline.empty() && !results.rows.empty() &&
+      std::none_of(results.rows.begin(), results.rows.end(), is_baseline)) {
+    streams.err << "attnlab bench: --baseline: " << flags.report.baseline
+                << " was not timed, so there are no speed-ups\n";
+  }
   if (s.ok() && results.rows.empty() && !results.interrupted) {
     s = results.left_out.blame().NothingDone();
   }
-  if (flags.report.commit.empty()) flags.report.commit = CommitOfEnvironment();
-  if (results.rows.empty()) {
-    // Nothing to print.
-  } else if (flags.json || flags.csv) {
+  if (flags.report.commit.empty()) flags.report.commit = Commit();
+  if (!results.rows.empty()) {
     const std::vector<Json> rows = BenchJson(results.rows, flags.report);
-    streams.out << (flags.csv ? Csv(rows) : Dump({{"command", "bench"}, {"rows", rows}}));
-  } else {
-    PrintBench(results.rows, flags.report, streams);
+    Json json = {
+        {"command", "bench"}, {"attnlab", AttnlabJson(flags.report.commit)}, {"rows", rows}};
+    for (Json& row : json["rows"]) row["attnlab"] = json["attnlab"];
+    s.Update(files->Write(json, rows, streams));
+    if (flags.formats.Tables()) PrintBench(results.rows, flags.report, streams);
   }
   if (!s.ok()) return Fail(streams, "bench", s);
   if (results.interrupted) return Interrupted(streams, "bench", results.rows.empty());

@@ -110,11 +110,11 @@ void LeaveOutSlow(const BenchSelection& selection, CallTimes* times, std::vector
       // One that fails is kept: its row will say why.
       const double seconds = times->Seconds(plan);
       if (seconds > patience) {
-        left_out->Add(absl::UnimplementedError(
-                          absl::StrCat(traits.name, ": left out of ", plan.problem.ToString(),
-                                       ": about ", Duration(seconds), " a call; --kernel=all,",
-                                       traits.name, " times it all the same")),
-                      "");
+        left_out->Add(
+            absl::UnimplementedError(absl::StrCat(
+                traits.name, ": left out of ", plan.problem.ToString(), ": about ",
+                Duration(seconds), " a call; --kernel=all,", traits.name, " times it anyway")),
+            "");
         continue;
       }
     }

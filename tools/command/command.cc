@@ -1,8 +1,11 @@
 #include "tools/command/command.h"
 
+#include <utility>
+
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "attention/core/stop.h"
+#include "tools/lib/table.h"
 
 namespace attnlab::command {
 
@@ -72,9 +75,55 @@ int Interrupted(const Streams& streams, absl::string_view subcommand, bool nothi
   return kInterrupted;
 }
 
-absl::Status OneFormat(bool json, bool csv) {
-  return json && csv ? absl::InvalidArgumentError("--json and --csv exclude each other")
-                     : absl::OkStatus();
+void AddJsonFlag(ArgumentParser* parser, Formats* formats) {
+  parser->AddOptional("json", "FILE", &formats->json, "-",
+                      "print JSON in place of the table, or write FILE beside it");
+}
+
+void AddCsvFlag(ArgumentParser* parser, Formats* formats) {
+  parser->AddOptional("csv", "FILE", &formats->csv, "-",
+                      "print CSV in place of the table, or write FILE beside it");
+}
+
+absl::Status ResultFiles::Open(absl::string_view flag, const std::string& path, Target* target) {
+  target->to_output = path == "-";
+  if (path.empty() || target->to_output) return absl::OkStatus();
+  absl::StatusOr<AtomicFile> file = AtomicFile::Create(ResolvePath(path));
+  if (!file.ok()) {
+    return absl::Status(file.status().code(), absl::StrCat(flag, ": ", file.status().message()));
+  }
+  target->file.emplace(*std::move(file));
+  return absl::OkStatus();
+}
+
+absl::StatusOr<ResultFiles> ResultFiles::Create(const Formats& formats) {
+  const std::string &json = formats.json, &csv = formats.csv;
+  if (json == "-" && csv == "-") {
+    return absl::InvalidArgumentError(
+        "--json and --csv both go to the standard output; give one of them a file: --json=FILE");
+  }
+  if (!json.empty() && !csv.empty() && SameFile(ResolvePath(json), ResolvePath(csv))) {
+    return absl::InvalidArgumentError(absl::StrCat("--json and --csv are both ", json));
+  }
+  ResultFiles files;
+  absl::Status s = Open("--json", json, &files.json_);
+  if (s.ok()) s = Open("--csv", csv, &files.csv_);
+  if (!s.ok()) return s;
+  return files;
+}
+
+absl::Status ResultFiles::WriteTo(Target* target, const std::string& text, const Streams& streams) {
+  if (target->to_output) streams.out << text;
+  if (!target->file) return absl::OkStatus();
+  const absl::Status s = target->file->Append(text);
+  return s.ok() ? target->file->Commit() : s;
+}
+
+absl::Status ResultFiles::Write(const Json& json, const std::vector<Json>& rows,
+                                const Streams& streams) {
+  absl::Status s = WriteTo(&json_, Dump(json), streams);
+  if (s.ok()) s = WriteTo(&csv_, Csv(rows), streams);
+  return s;
 }
 
 }  // namespace attnlab::command

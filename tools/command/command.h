@@ -1,22 +1,29 @@
 // The subcommands of attnlab, each a function of its arguments: main() and tests call the same.
 //
-//   attnlab list      kernels, what each supports, what this machine has
-//   attnlab run       attention on .npy files or on generated inputs
-//   attnlab verify    kernels against the oracle
-//   attnlab bench     verifies, then times
-//   attnlab profile   what kernels move, by the counters of a GPU
+//   attnlab list        kernels, what each supports, what this machine has
+//   attnlab run         attention on .npy files or on generated inputs
+//   attnlab verify      kernels against the oracle
+//   attnlab bench       verifies, then times
+//   attnlab profile     what kernels move, by the counters of a GPU
+//   attnlab version     which attnlab this is
+//   attnlab completion  a script for bash or zsh
 #ifndef TOOLS_COMMAND_COMMAND_H_
 #define TOOLS_COMMAND_COMMAND_H_
 
+#include <cstdint>
+#include <optional>
 #include <ostream>
 #include <string>
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "tools/lib/arguments.h"
+#include "tools/lib/files.h"
 #include "tools/lib/interrupt.h"
+#include "tools/lib/json.h"
 
 namespace attnlab::command {
 
@@ -36,6 +43,7 @@ struct Streams {
   std::ostream& out;
   std::ostream& err;
   bool colours = false;  // of what goes to `out`
+  int64_t columns = 0;   // of the terminal that `out` is; 0: none, or not known
 };
 
 using Arguments = std::vector<std::string>;
@@ -45,6 +53,8 @@ int Run(const Arguments& arguments, const Streams& streams);
 int Verify(const Arguments& arguments, const Streams& streams);
 int Bench(const Arguments& arguments, const Streams& streams);
 int Profile(const Arguments& arguments, const Streams& streams);
+int Version(const Arguments& arguments, const Streams& streams);
+int Completion(const Arguments& arguments, const Streams& streams);
 
 // The command: `arguments` without the program's name; the first names the subcommand.
 int Main(const Arguments& arguments, const Streams& streams);
@@ -74,8 +84,36 @@ class StopOnCtrlC {
 int Interrupted(const Streams& streams, absl::string_view subcommand, bool nothing,
                 absl::string_view done = "done");
 
-// InvalidArgument where both were asked for.
-absl::Status OneFormat(bool json, bool csv);
+// --json[=FILE] and --csv[=FILE]: "" is not wanted, "-" is the standard output.
+struct Formats {
+  std::string json, csv;
+
+  // Whether the standard output is left for tables.
+  bool Tables() const { return json != "-" && csv != "-"; }
+};
+void AddJsonFlag(ArgumentParser* parser, Formats* formats);
+void AddCsvFlag(ArgumentParser* parser, Formats* formats);
+
+// Where results go in these formats. Files are created first, so that what cannot be written is
+// said before minutes of work; what was there stays until Write().
+class ResultFiles {
+ public:
+  // InvalidArgument where both formats go to one place.
+  static absl::StatusOr<ResultFiles> Create(const Formats& formats);
+
+  // `rows` as CSV.
+  absl::Status Write(const Json& json, const std::vector<Json>& rows, const Streams& streams);
+
+ private:
+  struct Target {
+    bool to_output = false;
+    std::optional<AtomicFile> file;
+  };
+  static absl::Status Open(absl::string_view flag, const std::string& path, Target* target);
+  static absl::Status WriteTo(Target* target, const std::string& text, const Streams& streams);
+
+  Target json_, csv_;
+};
 
 // Parses, with the exit codes at the end of the help; true when the subcommand ends here, with
 // *code: help was asked for, or a flag is wrong.

@@ -15,6 +15,7 @@
 #include "tools/command/machine.h"
 #include "tools/command/presets.h"
 #include "tools/command/support.h"
+#include "tools/command/version.h"
 #include "tools/lib/arguments.h"
 #include "tools/lib/json.h"
 #include "tools/lib/table.h"
@@ -42,23 +43,58 @@ std::string Shape(const Model& model) {
   return absl::StrCat("hq=", model.query_heads, ",hkv=", model.kv_heads, ",d=", model.head_dim);
 }
 
+Json ShortJson(const KernelTraits& traits, const Support& support) {
+  return {{"name", traits.name},
+          {"summary", traits.summary},
+          {"device", traits.device == DeviceKind::kCpu ? "cpu" : "cuda"},
+          {"compute_capabilities", traits.compute_capabilities},
+          {"dtypes", support.dtypes},
+          {"head_dims", Ranges(support.head_dims)},
+          {"masks", support.masks},
+          {"features", support.features}};
+}
+
+Json WholeJson(const KernelTraits& traits, const Support& support) {
+  return {{"name", traits.name},
+          {"summary", traits.summary},
+          {"device", traits.device == DeviceKind::kCpu ? "cpu" : "cuda"},
+          {"compute_capabilities", traits.compute_capabilities},
+          {"preference", traits.preference},
+          {"config_keys", traits.config_keys},
+          {"variants", traits.variants},
+          {"supports",
+           {{"dtypes", support.dtypes},
+            {"masks", support.masks},
+            {"head_dims", support.head_dims},
+            {"lengths", support.lengths},
+            {"features", support.features}}}};
+}
+
 }  // namespace
 
 int List(const Arguments& arguments, const Streams& streams) {
-  bool as_json = false;
+  Formats formats;
+  bool all = false;
   ArgumentParser parser("attnlab list",
                         "Lists the kernels of this program and what each supports, the presets, "
                         "and the devices of this machine.");
-  parser.AddBool("json", &as_json, "Print JSON.");
-  parser.AddSection("Examples", "attnlab list\nattnlab list --json | jq '.kernels[].name'");
+  AddJsonFlag(&parser, &formats);
+  parser.AddBool("all", &all, "with --json: also config keys, every head dim and more [false]");
+  parser.AddSection("Examples",
+                    "attnlab list\n"
+                    "attnlab list --json | jq -r '.kernels[].name'\n"
+                    "attnlab list --json --all > kernels.json");
   int code = kOk;
   if (ParsedToEnd(&parser, "list", arguments, streams, &code)) return code;
+  absl::StatusOr<ResultFiles> files = ResultFiles::Create(formats);
+  if (!files.ok()) return Fail(streams, "list", files.status());
 
   std::vector<DeviceInfo> devices = {CpuInfo()};
   const absl::StatusOr<std::vector<DeviceInfo>> gpus = CudaInfo();
   if (gpus.ok()) devices.insert(devices.end(), gpus->begin(), gpus->end());
 
-  Json json = {{"devices", Json::array()},
+  Json json = {{"attnlab", AttnlabJson()},
+               {"devices", Json::array()},
                {"cuda", nullptr},
                {"kernels", Json::array()},
                {"presets", Json::array()}};
@@ -97,46 +133,35 @@ int List(const Arguments& arguments, const Streams& streams) {
     for (const std::string& key : traits.config_keys) {
       absl::StrAppend(&notes, "    --config ", key, "\n");
     }
-    json["kernels"].push_back({{"name", traits.name},
-                               {"summary", traits.summary},
-                               {"device", traits.device == DeviceKind::kCpu ? "cpu" : "cuda"},
-                               {"compute_capabilities", traits.compute_capabilities},
-                               {"preference", traits.preference},
-                               {"config_keys", traits.config_keys},
-                               {"variants", traits.variants},
-                               {"supports",
-                                {{"dtypes", support.dtypes},
-                                 {"masks", support.masks},
-                                 {"head_dims", support.head_dims},
-                                 {"lengths", support.lengths},
-                                 {"features", support.features}}}});
+    json["kernels"].push_back(all ? WholeJson(traits, support) : ShortJson(traits, support));
   }
 
   Table preset_table({{"preset", Table::kLeft}, {"problem", Table::kLeft}, {"from", Table::kLeft}});
   const auto add_preset = [&](const std::string& name, const std::string& problem,
                               const std::string& source) {
     preset_table.AddRow({name, problem, source});
-    json["presets"].push_back({{"name", name}, {"problem", problem}, {"source", source}});
+    json["presets"].push_back(all ? Json{{"name", name}, {"problem", problem}, {"source", source}}
+                                  : Json(name));
   };
   add_preset("gpt2", PresetLine("gpt2").value_or(""), "b=8 t=1024 c=768 nh=12");
   for (const Model& model : Models()) {
     add_preset(absl::StrCat(model.name, "-PHASE-LENGTH"), Shape(model), std::string(model.source));
   }
 
-  if (as_json) {
-    streams.out << Dump(json);
-    return kOk;
+  if (const absl::Status s = files->Write(json, {}, streams); !s.ok()) {
+    return Fail(streams, "list", s);
   }
-  streams.out << "Devices\n\n" << device_table.Markdown(streams.colours);
+  if (!formats.Tables()) return kOk;
+  streams.out << "Devices\n\n" << device_table.Text(streams.colours, streams.columns);
   if (!gpus.ok()) streams.out << "\nNo GPU: " << gpus.status().message() << "\n";
   streams.out << "\nKernels\n\n";
   if (kernel_table.rows() == 0) {
     streams.out << "This program links none.\n";
   } else {
-    streams.out << kernel_table.Markdown(streams.colours) << "\n" << notes;
+    streams.out << kernel_table.Text(streams.colours, streams.columns) << "\n" << notes;
   }
   streams.out << "\nPresets\n\n"
-              << preset_table.Markdown(streams.colours)
+              << preset_table.Text(streams.colours, streams.columns)
               << "\nPHASE is prefill or decode, LENGTH tokens as in 512 or 4k.\n";
   if (const absl::Status s = Registry::Global().Check(); !s.ok()) {
     return Fail(streams, "list", s);

@@ -121,7 +121,7 @@ absl::Status ListSets(const Chip& chip, bool as_json, const Streams& streams) {
     sets.push_back(std::move(listing->json));
     if (as_json) continue;
     // All sets together have been shown one by one.
-    if (set != "all") streams.out << listing->table.Markdown(streams.colours);
+    if (set != "all") streams.out << listing->table.Text(streams.colours, streams.columns);
     streams.out << set << ": " << PassesText(listing->passes) << "\n\n";
   }
   if (as_json) streams.out << Dump({{"chip", chip.name()}, {"sets", sets}});
@@ -136,7 +136,7 @@ absl::Status ListSelected(const Chip& chip, absl::string_view set,
   if (as_json) {
     streams.out << Dump({{"chip", chip.name()}, {"sets", {std::move(listing->json)}}});
   } else {
-    streams.out << listing->table.Markdown(streams.colours)
+    streams.out << listing->table.Text(streams.colours, streams.columns)
                 << "together: " << PassesText(listing->passes) << "\n";
   }
   return absl::OkStatus();

@@ -3,6 +3,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "attention/cuda/backend.h"
+#include "tools/lib/table.h"
 
 namespace attnlab::command {
 
@@ -28,7 +29,7 @@ Json MachineJson(const DeviceInfo& info) {
 
 std::string MachineSummary(const DeviceInfo& info) {
   if (info.device.kind == DeviceKind::kCpu) {
-    return absl::StrCat(info.threads, info.threads == 1 ? " thread" : " threads");
+    return Counted(info.threads, "thread");
   }
   return absl::StrCat("sm_", info.compute_capability, ", ", info.multiprocessors, " SMs");
 }

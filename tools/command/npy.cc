@@ -51,7 +51,62 @@ absl::StatusOr<NpyArray> ParseNpy(absl::string_view name, absl::string_view byte
   return NpyArray{*std::move(header), *std::move(data)};
 }
 
+namespace {
+
+// As many bytes as asked for, or as there are.
+absl::StatusOr<int64_t> ReadBytes(int fd, const std::string& name, void* to, int64_t bytes) {
+  int64_t done = 0;
+  while (done < bytes) {
+    const ssize_t n =
+        read(fd, static_cast<char*>(to) + done, std::min(bytes - done, int64_t{1} << 30));
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) return ErrnoStatus("cannot read", name, errno);
+    if (n == 0) break;
+    done += n;
+  }
+  return done;
+}
+
+// `size` is that of a file, or -1 of a pipe.
+absl::StatusOr<NpyArray> ReadNpy(int fd, const std::string& name, int64_t size) {
+  std::string preamble(
+      size < 0 ? kLongestNpyPreamble : std::min<int64_t>(kLongestNpyPreamble, size), '\0');
+  const absl::StatusOr<int64_t> n =
+      ReadBytes(fd, name, &preamble[0], static_cast<int64_t>(preamble.size()));
+  if (!n.ok()) return n.status();
+  preamble.resize(*n);
+  absl::StatusOr<NpyHeader> header = ParseNpyHeader(name, preamble);
+  if (!header.ok()) return header.status();
+  if (size >= 0) {
+    if (absl::Status s = CheckLength(name, *header, size); !s.ok()) return s;
+  }
+  const int64_t bytes = header->NumBytes();
+  absl::StatusOr<Buffer> data = Buffer::Allocate(Device::Cpu(), bytes);
+  if (!data.ok()) {
+    return absl::Status(data.status().code(), absl::StrCat(name, ": ", data.status().message()));
+  }
+  const int64_t begun = std::min(*n - header->data_offset, bytes);
+  std::copy_n(preamble.data() + header->data_offset, begun, static_cast<char*>(data->data()));
+  const absl::StatusOr<int64_t> rest =
+      ReadBytes(fd, name, static_cast<char*>(data->data()) + begun, bytes - begun);
+  if (!rest.ok()) return rest.status();
+  char more = 0;
+  const absl::StatusOr<int64_t> beyond = ReadBytes(fd, name, &more, 1);
+  if (!beyond.ok()) return beyond.status();
+  absl::Status s = CheckLength(name, *header, *n + *rest + *beyond);
+  if (!s.ok()) return s;
+  return NpyArray{*std::move(header), *std::move(data)};
+}
+
+}  // namespace
+
 absl::StatusOr<NpyArray> ReadNpy(const std::string& path) {
+  if (path == "-") {
+    if (isatty(STDIN_FILENO) != 0) {
+      return Invalid("standard input", "is a terminal; a .npy file can be piped into it");
+    }
+    return ReadNpy(STDIN_FILENO, "standard input", -1);
+  }
   // O_NONBLOCK: a FIFO that nobody writes to would be waited for.
   const int fd = open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC);
   if (fd < 0) return ErrnoStatus("cannot open", path, errno);
@@ -64,36 +119,7 @@ absl::StatusOr<NpyArray> ReadNpy(const std::string& path) {
   if (fstat(fd, &info) != 0) return ErrnoStatus("cannot stat", path, errno);
   if (S_ISDIR(info.st_mode)) return Invalid(path, "is a directory, not a .npy file");
   if (!S_ISREG(info.st_mode)) return Invalid(path, "is not a regular file");
-
-  // Reads [offset, offset + bytes) of the file, or as much of it as there is.
-  const auto read_at = [&](char* to, int64_t bytes, int64_t offset) -> absl::StatusOr<int64_t> {
-    int64_t done = 0;
-    while (done < bytes) {
-      const ssize_t n =
-          pread(fd, to + done, std::min(bytes - done, int64_t{1} << 30), offset + done);
-      if (n < 0 && errno == EINTR) continue;
-      if (n < 0) return ErrnoStatus("cannot read", path, errno);
-      if (n == 0) break;
-      done += n;
-    }
-    return done;
-  };
-
-  std::string preamble(std::min<int64_t>(kLongestNpyPreamble, info.st_size), '\0');
-  absl::StatusOr<int64_t> n = read_at(&preamble[0], static_cast<int64_t>(preamble.size()), 0);
-  if (!n.ok()) return n.status();
-  absl::StatusOr<NpyHeader> header =
-      ParseNpyHeader(path, absl::string_view(preamble).substr(0, *n));
-  if (!header.ok()) return header.status();
-  if (absl::Status s = CheckLength(path, *header, info.st_size); !s.ok()) return s;
-  absl::StatusOr<Buffer> data = Buffer::Allocate(Device::Cpu(), header->NumBytes());
-  if (!data.ok()) {
-    return absl::Status(data.status().code(), absl::StrCat(path, ": ", data.status().message()));
-  }
-  n = read_at(static_cast<char*>(data->data()), header->NumBytes(), header->data_offset);
-  if (!n.ok()) return n.status();
-  if (*n != header->NumBytes()) return Invalid(path, "became shorter while it was read");
-  return NpyArray{*std::move(header), *std::move(data)};
+  return ReadNpy(fd, path, info.st_size);
 }
 
 absl::Status WriteNpy(const std::string& path, NpyType type, absl::Span<const int64_t> shape,
@@ -102,7 +128,8 @@ absl::Status WriteNpy(const std::string& path, NpyType type, absl::Span<const in
   header.type = type;
   header.shape.assign(shape.begin(), shape.end());
   if (absl::Status s = CheckNpySize(path, header); !s.ok()) return s;
-  absl::StatusOr<AtomicFile> file = AtomicFile::Create(path);
+  absl::StatusOr<AtomicFile> file =
+      path == "-" ? AtomicFile::StandardOutput() : AtomicFile::Create(path);
   if (!file.ok()) return file.status();
   const std::string preamble = NpyPreamble(type, shape);
   absl::Status s = file->Append(preamble.data(), static_cast<int64_t>(preamble.size()));

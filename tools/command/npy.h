@@ -47,13 +47,14 @@ NpyType NpyTypeOf(DType dtype);
 // A whole file in memory.
 absl::StatusOr<NpyArray> ParseNpy(absl::string_view name, absl::string_view bytes);
 
-// Reads a file. Compares its size with the header before memory is allocated, so a damaged header
+// Reads a file, or for "-" the standard input, which may be a pipe. Compares a file's size with the
+// header before memory is allocated, so a damaged header
 // costs nothing. NotFound, PermissionDenied, … for a file that cannot be read; InvalidArgument
 // for one that is not a .npy of the types above, is truncated, or has bytes after its elements.
 absl::StatusOr<NpyArray> ReadNpy(const std::string& path);
 
-// Writes a file, completely or not at all (AtomicFile). Version 1.0, or 2.0 if the shape needs a
-// longer header.
+// Writes a file, completely or not at all (AtomicFile), or for "-" the standard output. Version 1.0,
+// or 2.0 if the shape needs a longer header.
 absl::Status WriteNpy(const std::string& path, NpyType type, absl::Span<const int64_t> shape,
                       const void* data);
 

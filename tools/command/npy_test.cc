@@ -109,7 +109,7 @@ TEST(NpyTest, RejectsWithAMessage) {
   const struct {
     std::string bytes, message;
   } kCases[] = {
-      {"", "is not a .npy file: it begins with ''"},
+      {"", "is empty, not a .npy file"},
       {"PK\x03\x04 an archive", "is a zip archive, such as a .npz; numpy.save("},
       {"\x01 hello", "is not a .npy file: it begins with '\\x01 hell', not '\\x93NUMPY'"},
       {good.substr(0, 7), "is cut short in the version"},

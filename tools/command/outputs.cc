@@ -88,6 +88,16 @@ absl::Status Outputs::Fetch() {
   return s;
 }
 
+oracle::HostOutputs Outputs::OnHost() {
+  oracle::HostOutputs outputs;
+  outputs.o = o_;
+  outputs.lse = lse_;
+  outputs.o.data = o_host_.data();
+  outputs.lse.data = lse_host_.data();
+  outputs.o.device = outputs.lse.device = Device::Cpu();
+  return outputs;
+}
+
 absl::Status Outputs::WriteO(const std::string& path, NpyType type) const {
   if (type == NpyTypeOf(dtype_)) return WriteNpy(path, type, o_shape_, o_host_.data());
   const int64_t count = o_.NumElements();

@@ -13,6 +13,7 @@
 #include "attention/core/tensor.h"
 #include "attention/core/tensors.h"
 #include "attention/cuda/memory.h"
+#include "attention/oracle/buffers.h"
 #include "tools/command/npy.h"
 #include "tools/command/tensor_files.h"
 
@@ -35,6 +36,9 @@ class Outputs {
   // After Fetch(). O in `type`, LSE in fp32.
   absl::Status WriteO(const std::string& path, NpyType type) const;
   absl::Status WriteLse(const std::string& path) const;
+
+  // After Fetch(): views of what is on the host, as this object lives.
+  oracle::HostOutputs OnHost();
 
   const std::vector<int64_t>& o_shape() const { return o_shape_; }
   const std::vector<int64_t>& lse_shape() const { return lse_shape_; }

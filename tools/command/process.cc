@@ -5,12 +5,14 @@
 #include <iostream>
 #include <new>
 
+#include "tools/lib/table.h"
 #include "tools/lib/terminal.h"
 
 namespace attnlab::command {
 
 int RunProcess(const Arguments& arguments) {
-  const Streams streams = {std::cout, std::cerr, ColoursWanted(STDOUT_FILENO)};
+  const Streams streams = {std::cout, std::cerr, ColoursWanted(STDOUT_FILENO),
+                           TerminalColumns(STDOUT_FILENO)};
   int code = kFailed;
   try {
     code = Main(arguments, streams);

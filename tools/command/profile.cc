@@ -26,6 +26,7 @@
 #include "tools/command/profile_flags.h"
 #include "tools/command/profile_report.h"
 #include "tools/command/selection.h"
+#include "tools/command/version.h"
 #include "tools/lib/arguments.h"
 #include "tools/lib/files.h"
 #include "tools/lib/interrupt.h"
@@ -162,12 +163,13 @@ absl::Status List(const ProfileFlags& f, const ArgumentParser& parser, const Str
   const absl::StatusOr<profiling::Chip> chip = profiling::Chip::Open(name);
   if (!chip.ok()) return OfFlag(chip.status(), "--chip");
   if (!remark.empty()) streams.err << "attnlab profile: " << remark << "\n";
-  if (!f.match.empty()) return ListMatching(*chip, f.match, f.json, streams);
-  if (!parser.Given("set") && !parser.Given("metric")) return ListSets(*chip, f.json, streams);
+  const bool json = !f.formats.json.empty();
+  if (!f.match.empty()) return ListMatching(*chip, f.match, json, streams);
+  if (!parser.Given("set") && !parser.Given("metric")) return ListSets(*chip, json, streams);
   if (f.set == "none" && f.metrics.empty()) {
     return absl::InvalidArgumentError("--set: none, and no --metric: there is nothing to list");
   }
-  return OfFlag(ListSelected(*chip, f.set == "none" ? "" : f.set, f.metrics, f.json, streams),
+  return OfFlag(ListSelected(*chip, f.set == "none" ? "" : f.set, f.metrics, json, streams),
                 "--metric");
 }
 
@@ -275,7 +277,7 @@ absl::Status ProfileAll(const ProfileFlags& f, ProfileReport* report, LeftOut* l
 
 ProfileReport EmptyReport(const ProfileFlags& f) {
   ProfileReport report;
-  report.commit = f.commit.empty() ? CommitOfEnvironment() : f.commit;
+  report.commit = f.commit.empty() ? Commit() : f.commit;
   report.seed = f.seed;
   report.repetitions = f.repetitions;
   report.lse = f.lse;
@@ -302,6 +304,8 @@ int Profile(const Arguments& arguments, const Streams& streams) {
     if (absl::IsCancelled(s)) return Interrupted(streams, "profile", false, "listed");
     return s.ok() ? kOk : Fail(streams, "profile", OfCounting(s));
   }
+  absl::StatusOr<ResultFiles> files = ResultFiles::Create(flags.formats);
+  if (!files.ok()) return Fail(streams, "profile", files.status());
   ProfileReport report = EmptyReport(flags);
   LeftOut left_out("attnlab profile");
   {
@@ -315,11 +319,8 @@ int Profile(const Arguments& arguments, const Streams& streams) {
   }
   if (!rows.empty()) {
     const Json profile = ProfileJson(report);
-    if (flags.json) {
-      streams.out << Dump(profile);
-    } else {
-      PrintProfile(report, streams);
-    }
+    s.Update(files->Write(profile, {}, streams));
+    if (flags.formats.Tables()) PrintProfile(report, streams);
     if (!flags.html.empty()) {
       s.Update(OfFlag(profiling::WriteHtmlReport(profile, ResolvePath(flags.html)), "--html"));
     }

@@ -38,67 +38,56 @@ absl::Status NotWith(absl::string_view flag, absl::string_view other, absl::stri
 ArgumentParser MakeProfileParser(ProfileFlags* f) {
   ArgumentParser parser(
       "attnlab profile",
-      "Runs kernels on a GPU under its counters: how many bytes they read from and write to HBM, "
-      "beside\ntheir own model and what any kernel must move, and how near they come to what the "
-      "card allows.");
+      "Counts what kernels read from and write to HBM, by the GPU's own counters, beside their own "
+      "model and\nthe least that any kernel moves, and compares their speed with the GPU's "
+      "limits.");
   parser.AddGroup("What");
   AddProblemFlags(&parser, &f->problem);
   parser.AddString("kernel", "NAMES", &f->kernel,
-                   "all (the default: those of GPUs that do the problem), or names as in a,b.");
-  parser.AddString("device", "D", &f->device, "cuda:N; by default cuda:0.");
+                   "all GPU kernels that do the problem, or names, as in a,b [all]");
+  parser.AddString("device", "D", &f->device, "cuda:N [cuda:0]");
   parser.AddStrings("config", "LINE", &f->configs,
-                    "Launch configuration, key=value,…, each a row; with lists and ranges as in "
-                    "block=32..512. Repeatable. `attnlab list` has each kernel's keys.");
+                    "key=value,… with lists and ranges, a row each; repeatable");
   parser.AddGroup("Counters");
   // The names are those of profiling::Sets(), which is not there without a toolkit.
   parser.AddString("set", "NAME", &f->set,
-                   "Which: traffic, l2, compute, stalls, all, or none. traffic is the default.");
-  parser.AddStrings(
-      "metric", "NAME", &f->metrics,
-      "One of CUPTI's, besides the set, such as sm__warps_launched.sum, in CUPTI's own unit "
-      "(nanoseconds for times). Repeatable.");
+                   "counters: traffic, l2, compute, stalls, all, or none [traffic]");
+  parser.AddStrings("metric", "NAME", &f->metrics,
+                    "metric of CUPTI, such as sm__warps_launched.sum; repeatable");
   parser.AddBool("list_metrics", &f->list_metrics,
-                 "Run nothing; print what the sets are made of on this GPU, and in how many passes "
-                 "over a kernel. With --set or --metric: what a run with these counts. Without a "
-                 "GPU it is of GH100, or of --chip.");
+                 "run nothing; list what --set and --metric count [false]");
   parser.AddString("chip", "NAME", &f->chip,
-                   "With --list_metrics: of a chip, in place of the GPU's: GH100 say.");
+                   "with --list_metrics: chip, such as GH100 [the GPU's]");
   parser.AddString("match", "TEXT", &f->match,
-                   "With --list_metrics: all metrics with this in their name, in any case.");
+                   "with --list_metrics: metrics with this text in their name");
   parser.AddGroup("How");
-  parser.AddInteger("repetitions", "N", &f->repetitions, 1, 1000, "Of which medians are taken. 3.");
+  parser.AddInteger("repetitions", "N", &f->repetitions, 1, 1000,
+                    "repetitions; results are their medians [3]");
   parser.AddString("ceilings", "HOW", &f->ceilings,
-                   "kept (the default: measured once a GPU and driver), anew, or none.");
-  parser.AddInteger("seed", "N", &f->seed, 0, INT64_MAX, "The same seed, the same inputs. 0.");
-  parser.AddBool("lse", &f->lse, "Have kernels write the log-sum-exp, too.");
-  parser.AddBool("verify", &f->verify, "Verify each kernel, too: true by default.");
+                   "kept (measured once per GPU and driver), anew, none [kept]");
+  parser.AddInteger("seed", "N", &f->seed, 0, INT64_MAX, "seed of the inputs [0]");
+  parser.AddBool("lse", &f->lse, "kernels write the log-sum-exp, too [false]", kLseHint);
+  parser.AddBool("verify", &f->verify, "check each kernel against the oracle, too [true]");
   parser.AddGroup("Results");
-  parser.AddString("commit", "ID", &f->commit,
-                   "Goes into every JSON row; by default $ATTNLAB_COMMIT.");
-  parser.AddBool("json", &f->json, "Print JSON.");
-  parser.AddString("html", "FILE", &f->html,
-                   "Write a report that a browser shows, one file, no network.");
+  parser.AddString("commit", "ID", &f->commit, "commit that results name [$ATTNLAB_COMMIT]");
+  AddJsonFlag(&parser, &f->formats);
+  parser.AddString("html", "FILE", &f->html, "write a report for browsers, one file");
   parser.AddString("from", "FILE", &f->from,
-                   "Run nothing; --html is to be the report of a profile that --json printed. "
-                   "Needs no GPU.");
+                   "run nothing; make --html of a profile that --json printed");
   parser.AddSection("The one-line form of a problem", kProblemHelp);
   parser.AddSection(
       "Columns",
-      "time           of a call, from the beginning of its first kernel to the end of its last\n"
-      "TFLOP/s        the two matrix products over what the mask lets through, over the time\n"
-      "HBM read       bytes that were read from HBM, of a call that begins with an empty L2\n"
-      "  model        times what the kernel's own model says; \"of 1.00–4.00x\": it cannot tell, "
-      "and\n"
-      "               says so many times that\n"
-      "  least        times what any kernel must read\n"
-      "HBM written    the same; up to an L2 of it may not have gone there yet, and where all of "
-      "it\n"
-      "               fits and much is missing, there is \"in L2\" instead of a ratio\n"
-      "roofline       of the FLOP/s that the card's ceilings allow with the bytes that it moved\n"
-      "least roofline the same with those that any kernel must move: what is left to gain\n"
-      "range_duration in the second table: of the counted call from outside, launching and all, "
-      "at\n"
-      "               the clock that counters run with; so it is longer than the time");
+      "time           of a call, from the start of its first kernel to the end of its last\n"
+      "TFLOP/s        FLOPs of the two matrix products that the mask leaves, over the time\n"
+      "HBM read       bytes read from HBM by a call that begins with an empty L2\n"
+      "  model        that many times what the kernel's own model says; in brackets where it "
+      "guesses\n"
+      "  least        that many times what any kernel must read\n"
+      "HBM written    the same for writes; \"in L2\": much of it had not gone to HBM yet\n"
+      "roofline       share of the FLOP/s that the ceilings allow with the bytes that it moved\n"
+      "least roofline the same with the bytes that any kernel must move: what is left to gain\n"
+      "range_duration in the second table: the counted call with its launch, at the clock that\n"
+      "               counters run with, so longer than the time");
   parser.AddSection("Examples",
                     "attnlab profile --problem=llama3-8b-prefill-4k\n"
                     "attnlab profile --kernel=fa2 --problem=gpt2,dtype=bf16 --set=all\n"
@@ -148,6 +137,9 @@ absl::Status CheckTogether(const ArgumentParser& parser, const ProfileFlags& fla
   absl::string_view given = Given(parser, kOfRuns);
   if (given.empty() && parser.Given("html")) given = "html";
   if (!given.empty()) return NotWith(given, "--list_metrics", ", which measures nothing");
+  if (!flags.formats.json.empty() && flags.formats.json != "-") {
+    return NotWith("json=FILE", "--list_metrics", "; --json > FILE writes the list");
+  }
   if (parser.Given("chip") && parser.Given("device")) {
     return NotWith("chip", "--device", ": either the chip or the GPU that has it");
   }

@@ -9,6 +9,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
+#include "tools/command/command.h"
 #include "tools/command/selection.h"
 #include "tools/lib/arguments.h"
 
@@ -26,7 +27,7 @@ struct ProfileFlags {
   std::string ceilings = "kept";
   bool lse = false, verify = true;
   std::string commit;
-  bool json = false;
+  Formats formats;
   std::string html, from;
 };
 

@@ -40,6 +40,7 @@ TEST(ProfileFlagsTest, FlagsThatDoNotAreNamed) {
       {{"--chip=GH100", "--problem=gpt2"}, "--chip goes with --list_metrics alone"},
       {{"--match=dram", "--problem=gpt2"}, "--match goes with --list_metrics alone"},
       {{"--list_metrics", "--problem=gpt2"}, "--problem does not go with --list_metrics"},
+      {{"--list_metrics", "--json=f"}, "--json=FILE does not go with --list_metrics"},
       {{"--list_metrics", "--html=f"}, "--html does not go with --list_metrics"},
       {{"--list_metrics", "--ceilings=none"}, "--ceilings does not go with --list_metrics"},
       {{"--list_metrics", "--seed=0"}, "--seed does not go with --list_metrics"},

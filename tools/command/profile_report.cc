@@ -12,6 +12,7 @@
 #include "profiling/ceilings_json.h"
 #include "profiling/kernel_name.h"
 #include "tools/command/sweep.h"
+#include "tools/command/version.h"
 #include "tools/lib/table.h"
 #include "tools/lib/terminal.h"
 
@@ -206,8 +207,14 @@ Table Figures(const ProfileReport& report, const CommonKeys& problems, Unexplain
   std::vector<Table::Column> columns;
   if (several) columns.push_back({"problem", Table::kLeft});
   columns.push_back({"kernel", Table::kLeft});
-  for (const char* title : {"time", "TFLOP/s", "HBM read", "model", "least", "HBM written", "model",
-                            "least", "roofline", "least roofline"}) {
+  double largest = 0;
+  for (const ProfileRow& row : report.rows) {
+    const double rate = row.profile.status.ok() ? row.profile.TflopPerSecond() * 1e12 : 0;
+    if (std::isfinite(rate)) largest = std::max(largest, rate);
+  }
+  const RateUnit unit = RateUnitFor(largest);
+  for (const char* title : {"time", unit.title, "HBM read", "model", "least", "HBM written",
+                            "model", "least", "roofline", "least roofline"}) {
     columns.push_back({title, Table::kRight});
   }
   columns.push_back({"verdict", Table::kLeft});
@@ -223,7 +230,8 @@ Table Figures(const ProfileReport& report, const CommonKeys& problems, Unexplain
       cells.push_back({"FAILED", Colour::kRed});
     } else {
       cells.push_back({Seconds(p.seconds)});
-      cells.push_back({std::isfinite(p.TflopPerSecond()) ? Digits(p.TflopPerSecond()) : "-"});
+      const double rate = p.TflopPerSecond() * 1e12 * unit.factor;
+      cells.push_back({std::isfinite(rate) ? Digits(rate) : "-"});
       AddBytes(p, "hbm_bytes_read", p.expected.bytes_read, p.expected.l2_decides,
                p.compulsory.bytes_read, 0, &cells, unexplained);
       AddBytes(p, "hbm_bytes_written", p.expected.bytes_written, false, p.compulsory.bytes_written,
@@ -343,6 +351,7 @@ Json ProfileJson(const ProfileReport& report) {
   Json rows = Json::array();
   for (const ProfileRow& row : report.rows) rows.push_back(RowJson(row, report, date));
   return {{"command", "profile"},
+          {"attnlab", AttnlabJson(report.commit)},
           {"machine", MachineJson(report.rows[0].profile.plan.device)},
           {"chip", report.chip.empty() ? Json(nullptr) : Json(report.chip)},
           {"ceilings", report.ceilings ? JsonOf(*report.ceilings) : Json(nullptr)},
@@ -358,11 +367,11 @@ void PrintProfile(const ProfileReport& report, const Streams& streams) {
   streams.out << device.name << ", " << MachineSummary(device)
               << (report.chip.empty() ? "" : ", " + report.chip) << "\n\n";
   Unexplained unexplained;
-  streams.out << Figures(report, problems, &unexplained).Markdown(streams.colours);
+  streams.out << Figures(report, problems, &unexplained).Text(streams.colours, streams.columns);
   if (const std::string notes = NotesOf(unexplained); !notes.empty()) streams.out << "\n" << notes;
   if (report.ceilings) streams.out << "\n" << CeilingsText(*report.ceilings);
   if (const std::optional<Table> others = OtherCounters(report, problems)) {
-    streams.out << "\n" << others->Markdown(streams.colours);
+    streams.out << "\n" << others->Text(streams.colours, streams.columns);
     if (HasRange(report)) {
       streams.out
           << "range_duration is of the counted call from outside, with launching and at the "
@@ -374,7 +383,7 @@ void PrintProfile(const ProfileReport& report, const Streams& streams) {
     if (row.profile.timeline.empty()) continue;
     streams.out << "\n" << NameOf(row);
     if (!problems.rests[i].empty()) streams.out << " (" << problems.rests[i] << ")";
-    streams.out << "\n" << Launches(row.profile).Markdown(streams.colours);
+    streams.out << "\n" << Launches(row.profile).Text(streams.colours, streams.columns);
   }
   for (const ProfileRow& row : report.rows) {
     const std::string message =

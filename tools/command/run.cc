@@ -1,4 +1,6 @@
 // attnlab run: attention on tensors of the caller, or on generated ones.
+#include <unistd.h>
+
 #include <chrono>
 #include <optional>
 #include <string>
@@ -7,6 +9,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "attention/attention.h"
@@ -14,6 +17,7 @@
 #include "attention/cuda/backend.h"
 #include "attention/cuda/memory.h"
 #include "attention/oracle/inputs.h"
+#include "attention/oracle/verify.h"
 #include "tools/command/command.h"
 #include "tools/command/machine.h"
 #include "tools/command/npy.h"
@@ -35,62 +39,62 @@ struct Flags {
   int64_t seed = 0;
   std::string kernel, device = "auto", config;
   std::string out, lse, out_dtype = "auto";
-  bool json = false;
+  bool verify = false;
+  Formats formats;
 };
 
 ArgumentParser MakeParser(Flags* f) {
   ArgumentParser parser("attnlab run",
                         "Computes attention on .npy files, or on inputs generated from a seed.");
   parser.AddGroup("Inputs from files");
-  parser.AddString("q", "FILE", &f->files.q, "Queries: [B, S, H, D], see --layout.");
-  parser.AddString("k", "FILE", &f->files.k, "Keys. Fewer heads than Q: grouped queries.");
-  parser.AddString("v", "FILE", &f->files.v, "Values.");
-  parser.AddString("qkv", "FILE", &f->files.qkv,
-                   "Q, K and V in one: [B, T, 3, H, D]. Instead of the three.");
+  parser.AddString("q", "FILE", &f->files.q, "queries, see --layout; - is the standard input");
+  parser.AddString("k", "FILE", &f->files.k, "keys; with fewer heads than Q for grouped queries");
+  parser.AddString("v", "FILE", &f->files.v, "values");
+  parser.AddString("qkv", "FILE", &f->files.qkv, "Q, K and V in one file of shape [B, T, 3, H, D]");
   parser.AddString("layout", "L", &f->layout,
-                   "bshd: [B, S, H, D], the default; bhsd: [B, H, S, D]. Of Q, K, V and O.");
+                   "of Q, K, V, O: bshd, [B, S, H, D], or bhsd, [B, H, S, D] [bshd]");
   parser.AddString("q_len", "FILE", &f->files.q_len,
-                   "int32 or int64 [B]: how many queries of each padded sequence count.");
-  parser.AddString("kv_len", "FILE", &f->files.kv_len, "int32 or int64 [B]: how many keys.");
-  parser.AddString(
-      "cu_seqlens_q", "FILE", &f->files.cu_seqlens_q,
-      "int32 or int64 [sequences + 1]: where each sequence of packed queries begins; the "
-      "tensors then have B = 1, or no B.");
-  parser.AddString("cu_seqlens_kv", "FILE", &f->files.cu_seqlens_kv, "The same for keys.");
+                   "queries of each padded sequence: B int32 or int64 [S]");
+  parser.AddString("kv_len", "FILE", &f->files.kv_len,
+                   "keys of each padded sequence: B int32 or int64 [S]");
+  parser.AddString("cu_seqlens_q", "FILE", &f->files.cu_seqlens_q,
+                   "begin of each packed sequence of queries, and the end; B is 1");
+  parser.AddString("cu_seqlens_kv", "FILE", &f->files.cu_seqlens_kv, "the same for keys");
   parser.AddString("mask", "MASK", &f->files.mask,
-                   "none (the default), causal (aligned to the last key), window:LEFT:RIGHT.");
-  parser.AddString("scale", "X", &f->files.scale, "Factor on Q K^T; 1/sqrt(D) if not given.");
-  parser.AddString("softcap", "X", &f->files.softcap, "Scores become X tanh(score / X).");
+                   "none, causal (aligned to the last key), window:LEFT:RIGHT [none]");
+  parser.AddString("scale", "X", &f->files.scale, "factor on Q K^T [1/sqrt(D)]");
+  parser.AddString("softcap", "X", &f->files.softcap, "X: a score s becomes X tanh(s / X) [none]");
   parser.AddGroup("Inputs from a seed");
-  parser.AddStrings("problem", "LINE", &f->problem.problems, "One problem, see below.");
+  parser.AddStrings("problem", "LINE", &f->problem.problems,
+                    "one problem in the one-line form below, or a preset");
   parser.AddStrings("preset", "NAME", &f->problem.presets,
-                    "One preset: gpt2, or MODEL-PHASE-LENGTH as in llama3-8b-decode-4k.");
-  parser.AddInteger("seed", "N", &f->seed, 0, INT64_MAX, "The same seed, the same inputs. 0.");
+                    "gpt2, or MODEL-PHASE-LENGTH, as in llama3-8b-decode-4k");
+  parser.AddInteger("seed", "N", &f->seed, 0, INT64_MAX, "seed of the inputs [0]");
   parser.AddGroup("How");
-  parser.AddString(
-      "dtype", "DTYPE", &f->files.dtype,
-      "Compute in fp32, fp16 or bf16; inputs are rounded to it, and one that is too large "
-      "for it is an error. By default what the files or the problem have; fp64 files "
-      "are computed in fp32.");
+  parser.AddString("dtype", "DTYPE", &f->files.dtype,
+                   "fp32, fp16 or bf16 to compute in [as the inputs; fp32 for fp64]");
   parser.AddString("kernel", "NAME", &f->kernel,
-                   "By default the linked kernel with the highest preference.");
+                   "kernel [the preferred one of those that do the problem]");
   parser.AddString("device", "D", &f->device,
-                   "auto (the first GPU if a kernel for it does the problem, else the CPU), cpu, "
-                   "cuda:N.");
+                   "auto (a GPU where a kernel does the problem), cpu, cuda:N [auto]");
   parser.AddString("config", "LINE", &f->config,
-                   "Launch configuration, key=value,…; `attnlab list` has each kernel's keys.");
+                   "launch configuration, key=value,…; `attnlab list` has the keys");
   parser.AddGroup("Results");
-  parser.AddString("out", "FILE", &f->out, "Write O, in the layout of Q.");
-  parser.AddString("lse", "FILE", &f->lse,
-                   "Write the log-sum-exp of each row (natural log), fp32 [B, H, S].");
+  parser.AddString("out", "FILE", &f->out, "write O, in the layout of Q; - is the standard output");
+  parser.AddOptional("lse", "FILE", &f->lse, "",
+                     "write the log-sum-exp (natural log), fp32, shape [B, H, S]");
   parser.AddString("out_dtype", "DTYPE", &f->out_dtype,
-                   "auto (that of the computation), fp16, bf16, fp32 or fp64. NumPy reads bf16 as "
-                   "V2; numpy.load(f).view(ml_dtypes.bfloat16).");
-  parser.AddBool("json", &f->json, "Print the summary as JSON.");
+                   "fp16, bf16, fp32, fp64, or auto, as computed [auto]");
+  parser.AddBool("verify", &f->verify, "check O and LSE of this call against the oracle [false]");
+  AddJsonFlag(&parser, &f->formats);
   parser.AddSection("The one-line form of a problem", kOneProblemHelp);
+  parser.AddSection("Files",
+                    "Inputs are rounded to --dtype; one that is too large for it is an error.\n"
+                    "NumPy reads bf16 as V2: numpy.load(f).view(ml_dtypes.bfloat16) is the array.");
   parser.AddSection("Examples",
                     "attnlab run --q=q.npy --k=k.npy --v=v.npy --mask=causal --out=o.npy\n"
                     "attnlab run --qkv=qkv.npy --scale=0.125 --out=o.npy --lse=lse.npy\n"
+                    "attnlab run --q=- --k=k.npy --v=v.npy --out=- < q.npy > o.npy\n"
                     "attnlab run --preset=gpt2,b=1 --seed=7 --kernel=reference --out=o.npy");
   return parser;
 }
@@ -117,14 +121,19 @@ absl::Status CheckSource(const Flags& f, const ArgumentParser& parser) {
     }
   }
   if (fused && parser.Given("layout")) {
-    return absl::InvalidArgumentError("--layout does not go with --qkv, which has one of its own");
+    return absl::InvalidArgumentError(
+        "--layout does not go with --qkv, whose layout is [B, T, 3, H, D]");
   }
   if (generated) {
     for (const char* name :
          {"q_len", "kv_len", "cu_seqlens_q", "cu_seqlens_kv", "mask", "scale", "softcap"}) {
       if (parser.Given(name)) {
+        const bool length = absl::StrContains(name, "len");
         return absl::InvalidArgumentError(absl::StrCat(
-            "--", name, " goes with files; with --problem or --preset it is part of ", "the line"));
+            "--", name, " goes with files; ",
+            length ? "with --problem or --preset, lens=padded and lens=packed draw lengths from "
+                     "--seed, and `attnlab verify --q_lens=N,N,… --kv_lens=N,N,…` takes chosen ones"
+                   : absl::StrCat("in --problem or --preset it is ", name, "=VALUE in the line")));
       }
     }
   } else if (parser.Given("seed")) {
@@ -133,11 +142,54 @@ absl::Status CheckSource(const Flags& f, const ArgumentParser& parser) {
   return absl::OkStatus();
 }
 
+// That at most one of the inputs is the standard input.
+absl::Status CheckInputs(const TensorFiles& t) {
+  const std::pair<absl::string_view, const std::string&> kInputs[] = {
+      {"--q", t.q},
+      {"--k", t.k},
+      {"--v", t.v},
+      {"--qkv", t.qkv},
+      {"--q_len", t.q_len},
+      {"--kv_len", t.kv_len},
+      {"--cu_seqlens_q", t.cu_seqlens_q},
+      {"--cu_seqlens_kv", t.cu_seqlens_kv}};
+  absl::string_view first;
+  for (const auto& [flag, path] : kInputs) {
+    if (path != "-") continue;
+    if (!first.empty()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(first, " and ", flag, " are both the standard input, which has one file"));
+    }
+    first = flag;
+  }
+  return absl::OkStatus();
+}
+
+// That at most one result goes to the standard output, and none in binary to a terminal.
+absl::Status CheckStandardOutput(const Flags& f) {
+  const std::pair<absl::string_view, const std::string&> kResults[] = {
+      {"--out", f.out}, {"--lse", f.lse}, {"--json", f.formats.json}};
+  absl::string_view first;
+  for (const auto& [flag, path] : kResults) {
+    if (path != "-") continue;
+    if (!first.empty()) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          first, " and ", flag, " both go to the standard output; give one of them a file"));
+    }
+    first = flag;
+    if (flag != "--json" && isatty(STDOUT_FILENO) != 0) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          flag, ": the standard output is a terminal, and .npy is binary; > FILE redirects it"));
+    }
+  }
+  return absl::OkStatus();
+}
+
 // That no output would overwrite an input or the other output, and that each can be written.
 absl::Status CheckOutputs(const Flags& f) {
   const TensorFiles& t = f.files;
   for (const std::string* output : {&f.out, &f.lse}) {
-    if (output->empty()) continue;
+    if (output->empty() || *output == "-") continue;
     const absl::string_view name = output == &f.out ? "--out" : "--lse";
     for (const std::string* input :
          {&t.q, &t.k, &t.v, &t.qkv, &t.q_len, &t.kv_len, &t.cu_seqlens_q, &t.cu_seqlens_kv}) {
@@ -151,10 +203,10 @@ absl::Status CheckOutputs(const Flags& f) {
       return absl::Status(s.code(), absl::StrCat(name, ": ", s.message()));
     }
   }
-  if (!f.out.empty() && (f.out == f.lse || SameFile(f.out, f.lse))) {
+  if (!f.out.empty() && f.out != "-" && SameFile(f.out, f.lse)) {
     return absl::InvalidArgumentError(absl::StrCat("--out and --lse are both ", f.out));
   }
-  return absl::OkStatus();
+  return CheckStandardOutput(f);
 }
 
 absl::StatusOr<NpyType> OutType(const std::string& text, DType dtype) {
@@ -167,12 +219,21 @@ absl::StatusOr<NpyType> OutType(const std::string& text, DType dtype) {
       absl::StrCat("--out_dtype: \"", text, "\" is not one of auto, fp16, bf16, fp32, fp64"));
 }
 
+// How near O and LSE are to the oracle's.
+struct Check {
+  oracle::Errors errors;
+  int64_t rows = 0, rows_checked = 0;
+
+  bool Passed() const { return errors.o.Passed() && errors.lse.Passed(); }
+};
+
 struct Report {
   const Plan& plan;
   double seconds;
   const Outputs& outputs;
   const Flags& flags;
   NpyType out_type;
+  const std::optional<Check>& check;
 };
 
 Json SummaryJson(const Outputs::Summary& s, const std::vector<int64_t>& shape,
@@ -194,50 +255,72 @@ std::string SummaryLine(const Outputs::Summary& s, const std::vector<int64_t>& s
   }
   if (s.nan > 0) absl::StrAppend(&line, ", ", s.nan, " NaN");
   if (s.infinite > 0) absl::StrAppend(&line, ", ", s.infinite, " infinite");
-  if (!path.empty()) absl::StrAppend(&line, ", written to ", path);
+  if (!path.empty()) {
+    absl::StrAppend(&line, ", written to ", path == "-" ? "the standard output" : path);
+  }
   return line;
+}
+
+Json ReportJson(const Report& r) {
+  const Outputs::Summary o = r.outputs.SummaryOfO(), lse = r.outputs.SummaryOfLse();
+  Json json = {{"command", "run"},
+               {"problem", r.plan.problem.ToString()},
+               {"kernel", r.plan.kernel->traits().name},
+               {"config", r.plan.config.ToString()},
+               {"machine", MachineJson(r.plan.device)},
+               {"seconds", r.seconds},
+               {"o", SummaryJson(o, r.outputs.o_shape(), Name(r.out_type), r.flags.out)},
+               {"lse", SummaryJson(lse, r.outputs.lse_shape(), "fp32", r.flags.lse)}};
+  if (!r.check) return json;
+  json["rows"] = r.check->rows;
+  json["rows_checked"] = r.check->rows_checked;
+  json["error"] = r.check->errors.o.max_error;
+  json["bound"] = r.check->errors.o.bound;
+  json["lse_error"] = r.check->errors.lse.max_error;
+  json["lse_bound"] = r.check->errors.lse.bound;
+  json["verdict"] = r.check->Passed() ? "ok" : "wrong";
+  return json;
+}
+
+std::string CheckText(const Check& check) {
+  std::string text = absl::StrCat(check.Passed() ? "ok" : "WRONG", ", ", check.rows_checked, " of ",
+                                  Counted(check.rows, "row"));
+  for (const auto& [name, error] :
+       {std::pair{"O", check.errors.o}, std::pair{"LSE", check.errors.lse}}) {
+    absl::StrAppend(&text, "; ", name, " ",
+                    error.Passed() ? absl::StrCat("error ", ErrorNumber(error.max_error),
+                                                  ", bound ", ErrorNumber(error.bound))
+                                   : error.ToString());
+  }
+  return text;
 }
 
 void Print(const Report& r, const Streams& streams) {
   const Outputs::Summary o = r.outputs.SummaryOfO(), lse = r.outputs.SummaryOfLse();
   const KernelTraits& traits = r.plan.kernel->traits();
-  const absl::string_view o_dtype = Name(r.out_type);
-  if (r.flags.json) {
-    streams.out << Dump({{"problem", r.plan.problem.ToString()},
-                         {"kernel", traits.name},
-                         {"config", r.plan.config.ToString()},
-                         {"machine", MachineJson(r.plan.device)},
-                         {"seconds", r.seconds},
-                         {"o", SummaryJson(o, r.outputs.o_shape(), o_dtype, r.flags.out)},
-                         {"lse", SummaryJson(lse, r.outputs.lse_shape(), "fp32", r.flags.lse)}});
-    return;
-  }
   streams.out << "problem  " << r.plan.problem.ToString() << "\n"
               << "kernel   " << traits.name << " on " << ToString(r.plan.device.device) << ": "
               << r.plan.device.name << ", " << MachineSummary(r.plan.device) << "\n"
               << "time     " << Seconds(r.seconds) << ", one cold call; `attnlab bench` measures\n"
-              << "O        " << SummaryLine(o, r.outputs.o_shape(), o_dtype, r.flags.out) << "\n"
+              << "O        " << SummaryLine(o, r.outputs.o_shape(), Name(r.out_type), r.flags.out)
+              << "\n"
               << "LSE      " << SummaryLine(lse, r.outputs.lse_shape(), "fp32", r.flags.lse)
               << "\n";
+  if (r.check) streams.out << "verify   " << CheckText(*r.check) << "\n";
 }
 
-// Inputs of either source, on the device of the plan.
+// Inputs of either source. Loaded ones are on the host and in a copy on the device of the plan.
 struct Source {
-  std::optional<LoadedTensors> loaded;
+  std::optional<LoadedTensors> loaded, there;
   std::optional<oracle::Inputs> generated;
-};
 
-// Forward() checks the lengths of sequences where it can read them, which is not on a GPU. So
-// they are checked here, while they are on the host.
-absl::Status CheckLengths(const LoadedTensors& loaded, Device device) {
-  if (device.kind == DeviceKind::kCpu) return absl::OkStatus();
-  AttentionTensors tensors = loaded.tensors;
-  absl::StatusOr<Outputs> outputs =
-      Outputs::Make(loaded.problem, tensors, FileLayout::kBshd, loaded.has_batch_axis);
-  if (!outputs.ok()) return outputs.status();
-  outputs->AddTo(&tensors);
-  return ValidateTensors(loaded.problem, tensors);
-}
+  const AttentionTensors& OnHost() const {
+    return loaded ? loaded->tensors : generated->host_tensors();
+  }
+  const AttentionTensors& OnDevice() const {
+    return loaded ? there->tensors : generated->tensors();
+  }
+};
 
 absl::StatusOr<AttentionProblem> TheProblem(const Flags& f, Source* source) {
   if (f.problem.problems.empty() && f.problem.presets.empty()) {
@@ -252,80 +335,112 @@ absl::StatusOr<AttentionProblem> TheProblem(const Flags& f, Source* source) {
   absl::StatusOr<std::vector<AttentionProblem>> problems = ProblemsOf(flags);
   if (!problems.ok()) return problems.status();
   if (problems->size() != 1) {
-    return absl::InvalidArgumentError(absl::StrCat("run does one problem, and the flags give ",
-                                                   problems->size(), "; bench does several"));
+    return absl::InvalidArgumentError(absl::StrCat("run takes one problem, and the flags give ",
+                                                   problems->size(), "; bench takes several"));
   }
   return problems->front();
 }
 
-absl::Status RunOne(const Flags& f, const Streams& streams) {
-  Source source;
+// The plan of the call and its problem, which files are read for.
+absl::StatusOr<Plan> PlanOf(const Flags& f, Source* source) {
   absl::StatusOr<std::vector<const Kernel*>> kernels = KernelsOf(f.kernel);
   if (!kernels.ok()) return kernels.status();
   if (f.kernel == "all") {
-    return absl::InvalidArgumentError(
-        absl::StrCat("--kernel: run does one, as in --kernel=", kernels->back()->traits().name,
-                     "; without the flag it takes the one with the highest preference"));
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--kernel: run takes one kernel, as in --kernel=", kernels->back()->traits().name,
+        "; without the flag it takes the one with the highest preference"));
   }
   const bool any = f.kernel.empty();
   if (!any && kernels->size() != 1) {
     return absl::InvalidArgumentError(
-        absl::StrCat("--kernel: run does one, and \"", f.kernel, "\" names several"));
+        absl::StrCat("--kernel: run takes one kernel, and \"", f.kernel, "\" names several"));
   }
   const absl::StatusOr<std::vector<LaunchConfig>> configs =
       ConfigsOf(f.config.empty() ? std::vector<std::string>() : std::vector<std::string>{f.config});
   if (!configs.ok()) return configs.status();
   if (configs->size() != 1) {
-    return absl::InvalidArgumentError(absl::StrCat("--config: run does one, and \"", f.config,
-                                                   "\" stands for ", configs->size()));
+    return absl::InvalidArgumentError(absl::StrCat("--config: run takes one configuration, and \"",
+                                                   f.config, "\" stands for ", configs->size()));
   }
-  absl::StatusOr<AttentionProblem> problem = TheProblem(f, &source);
+  const absl::StatusOr<AttentionProblem> problem = TheProblem(f, source);
   if (!problem.ok()) return problem.status();
-  const absl::StatusOr<NpyType> out_type = OutType(f.out_dtype, problem->dtype);
-  if (!out_type.ok()) return out_type.status();
   const LaunchConfig& config = configs->front();
   const absl::StatusOr<DeviceInfo> device = DeviceOf(f.device, *problem, *kernels, config);
   if (!device.ok()) return device.status();
   absl::StatusOr<Plan> plan =
       MakePlan(*problem, device->device, any ? "" : kernels->front()->traits().name, config);
   if (plan.ok()) plan = PlanFor(*plan->kernel, *problem, *device, config);
-  if (!plan.ok()) return plan.status();
+  return plan;
+}
 
-  AttentionTensors tensors;
-  if (source.loaded.has_value()) {
-    if (absl::Status s = CheckLengths(*source.loaded, device->device); !s.ok()) return s;
-    absl::StatusOr<LoadedTensors> moved = MoveTo(*std::move(source.loaded), device->device);
-    if (!moved.ok()) return moved.status();
-    source.loaded = *std::move(moved);
-    tensors = source.loaded->tensors;
-  } else {
-    oracle::InputOptions options;
-    options.seed = static_cast<uint64_t>(f.seed);
-    absl::StatusOr<oracle::Inputs> inputs = oracle::Inputs::Make(*problem, device->device, options);
-    if (!inputs.ok()) return inputs.status();
-    source.generated = *std::move(inputs);
-    tensors = source.generated->tensors();
+// Brings the inputs to the device, or makes them there.
+absl::Status Place(const Flags& f, const Plan& plan, Source* source) {
+  const Device device = plan.device.device;
+  if (source->loaded) {
+    absl::StatusOr<LoadedTensors> there = CopyTo(*source->loaded, device);
+    if (!there.ok()) return there.status();
+    source->there = *std::move(there);
+    return absl::OkStatus();
   }
+  oracle::InputOptions options;
+  options.seed = static_cast<uint64_t>(f.seed);
+  absl::StatusOr<oracle::Inputs> inputs = oracle::Inputs::Make(plan.problem, device, options);
+  if (!inputs.ok()) return inputs.status();
+  source->generated = *std::move(inputs);
+  return absl::OkStatus();
+}
+
+// Whether O and LSE are right, as far as that was asked.
+absl::StatusOr<bool> RunOne(const Flags& f, const Streams& streams) {
+  absl::StatusOr<ResultFiles> files = ResultFiles::Create(f.formats);
+  if (!files.ok()) return files.status();
+  Source source;
+  absl::StatusOr<Plan> plan = PlanOf(f, &source);
+  if (!plan.ok()) return plan.status();
+  const absl::StatusOr<NpyType> out_type = OutType(f.out_dtype, plan->problem.dtype);
+  if (!out_type.ok()) return out_type.status();
+  const Device device = plan->device.device;
+  if (absl::Status s = Place(f, *plan, &source); !s.ok()) return s;
+  AttentionTensors tensors = source.OnDevice();
   absl::StatusOr<Outputs> outputs =
-      Outputs::Make(*problem, tensors, f.files.layout,
+      Outputs::Make(plan->problem, tensors, f.files.layout,
                     !source.loaded.has_value() || source.loaded->has_batch_axis);
   if (!outputs.ok()) return outputs.status();
   outputs->AddTo(&tensors);
-  absl::StatusOr<Buffer> workspace = Buffer::Allocate(device->device, plan->workspace_bytes);
+  absl::StatusOr<Buffer> workspace = Buffer::Allocate(device, plan->workspace_bytes);
   if (!workspace.ok()) return workspace.status();
+  absl::StatusOr<oracle::Expected> expected;
+  if (f.verify) {
+    expected =
+        oracle::ExpectedOf(*plan, source.OnHost(), source.OnDevice(),
+                           oracle::VerifyOptions().oracle_flops, static_cast<uint64_t>(f.seed));
+    if (!expected.ok()) return expected.status();
+  }
 
   const auto start = std::chrono::steady_clock::now();
   absl::Status s = Forward(*plan, tensors, {workspace->data(), workspace->bytes()});
-  if (s.ok() && device->device.kind == DeviceKind::kCuda) {
-    s = cuda_backend::Synchronize(device->device.ordinal);
-  }
+  if (s.ok() && device.kind == DeviceKind::kCuda) s = cuda_backend::Synchronize(device.ordinal);
   const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
   if (s.ok()) s = outputs->Fetch();
-  if (s.ok() && !f.out.empty()) s = outputs->WriteO(f.out, *out_type);
+  if (!s.ok()) return s;
+  std::optional<Check> check;
+  if (f.verify) {
+    const AttentionTensors& host = source.OnHost();
+    check =
+        Check{oracle::ErrorsOf(*plan, host, *expected, outputs->OnHost()),
+              oracle::RowsInUse(plan->problem, host), static_cast<int64_t>(expected->rows.size())};
+  }
+  if (!f.out.empty()) s = outputs->WriteO(f.out, *out_type);
   if (s.ok() && !f.lse.empty()) s = outputs->WriteLse(f.lse);
   if (!s.ok()) return s;
-  Print({*plan, seconds.count(), *outputs, f, *out_type}, streams);
-  return absl::OkStatus();
+  const Report report = {*plan, seconds.count(), *outputs, f, *out_type, check};
+  if (f.formats.Tables()) {
+    const bool taken = f.out == "-" || f.lse == "-";
+    Print(report, taken ? Streams{streams.err, streams.err} : streams);
+  }
+  s = files->Write(ReportJson(report), {}, streams);
+  if (!s.ok()) return s;
+  return !check || check->Passed();
 }
 
 }  // namespace
@@ -345,9 +460,12 @@ int Run(const Arguments& arguments, const Streams& streams) {
                             &flags.files.cu_seqlens_kv, &flags.out, &flags.lse}) {
     *path = ResolvePath(*path);
   }
-  if (s = CheckOutputs(flags); !s.ok()) return Fail(streams, "run", s);
-  if (s = RunOne(flags, streams); !s.ok()) return Fail(streams, "run", s);
-  return kOk;
+  s = CheckInputs(flags.files);
+  if (s.ok()) s = CheckOutputs(flags);
+  if (!s.ok()) return Fail(streams, "run", s);
+  const absl::StatusOr<bool> right = RunOne(flags, streams);
+  if (!right.ok()) return Fail(streams, "run", right.status());
+  return *right ? kOk : kFailed;
 }
 
 }  // namespace attnlab::command

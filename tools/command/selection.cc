@@ -75,6 +75,12 @@ absl::StatusOr<DeviceInfo> NamedDevice(absl::string_view text) {
   "dv      head dim of V, d               softcap  none\n"                              \
   "lens    fixed, packed, padded          page     tokens a KV page, none\n"
 
+void AddOnce(const AttentionProblem& problem, std::vector<AttentionProblem>* problems) {
+  if (std::find(problems->begin(), problems->end(), problem) == problems->end()) {
+    problems->push_back(problem);
+  }
+}
+
 std::vector<std::string> KeysOf(const Kernel& kernel) {
   std::vector<std::string> keys;
   for (const std::string& line : kernel.traits().config_keys) {
@@ -107,20 +113,20 @@ absl::Status CheckConfigKeys(absl::Span<const LaunchConfig> configs,
 
 }  // namespace
 
+const char kLseHint[] = "; only `attnlab run` writes the log-sum-exp to a file";
+
 const char kOneProblemHelp[] = ATTNLAB_ONE_PROBLEM_HELP "4k is 4096. One value each.";
 const char kProblemHelp[] = ATTNLAB_ONE_PROBLEM_HELP
     "A value can be a list, fp32/bf16; an integer also a doubling range, 512..16384, and 4k is\n"
     "4096. All combinations are done.";
 
 void AddProblemFlags(ArgumentParser* parser, ProblemFlags* flags) {
-  parser->AddStrings(
-      "problem", "LINE", &flags->problems,
-      "Problem in the one-line form, see below, or a preset. Repeatable; \";\" separates several.");
+  parser->AddStrings("problem", "LINE", &flags->problems,
+                     "one-line form, see below, or a preset; repeatable, or with \";\"");
   parser->AddStrings("preset", "NAME", &flags->presets,
-                     "gpt2, or MODEL-PHASE-LENGTH as in llama3-8b-prefill-4k; keys behind a comma "
-                     "change it. `attnlab list` has the models. Repeatable.");
+                     "gpt2 or MODEL-PHASE-LENGTH: llama3-8b-prefill-4k,b=8; repeatable");
   parser->AddString("dtype", "DTYPE", &flags->dtype,
-                    "The dtype of all problems, whatever they say; a list as in fp32/bf16.");
+                    "dtype of all problems, or a list, as in fp32/bf16 [as each says]");
 }
 
 absl::StatusOr<std::vector<AttentionProblem>> ProblemsOf(const ProblemFlags& flags) {
@@ -134,7 +140,7 @@ absl::StatusOr<std::vector<AttentionProblem>> ProblemsOf(const ProblemFlags& fla
     }
     absl::StatusOr<std::vector<AttentionProblem>> some = ExpandSweep(line);
     if (!some.ok()) return some.status();
-    problems.insert(problems.end(), some->begin(), some->end());
+    for (const AttentionProblem& problem : *some) AddOnce(problem, &problems);
     return absl::OkStatus();
   };
   for (const std::string& flag : flags.problems) {
@@ -168,8 +174,9 @@ absl::StatusOr<std::vector<AttentionProblem>> ProblemsOf(const ProblemFlags& fla
     }
     for (const AttentionProblem& problem : problems) {
       for (DType dtype : dtypes) {
-        changed.push_back(problem);
-        changed.back().dtype = dtype;
+        AttentionProblem with_dtype = problem;
+        with_dtype.dtype = dtype;
+        AddOnce(with_dtype, &changed);
       }
     }
     problems = std::move(changed);

@@ -26,11 +26,14 @@ struct ProblemFlags {
 
 void AddProblemFlags(ArgumentParser* parser, ProblemFlags* flags);
 
+// The end of an error: of --lse=FILE where there is no file to write.
+extern const char kLseHint[];
+
 // The help text of the one-line form; and where a line is one problem, without lists and ranges.
 extern const char kProblemHelp[], kOneProblemHelp[];
 
-// All problems, in the order of the flags; ";" separates several in one flag. Empty when no flag
-// was given. InvalidArgument for a line that is none.
+// All problems, each once, in the order of the flags; ";" separates several in one flag. Empty when
+// no flag was given. InvalidArgument for a line that is none.
 absl::StatusOr<std::vector<AttentionProblem>> ProblemsOf(const ProblemFlags& flags);
 
 // The kernels of "a,b", each once. "all" among the names (empty is "all", too) stands for every

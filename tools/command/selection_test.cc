@@ -42,6 +42,16 @@ TEST(SelectionTest, ProblemsComeFromEveryFlagInOrder) {
   EXPECT_THAT(Lines(flags), ElementsAre("512 fp16", "512 fp32", "1024 fp16", "1024 fp32"));
 }
 
+TEST(SelectionTest, TheSameProblemIsDoneOnce) {
+  ProblemFlags flags;
+  flags.problems = {"gpt2;hq=1,sq=1/2/1,d=8", "hq=1,hkv=1,sq=2..4,skv=2,d=8,dtype=bf16"};
+  flags.presets = {"gpt2", "gpt2,b=8"};
+  EXPECT_THAT(Lines(flags), ElementsAre("1024 fp32", "1 bf16", "2 bf16", "4 bf16"));
+  flags.problems = {"gpt2;gpt2,dtype=bf16"};
+  flags.dtype = "fp16/fp16";
+  EXPECT_THAT(Lines(flags), ElementsAre("1024 fp16"));
+}
+
 TEST(SelectionTest, BadProblemsNameTheFlag) {
   ProblemFlags flags;
   flags.problems = {"hq=1"};
@@ -59,7 +69,7 @@ TEST(SelectionTest, BadProblemsNameTheFlag) {
   EXPECT_THAT(Lines(flags), ElementsAre(HasSubstr("--dtype: \"x\" is not one of")));
   flags.dtype = "";
   flags.presets = {};
-  flags.problems = {"hq=1,sq=1..512,d=1..512,b=1..8", "hq=1,sq=1..512,d=1..512,b=1..128"};
+  flags.problems = {"hq=1,sq=1..512,d=1..512,b=1..8", "hq=2,sq=1..512,d=1..512,b=1..128"};
   EXPECT_THAT(Lines(flags), ElementsAre("--problem: 1200 problems are more than 1000"));
 }
 

@@ -1,6 +1,8 @@
 #include <signal.h>
 
+#include <sstream>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -8,6 +10,8 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "tools/command/command.h"
+#include "tools/command/completion.h"
+#include "tools/lib/arguments.h"
 #include "tools/lib/similar_names.h"
 
 namespace attnlab::command {
@@ -25,6 +29,8 @@ constexpr Subcommand kSubcommands[] = {
     {"verify", "kernels against the oracle: a table of errors", Verify},
     {"bench", "verifies kernels, then times them", Bench},
     {"profile", "what kernels move, by a GPU's own counters", Profile},
+    {"version", "version, commit, CUDA, and what GPUs the kernels are for", Version},
+    {"completion", "a script that completes commands in bash or zsh", Completion},
 };
 
 std::string Help() {
@@ -32,7 +38,7 @@ std::string Help() {
       "attnlab computes attention, checks it, times it and counts what it moves.\n\n"
       "Usage: attnlab SUBCOMMAND [flags]\n\nSubcommands:\n";
   for (const Subcommand& s : kSubcommands) {
-    absl::StrAppend(&help, "  ", s.name, std::string(8 - std::string(s.name).size(), ' '),
+    absl::StrAppend(&help, "  ", s.name, std::string(12 - std::string(s.name).size(), ' '),
                     s.summary, "\n");
   }
   absl::StrAppend(
@@ -49,6 +55,34 @@ std::string Help() {
 }
 
 }  // namespace
+
+int Completion(const Arguments& arguments, const Streams& streams) {
+  std::vector<std::string> shells;
+  ArgumentParser parser("attnlab completion",
+                        "Prints a script that completes subcommands, flags, kernels, presets, "
+                        "devices and dtypes.");
+  parser.AddPositional("bash|zsh", &shells);
+  parser.AddSection("Examples",
+                    "source <(attnlab completion bash)    for this shell, or in ~/.bashrc\n"
+                    "source <(attnlab completion zsh)     for this shell, or in ~/.zshrc");
+  int code = kOk;
+  if (ParsedToEnd(&parser, "completion", arguments, streams, &code)) return code;
+  if (shells != Arguments{"bash"} && shells != Arguments{"zsh"}) {
+    return Fail(streams, "completion",
+                absl::InvalidArgumentError("one shell is wanted: bash or zsh"));
+  }
+  std::vector<std::pair<std::string, std::string>> helps;
+  for (const Subcommand& s : kSubcommands) {
+    std::ostringstream help;
+    s.run({"--help"}, {help, streams.err});
+    helps.emplace_back(s.name, help.str());
+  }
+  if (shells[0] == "zsh") {
+    streams.out << "autoload -U +X compinit bashcompinit && compinit && bashcompinit\n";
+  }
+  streams.out << CompletionScript(helps);
+  return kOk;
+}
 
 int Main(const Arguments& arguments, const Streams& streams) {
   // A file above the limit on sizes is then an error of write(), which has a message.
@@ -67,6 +101,7 @@ int Main(const Arguments& arguments, const Streams& streams) {
       rest = {"--help"};
     }
   }
+  if (name == "--version") name = "version";
   if (name == "--help" || name == "-h") {
     streams.out << Help();
     return kOk;

@@ -87,14 +87,11 @@ absl::Status CheckSame(const Loaded& a, absl::string_view axis, int64_t value, c
 absl::StatusOr<DType> ComputeDType(const Loaded& q, absl::Span<const Loaded* const> others,
                                    const std::string& wanted) {
   if (!wanted.empty()) {
-    absl::StatusOr<DType> dtype = ParseDType(wanted);
-    if (dtype.ok() && *dtype == DType::kFloat8E4M3) {
-      return absl::InvalidArgumentError("--dtype: fp8_e4m3 is not one of fp32, fp16, bf16");
+    // Files have no fp8.
+    for (const DType dtype : {DType::kFloat32, DType::kFloat16, DType::kBFloat16}) {
+      if (wanted == Name(dtype)) return dtype;
     }
-    if (!dtype.ok()) {
-      return absl::InvalidArgumentError(absl::StrCat("--", dtype.status().message()));
-    }
-    return dtype;
+    return Invalid("--dtype", absl::StrCat("\"", wanted, "\" is not one of fp32, fp16, bf16"));
   }
   const NpyType type = q.array.header.type;
   for (const Loaded* other : others) {
@@ -147,6 +144,7 @@ absl::StatusOr<Buffer> LoadLengths(const std::string& path, int64_t* count) {
   if (array->header.type == NpyType::kInt32) return std::move(array->data);
   absl::StatusOr<Buffer> data = Buffer::Allocate(Device::Cpu(), *count * 4);
   if (!data.ok()) return data.status();
+  // Of int32 those are wrong that do not fit the tensors: CheckLengthFiles().
   const auto* from = static_cast<const int64_t*>(array->data.data());
   for (int64_t i = 0; i < *count; ++i) {
     if (from[i] < 0 || from[i] > AttentionProblem::kMaxExtent) {
@@ -198,6 +196,49 @@ absl::Status AddLengths(const TensorFiles& files, LoadedTensors* loaded, Lengths
     loaded->buffers.push_back(*std::move(data));
   }
   return absl::OkStatus();
+}
+
+// Offsets of `count - 1` sequences in so many tokens.
+absl::Status CheckOffsets(const std::string& name, const LengthsView& offsets, int64_t count,
+                          int64_t tokens) {
+  if (offsets.count != count) {
+    return Invalid(name, absl::StrCat("the number of entries is ", offsets.count, ", not ", count));
+  }
+  for (int64_t i = 0; i < count; ++i) {
+    const std::string entry = absl::StrCat("entry ", i, " is ", offsets.data[i]);
+    if (i == 0 && offsets.data[i] != 0) return Invalid(name, absl::StrCat(entry, ", not 0"));
+    if (i > 0 && offsets.data[i] < offsets.data[i - 1]) {
+      return Invalid(name, absl::StrCat(entry, ", below the ", offsets.data[i - 1], " before it"));
+    }
+    if (offsets.data[i] > tokens) {
+      return Invalid(name, absl::StrCat(entry, ", and the tensor ends at ", tokens));
+    }
+  }
+  return absl::OkStatus();
+}
+
+// Forward() checks lengths where it can read them, which is not on a GPU, and does not know which
+// file they are from.
+absl::Status CheckLengthFiles(const TensorFiles& files, const AttentionProblem& p,
+                              const AttentionTensors& t, int64_t q_tokens, int64_t kv_tokens) {
+  const auto name = [](absl::string_view flag, const std::string& path) {
+    return absl::StrCat("--", flag, ": ", path);
+  };
+  absl::Status s;
+  if (p.lens == Lengths::kPacked) {
+    s = CheckOffsets(name("cu_seqlens_q", files.cu_seqlens_q), t.cu_seqlens_q, p.b + 1, q_tokens);
+    s.Update(CheckOffsets(name("cu_seqlens_kv", files.cu_seqlens_kv), t.cu_seqlens_kv, p.b + 1,
+                          kv_tokens));
+  }
+  if (!files.q_len.empty()) {
+    s.Update(
+        CheckLengths(name("q_len", files.q_len), {t.q_len.data, size_t(t.q_len.count)}, p.b, p.sq));
+  }
+  if (!files.kv_len.empty()) {
+    s.Update(CheckLengths(name("kv_len", files.kv_len), {t.kv_len.data, size_t(t.kv_len.count)},
+                          p.b, p.skv));
+  }
+  return s;
 }
 
 // The problem that the shapes and flags make, by way of the one-line form and its checks.
@@ -256,6 +297,8 @@ absl::Status LoadSeparate(const TensorFiles& files, LoadedTensors* loaded) {
   absl::StatusOr<AttentionProblem> problem =
       ProblemOf(files, *q, *k, *v, *dtype, lens, loaded->tensors);
   if (!problem.ok()) return problem.status();
+  s = CheckLengthFiles(files, *problem, loaded->tensors, q->s, k->s);
+  if (!s.ok()) return s;
   loaded->problem = *problem;
   loaded->has_batch_axis = q->has_batch_axis;
   const struct {
@@ -281,6 +324,8 @@ absl::Status LoadPacked(const TensorFiles& files, LoadedTensors* loaded) {
   absl::StatusOr<AttentionProblem> problem =
       ProblemOf(files, *qkv, *qkv, *qkv, *dtype, lens, loaded->tensors);
   if (!problem.ok()) return problem.status();
+  absl::Status s = CheckLengthFiles(files, *problem, loaded->tensors, qkv->s, qkv->s);
+  if (!s.ok()) return s;
   loaded->problem = *problem;
   loaded->has_batch_axis = qkv->has_batch_axis;
   absl::StatusOr<Buffer> data = Converted(qkv->path, std::move(qkv->array), *dtype);
@@ -309,10 +354,14 @@ absl::StatusOr<LoadedTensors> LoadTensors(const TensorFiles& files) {
   return loaded;
 }
 
-absl::StatusOr<LoadedTensors> MoveTo(LoadedTensors loaded, Device device) {
-  if (device.kind == DeviceKind::kCpu) return loaded;
+absl::StatusOr<LoadedTensors> CopyTo(const LoadedTensors& loaded, Device device) {
+  LoadedTensors there;
+  there.problem = loaded.problem;
+  there.tensors = loaded.tensors;
+  there.has_batch_axis = loaded.has_batch_axis;
+  if (device.kind == DeviceKind::kCpu) return there;
   // Each view looks into one of the buffers, at some distance from its start.
-  std::vector<Buffer> moved;
+  std::vector<Buffer>& moved = there.buffers;
   const auto address = [&](const void* old) -> const void* {
     for (size_t i = 0; i < moved.size(); ++i) {
       const Buffer& from = loaded.buffers[i];
@@ -330,7 +379,7 @@ absl::StatusOr<LoadedTensors> MoveTo(LoadedTensors loaded, Device device) {
     if (absl::Status s = copy->CopyFromHost(buffer.data(), buffer.bytes()); !s.ok()) return s;
     moved.push_back(*std::move(copy));
   }
-  AttentionTensors& t = loaded.tensors;
+  AttentionTensors& t = there.tensors;
   for (ConstTensorView* view : {&t.q, &t.k, &t.v}) {
     view->data = address(view->data);
     view->device = device;
@@ -338,8 +387,7 @@ absl::StatusOr<LoadedTensors> MoveTo(LoadedTensors loaded, Device device) {
   for (LengthsView* view : {&t.q_len, &t.kv_len, &t.cu_seqlens_q, &t.cu_seqlens_kv}) {
     if (view->data != nullptr) view->data = static_cast<const int32_t*>(address(view->data));
   }
-  loaded.buffers = std::move(moved);
-  return loaded;
+  return there;
 }
 
 }  // namespace attnlab::command

@@ -54,8 +54,8 @@ struct LoadedTensors {
 // fp32. InvalidArgument names the file, or the field, and what does not fit.
 absl::StatusOr<LoadedTensors> LoadTensors(const TensorFiles& files);
 
-// The same on the device; moves them there, or leaves them where they are.
-absl::StatusOr<LoadedTensors> MoveTo(LoadedTensors loaded, Device device);
+// A copy on the device; for the CPU views of the same memory, which `loaded` keeps.
+absl::StatusOr<LoadedTensors> CopyTo(const LoadedTensors& loaded, Device device);
 
 }  // namespace attnlab::command
 

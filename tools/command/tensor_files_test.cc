@@ -115,10 +115,43 @@ TEST(TensorFilesTest, DtypesAreOneOrSaid) {
   EXPECT_EQ(loaded->problem.dtype, DType::kBFloat16);
   EXPECT_EQ(At(loaded->tensors.q, 0, 2, 3, 4), 59);
   files.dtype = "fp8_e4m3";
-  EXPECT_FALSE(LoadTensors(files).ok());
+  EXPECT_EQ(LoadTensors(files).status().message(),
+            "--dtype: \"fp8_e4m3\" is not one of fp32, fp16, bf16");
   files.dtype = "";
   files.k = files.v = files.q;
   EXPECT_EQ(LoadTensors(files)->problem.dtype, DType::kFloat32);
+}
+
+std::string Lengths32(const std::string& name, const std::vector<int32_t>& lengths) {
+  const std::string path = absl::StrCat(testing::TempDir(), "/", name, ".npy");
+  EXPECT_TRUE(
+      WriteNpy(path, NpyType::kInt32, {static_cast<int64_t>(lengths.size())}, lengths.data()).ok());
+  return path;
+}
+
+TEST(TensorFilesTest, AWrongLengthNamesFlagFileAndEntry) {
+  TensorFiles files;
+  files.q = files.k = files.v = Counting("q", {2, 4, 1, 5});
+  const auto message = [&files] { return std::string(LoadTensors(files).status().message()); };
+  files.q_len = Lengths32("q_len", {4, 5});
+  EXPECT_EQ(message(),
+            absl::StrCat("--q_len: ", files.q_len, ": entry 1 is 5, which is not in 0..4"));
+  files.q_len = "";
+  files.kv_len = Lengths32("kv_len", {-1, 5});
+  EXPECT_THAT(message(), HasSubstr("/kv_len.npy: entry 0 is -1, which is not in 0..4"));
+  files.kv_len = Lengths32("kv_len", {1});
+  EXPECT_THAT(message(), HasSubstr("/kv_len.npy: 1 entry where 2 are wanted"));
+  files.kv_len = "";
+  files.q = files.k = files.v = Counting("q", {4, 1, 5});
+  files.cu_seqlens_q = Lengths32("right", {0, 1, 4});
+  for (const auto& [offsets, says] : std::vector<std::pair<std::vector<int32_t>, std::string>>{
+           {{1, 2, 4}, "entry 0 is 1, not 0"},
+           {{0, 3, 2}, "entry 2 is 2, below the 3 before it"},
+           {{0, 3, 5}, "entry 2 is 5, and the tensor ends at 4"},
+           {{0, 4}, "the number of entries is 2, not 3"}}) {
+    files.cu_seqlens_kv = Lengths32("offsets", offsets);
+    EXPECT_EQ(message(), absl::StrCat("--cu_seqlens_kv: ", files.cu_seqlens_kv, ": ", says));
+  }
 }
 
 TEST(TensorFilesTest, LengthsMakePaddedAndPackedProblems) {

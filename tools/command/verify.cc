@@ -10,6 +10,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
@@ -21,6 +22,7 @@
 #include "tools/command/selection.h"
 #include "tools/command/sweep.h"
 #include "tools/command/time_left.h"
+#include "tools/command/version.h"
 #include "tools/lib/arguments.h"
 #include "tools/lib/interrupt.h"
 #include "tools/lib/json.h"
@@ -43,37 +45,36 @@ struct Flags {
   std::string q_lens, kv_lens;
   double oracle_flops = 1e9;
   bool lse = true;
-  bool json = false, csv = false;
+  Formats formats;
 };
 
 ArgumentParser MakeParser(Flags* f) {
   ArgumentParser parser("attnlab verify",
-                        "Holds kernels against the oracle, which computes in double: the largest "
-                        "error of O and LSE,\nand the bound that it must stay within.");
+                        "Checks kernels against the oracle, which computes in double: the largest "
+                        "error of O and LSE,\nand its bound.");
   parser.AddGroup("What");
   AddProblemFlags(&parser, &f->problem);
-  parser.AddString("kernel", "NAMES", &f->kernel, "all (the default), or names as in a,b.");
+  parser.AddString("kernel", "NAMES", &f->kernel, "all, or names, as in a,b [all]");
   parser.AddString("device", "D", &f->device,
-                   "auto (each kernel on the first device that it is for), cpu, cuda:N.");
+                   "auto (each kernel where it runs), cpu, or cuda:N [auto]");
   parser.AddStrings("config", "LINE", &f->configs,
-                    "Launch configuration, key=value,…, each a row; with lists and ranges as in "
-                    "block=32..512. Repeatable.");
+                    "key=value,… with lists and ranges, a row each; repeatable");
   parser.AddGroup("Inputs");
-  parser.AddInteger("seed", "N", &f->seed, 0, INT64_MAX, "The same seed, the same inputs. 0.");
-  parser.AddString("layout", "L", &f->layout, "bshd (the default), bhsd, qkv, strided, odd.");
+  parser.AddInteger("seed", "N", &f->seed, 0, INT64_MAX, "seed of the inputs [0]");
+  parser.AddString("layout", "L", &f->layout,
+                   "layout of the inputs: bshd, bhsd, qkv, strided, odd [bshd]");
   parser.AddString("values", "V", &f->values,
-                   "normal (the default), uniform, outliers, large, zero_q, constant_v.");
-  parser.AddString("q_lens", "N,N,…", &f->q_lens,
-                   "The queries of each sequence, b numbers, where lens is packed or padded; by "
-                   "default lengths come from the seed.");
-  parser.AddString("kv_lens", "N,N,…", &f->kv_lens, "The same for keys.");
+                   "normal, uniform, outliers, large, zero_q, constant_v [normal]");
+  parser.AddString("q_lens", "N,N,...", &f->q_lens,
+                   "queries of each packed or padded sequence, b numbers [from the seed]");
+  parser.AddString("kv_lens", "N,N,...", &f->kv_lens,
+                   "keys of each packed or padded sequence, b numbers [from the seed]");
   parser.AddGroup("How");
-  parser.AddBool("lse", &f->lse, "Ask for the log-sum-exp, too: true by default.");
+  parser.AddBool("lse", &f->lse, "check the log-sum-exp, too [true]", kLseHint);
   parser.AddNumber("oracle_flops", "N", &f->oracle_flops, 1, 1e18,
-                   "Work of the oracle for a kernel, 1e9 by default. Of larger problems it checks "
-                   "a sample of the rows.");
-  parser.AddBool("json", &f->json, "Print JSON.");
-  parser.AddBool("csv", &f->csv, "Print CSV.");
+                   "FLOPs above which the oracle takes a sample of the rows [1e9]");
+  AddJsonFlag(&parser, &f->formats);
+  AddCsvFlag(&parser, &f->formats);
   parser.AddSection("The one-line form of a problem", kProblemHelp);
   parser.AddSection("Examples",
                     "attnlab verify\n"
@@ -181,6 +182,20 @@ absl::Status ParseLengths(absl::string_view flag, const std::string& text,
   return absl::OkStatus();
 }
 
+// That lengths which the flags choose are those of the problem.
+absl::Status CheckChosenLengths(const AttentionProblem& problem,
+                                const oracle::InputOptions& inputs) {
+  const absl::Status s = oracle::Inputs::Check(problem, inputs);
+  for (absl::string_view flag : {"q_lens", "kv_lens"}) {
+    if (!absl::IsInvalidArgument(s) || !absl::StartsWith(s.message(), absl::StrCat(flag, ":"))) {
+      continue;
+    }
+    return absl::InvalidArgumentError(
+        absl::StrCat("--", s.message(), " (of ", problem.ToString(), ")"));
+  }
+  return absl::OkStatus();
+}
+
 // One row: a kernel and a configuration on a problem.
 struct Step {
   AttentionProblem problem;
@@ -258,6 +273,10 @@ absl::Status VerifyAll(const Flags& f, const std::vector<AttentionProblem>& prob
   if (!kernels.ok()) return kernels.status();
   const absl::StatusOr<std::vector<LaunchConfig>> configs = ConfigsOf(f.configs, *kernels);
   if (!configs.ok()) return configs.status();
+  for (const AttentionProblem& problem : problems) {
+    s = CheckChosenLengths(problem, options.inputs);
+    if (!s.ok()) return s;
+  }
   rows->configs.resize(configs->size());
 
   std::vector<Step> steps;
@@ -313,7 +332,7 @@ void Print(const Rows& rows, const Streams& streams) {
     table.AddRow(std::move(cells));
   }
   if (!problems.common.empty()) streams.out << problems.common << "\n\n";
-  streams.out << table.Markdown(streams.colours) << rows.details << "\n"
+  streams.out << table.Text(streams.colours, streams.columns) << rows.details << "\n"
               << rows.passed << " ok, " << rows.failed << " wrong, " << rows.skipped
               << " skipped\n";
   for (const auto& [reason, count] : rows.reasons) {
@@ -328,8 +347,8 @@ int Verify(const Arguments& arguments, const Streams& streams) {
   ArgumentParser parser = MakeParser(&flags);
   int code = kOk;
   if (ParsedToEnd(&parser, "verify", arguments, streams, &code)) return code;
-  absl::Status s = OneFormat(flags.json, flags.csv);
-  if (!s.ok()) return Fail(streams, "verify", s);
+  absl::StatusOr<ResultFiles> files = ResultFiles::Create(flags.formats);
+  if (!files.ok()) return Fail(streams, "verify", files.status());
   if (flags.problem.problems.empty() && flags.problem.presets.empty()) {
     flags.problem.problems = {kDefaultProblem};
   }
@@ -339,18 +358,16 @@ int Verify(const Arguments& arguments, const Streams& streams) {
   bool interrupted = false;
   {
     const StopOnCtrlC stop("verify");
-    s = VerifyAll(flags, *problems, &rows);
+    const absl::Status s = VerifyAll(flags, *problems, &rows);
     if (!s.ok()) return Fail(streams, "verify", s);
     interrupted = Interrupt::Pressed();
   }
-  if (interrupted && rows.cells.empty()) {
-    // Nothing to print.
-  } else if (flags.json) {
-    streams.out << Dump({{"command", "verify"}, {"date", UtcNow()}, {"rows", rows.json}});
-  } else if (flags.csv) {
-    streams.out << Csv(rows.json);
-  } else {
-    Print(rows, streams);
+  if (!interrupted || !rows.cells.empty()) {
+    const Json json = {
+        {"command", "verify"}, {"attnlab", AttnlabJson()}, {"date", UtcNow()}, {"rows", rows.json}};
+    const absl::Status s = files->Write(json, rows.json, streams);
+    if (flags.formats.Tables()) Print(rows, streams);
+    if (!s.ok()) return Fail(streams, "verify", s);
   }
   streams.out << std::flush;
   if (interrupted) return Interrupted(streams, "verify", rows.cells.empty());
@@ -359,8 +376,8 @@ int Verify(const Arguments& arguments, const Streams& streams) {
   for (const Rows::Taken& taken : rows.configs) {
     if (taken.possible || taken.reason.empty()) continue;
     return Fail(streams, "verify",
-                absl::InvalidArgumentError(
-                    absl::StrCat("--config: no kernel takes one of them: ", taken.reason)));
+                absl::InvalidArgumentError(absl::StrCat(
+                    "--config: no kernel takes one of the configurations: ", taken.reason)));
   }
   return rows.passed > 0 ? kOk : Fail(streams, "verify", rows.blame.NothingDone());
 }

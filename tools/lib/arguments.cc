@@ -1,6 +1,7 @@
 #include "tools/lib/arguments.h"
 
 #include <algorithm>
+#include <cmath>
 #include <iostream>
 #include <utility>
 
@@ -40,47 +41,59 @@ ArgumentParser::ArgumentParser(absl::string_view command, absl::string_view summ
 
 void ArgumentParser::AddGroup(absl::string_view title) { next_group_ = std::string(title); }
 
-void ArgumentParser::Add(absl::string_view name, absl::string_view placeholder,
-                         absl::string_view help, bool repeatable,
-                         std::function<absl::Status(absl::string_view)> set) {
+ArgumentParser::Flag& ArgumentParser::Add(absl::string_view name, absl::string_view placeholder,
+                                          absl::string_view help,
+                                          std::function<absl::Status(absl::string_view)> set) {
   Flag flag;
   flag.name = std::string(name);
   flag.placeholder = std::string(placeholder);
   flag.help = std::string(help);
   flag.set = std::move(set);
-  flag.repeatable = repeatable;
   flag.group = std::exchange(next_group_, std::string());
   flags_.push_back(std::move(flag));
+  return flags_.back();
 }
 
-void ArgumentParser::AddBool(absl::string_view name, bool* value, absl::string_view help) {
-  const std::string flag(name);
-  Add(name, "", help, false, [flag, value](absl::string_view text) {
-    return absl::SimpleAtob(text, value) ? absl::OkStatus()
-                                         : Bad(flag, text, "is neither true nor false");
-  });
+void ArgumentParser::AddBool(absl::string_view name, bool* value, absl::string_view help,
+                             absl::string_view hint) {
+  const std::string flag(name), end(hint);
+  Add(name, "", help, [flag, end, value](absl::string_view text) {
+    return absl::SimpleAtob(text, value)
+               ? absl::OkStatus()
+               : Bad(flag, text, absl::StrCat("is neither true nor false", end));
+  }).alone = true;
 }
 
 void ArgumentParser::AddString(absl::string_view name, absl::string_view placeholder,
                                std::string* value, absl::string_view help) {
-  Add(name, placeholder, help, false, [value](absl::string_view text) {
+  Add(name, placeholder, help, [value](absl::string_view text) {
     *value = std::string(text);
     return absl::OkStatus();
   });
 }
 
+void ArgumentParser::AddOptional(absl::string_view name, absl::string_view placeholder,
+                                 std::string* value, absl::string_view implied,
+                                 absl::string_view help) {
+  const std::string without(implied);
+  Add(name, placeholder, help, [without, value](absl::string_view text) {
+    *value = text == "true" ? without : text == "false" ? "" : std::string(text);
+    return absl::OkStatus();
+  }).alone = true;
+}
+
 void ArgumentParser::AddStrings(absl::string_view name, absl::string_view placeholder,
                                 std::vector<std::string>* values, absl::string_view help) {
-  Add(name, placeholder, help, true, [values](absl::string_view text) {
+  Add(name, placeholder, help, [values](absl::string_view text) {
     values->emplace_back(text);
     return absl::OkStatus();
-  });
+  }).repeatable = true;
 }
 
 void ArgumentParser::AddInteger(absl::string_view name, absl::string_view placeholder,
                                 int64_t* value, int64_t low, int64_t high, absl::string_view help) {
   const std::string flag(name);
-  Add(name, placeholder, help, false, [=](absl::string_view text) {
+  Add(name, placeholder, help, [=](absl::string_view text) {
     int64_t parsed = 0;
     if (!absl::SimpleAtoi(text, &parsed) || parsed < low || parsed > high) {
       return Bad(flag, text, absl::StrCat("is not an integer in ", low, "..", high));
@@ -93,9 +106,17 @@ void ArgumentParser::AddInteger(absl::string_view name, absl::string_view placeh
 void ArgumentParser::AddNumber(absl::string_view name, absl::string_view placeholder, double* value,
                                double low, double high, absl::string_view help) {
   const std::string flag(name);
-  Add(name, placeholder, help, false, [=](absl::string_view text) {
+  Add(name, placeholder, help, [=](absl::string_view text) {
     double parsed = 0;
-    if (!absl::SimpleAtod(text, &parsed) || !(parsed >= low && parsed <= high)) {
+    const bool number = absl::SimpleAtod(text, &parsed);
+    const size_t digit = text.find_first_of("123456789");
+    if (number && parsed == 0 && digit < text.find_first_of("eE")) {
+      return Bad(flag, text, "is too small: a double would be 0");
+    }
+    if (number && std::isinf(parsed) && digit != absl::string_view::npos) {
+      return Bad(flag, text, "is too large: a double would be infinite");
+    }
+    if (!number || !(parsed >= low && parsed <= high)) {
       return Bad(flag, text, absl::StrCat("is not a number in ", low, "..", high));
     }
     *value = parsed;
@@ -117,15 +138,38 @@ bool ArgumentParser::Given(absl::string_view name) const {
                      [&](const Flag& flag) { return flag.name == name && flag.given; });
 }
 
-absl::Status ArgumentParser::NeedsValue(const Flag& flag) {
+const ArgumentParser::Flag* ArgumentParser::Find(absl::string_view name) const {
+  const std::string wanted = absl::StrReplaceAll(name, {{"-", "_"}});
+  const auto found = std::find_if(flags_.begin(), flags_.end(),
+                                  [&](const Flag& flag) { return flag.name == wanted; });
+  return found == flags_.end() ? nullptr : &*found;
+}
+
+// The argument as CLI11 is to see it. Errors are those of values that are missing, where CLI11
+// would take the next argument.
+absl::Status ArgumentParser::Canonical(std::string* argument, const std::string* next) const {
+  if (!absl::StartsWith(*argument, "--") || argument->size() == 2) return absl::OkStatus();
+  const size_t equals = argument->find('=');
+  const std::string name = argument->substr(2, equals - 2);
+  const std::string value = equals == std::string::npos ? "" : argument->substr(equals);
+  const Flag* flag = Find(name);
+  if (value == "=")
+    return absl::InvalidArgumentError(absl::StrCat("--", name, ": the value is empty"));
+  const bool negated = flag == nullptr && absl::StartsWith(name, "no");
+  if (negated && name.size() > 3) flag = Find(absl::string_view(name).substr(3));
+  if ((name == "help" || (negated && flag != nullptr && flag->alone)) && !value.empty()) {
+    return absl::InvalidArgumentError(absl::StrCat("--", name, " takes no value"));
+  }
+  if (flag == nullptr || (negated && !flag->alone)) return absl::OkStatus();
+  *argument = absl::StrCat("--", flag->name, negated ? "=false" : value);
+  if (flag->alone || !value.empty()) return absl::OkStatus();
+  if (next != nullptr && !absl::StartsWith(*next, "--")) return absl::OkStatus();
   return absl::InvalidArgumentError(
-      absl::StrCat("--", flag.name, " needs a value: --", flag.name, "=", flag.placeholder));
+      absl::StrCat("--", flag->name, " needs a value: --", flag->name, "=", flag->placeholder));
 }
 
 absl::Status ArgumentParser::Take(Flag* flag, const std::string& value) {
-  // CLI11 takes whatever comes next for the value.
-  if (absl::StartsWith(value, "--")) return NeedsValue(*flag);
-  if (value.empty() && !flag->placeholder.empty()) {
+  if (value.empty()) {
     return absl::InvalidArgumentError(absl::StrCat("--", flag->name, ": the value is empty"));
   }
   if (flag->given && !flag->repeatable) {
@@ -156,23 +200,21 @@ absl::Status ArgumentParser::TakeRest(const std::vector<std::string>& rest) {
 }
 
 absl::Status ArgumentParser::Parse(absl::Span<const std::string> arguments) {
-  // CLI11 would take the next argument for the value.
-  for (absl::string_view argument : arguments) {
-    if (absl::StartsWith(argument, "--") && argument.find('=') == argument.size() - 1) {
-      return absl::InvalidArgumentError(
-          absl::StrCat(argument.substr(0, argument.size() - 1), ": the value is empty"));
-    }
+  // As far as the first value that is missing.
+  std::vector<std::string> words;
+  absl::Status missing;
+  for (size_t i = 0; i < arguments.size() && missing.ok(); ++i) {
+    std::string word = arguments[i];
+    missing = Canonical(&word, i + 1 < arguments.size() ? &arguments[i + 1] : nullptr);
+    if (missing.ok()) words.push_back(std::move(word));
   }
   CLI::App app;
   app.allow_extras();
   app.set_help_flag();
-  app.add_flag_callback("-h,--help", [] { throw CLI::CallForHelp(); })->trigger_on_parse();
+  app.add_flag_callback("-h,--help", [this] { help_wanted_ = true; });
   for (Flag& flag : flags_) {
-    std::string names = absl::StrCat("--", flag.name);
-    if (absl::StrContains(flag.name, '_')) {
-      absl::StrAppend(&names, ",--", absl::StrReplaceAll(flag.name, {{"_", "-"}}));
-    }
-    CLI::Option* const option = app.add_option(names, [this, &flag](const CLI::results_t& values) {
+    const std::string name = absl::StrCat("--", flag.name);
+    CLI::Option* const option = app.add_option(name, [this, &flag](const CLI::results_t& values) {
       for (const std::string& value : values) {
         const absl::Status s = Take(&flag, value);
         if (!s.ok()) throw CLI::ParseError(std::string(s.message()), CLI::ExitCodes::BaseClass);
@@ -180,24 +222,20 @@ absl::Status ArgumentParser::Parse(absl::Span<const std::string> arguments) {
       return true;
     });
     option->trigger_on_parse()->type_name(flag.placeholder);
-    if (flag.placeholder.empty()) option->expected(0);
+    if (flag.alone) option->expected(0);
   }
+  absl::Status status;
   try {
-    app.parse(std::vector<std::string>(arguments.rbegin(), arguments.rend()));
-  } catch (const CLI::CallForHelp&) {
-    help_wanted_ = true;
-    return absl::OkStatus();
-  } catch (const CLI::ArgumentMismatch&) {
-    // The last one: each other takes what follows it.
-    const std::string name = absl::StrReplaceAll(arguments.back().substr(2), {{"-", "_"}});
-    for (const Flag& flag : flags_) {
-      if (flag.name == name) return NeedsValue(flag);
-    }
-    return absl::InvalidArgumentError(absl::StrCat(arguments.back(), " needs a value"));
+    std::reverse(words.begin(), words.end());
+    app.parse(words);
   } catch (const CLI::ParseError& error) {
-    return absl::InvalidArgumentError(error.what());
+    status = absl::InvalidArgumentError(error.what());
   }
-  return TakeRest(app.remaining());
+  // What CLI11 put aside by then came first.
+  absl::Status s = TakeRest(app.remaining());
+  s.Update(status);
+  s.Update(missing);
+  return s;
 }
 
 std::optional<int> ArgumentParser::ParseMain(int argc, char** argv) {
@@ -216,8 +254,10 @@ std::string ArgumentParser::Help() const {
       absl::StrCat(summary_, "\n\nUsage: ", command_, " [flags]", positional_usage_, "\n");
   for (const Flag& flag : flags_) {
     if (!flag.group.empty()) absl::StrAppend(&help, "\n", flag.group, ":\n");
-    const std::string head = absl::StrCat(
-        "  --", flag.name, flag.placeholder.empty() ? "" : absl::StrCat("=", flag.placeholder));
+    const std::string head = absl::StrCat("  --", flag.name,
+                                          flag.placeholder.empty() ? ""
+                                          : flag.alone ? absl::StrCat("[=", flag.placeholder, "]")
+                                                       : absl::StrCat("=", flag.placeholder));
     constexpr size_t kColumn = 28, kWidth = 96;
     std::string text = Wrapped(flag.help, kColumn, kWidth);
     if (head.size() + 2 <= kColumn) {

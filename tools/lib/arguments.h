@@ -8,8 +8,9 @@
 //   absl::Status s = parser.Parse({"--problem=hq=8,sq=512,d=64", "--json"});
 //
 // CLI11 does the parsing; its header is heavy, and its exceptions stop here. Values follow "=" or
-// come as the next argument; a bool takes none, or =true and =false. In names "-" and "_" are the
-// same. `--help` and `-h` end parsing and set help_wanted().
+// come as the next argument; a bool takes none, or =true and =false, and --no-NAME is
+// --NAME=false. In names "-" and "_" are the same. `--help` and `-h` set help_wanted() if all other
+// arguments are right: an error wins, wherever it stands. Of several errors the first is reported.
 #ifndef TOOLS_LIB_ARGUMENTS_H_
 #define TOOLS_LIB_ARGUMENTS_H_
 
@@ -36,9 +37,15 @@ class ArgumentParser {
 
   // `value` keeps what it has where the flag is not given. Its lifetime covers Parse().
   // `placeholder` stands for the value in the help.
-  void AddBool(absl::string_view name, bool* value, absl::string_view help);
+  // `hint` ends the error for a value that is neither true nor false.
+  void AddBool(absl::string_view name, bool* value, absl::string_view help,
+               absl::string_view hint = "");
   void AddString(absl::string_view name, absl::string_view placeholder, std::string* value,
                  absl::string_view help);
+  // --NAME or --NAME=VALUE, never --NAME VALUE. Without a value, and with =true, it is `implied`;
+  // with =false it is empty.
+  void AddOptional(absl::string_view name, absl::string_view placeholder, std::string* value,
+                   absl::string_view implied, absl::string_view help);
   void AddStrings(absl::string_view name, absl::string_view placeholder,
                   std::vector<std::string>* values, absl::string_view help);
   // An integer in low..high.
@@ -74,13 +81,15 @@ class ArgumentParser {
     std::string name, placeholder, help;
     std::function<absl::Status(absl::string_view)> set;
     bool repeatable = false;
+    bool alone = false;  // may come without a value
     bool given = false;
     std::string group;  // title above this flag in the help
   };
 
-  void Add(absl::string_view name, absl::string_view placeholder, absl::string_view help,
-           bool repeatable, std::function<absl::Status(absl::string_view)> set);
-  static absl::Status NeedsValue(const Flag& flag);
+  Flag& Add(absl::string_view name, absl::string_view placeholder, absl::string_view help,
+            std::function<absl::Status(absl::string_view)> set);
+  const Flag* Find(absl::string_view name) const;
+  absl::Status Canonical(std::string* argument, const std::string* next) const;
   absl::Status Take(Flag* flag, const std::string& value);
   absl::Status TakeRest(const std::vector<std::string>& rest);
 

@@ -14,7 +14,7 @@ using ::testing::HasSubstr;
 
 struct Values {
   bool json = false;
-  std::string kernel = "cpu";
+  std::string kernel = "cpu", csv;
   std::vector<std::string> problems;
   int64_t seed = 1;
   double scale = 0;
@@ -24,6 +24,7 @@ ArgumentParser MakeParser(Values* v) {
   ArgumentParser parser("tool run", "Runs.");
   parser.AddGroup("Input");
   parser.AddBool("json", &v->json, "Print JSON.");
+  parser.AddOptional("csv", "FILE", &v->csv, "-", "Print CSV.");
   parser.AddString("kernel", "NAME", &v->kernel, "Which kernel.");
   parser.AddStrings("problem", "LINE", &v->problems, "Problems.");
   parser.AddGroup("Numbers");
@@ -59,6 +60,56 @@ TEST(ArgumentsTest, DefaultsStayAndBoolsCanBeFalse) {
   EXPECT_EQ(v.kernel, "cpu");
 }
 
+TEST(ArgumentsTest, NoNegatesWhatNeedsNoValue) {
+  Values v;
+  v.json = true;
+  v.csv = "-";
+  ASSERT_TRUE(Parse({"--no-json", "--no_csv"}, &v).ok());
+  EXPECT_FALSE(v.json);
+  EXPECT_EQ(v.csv, "");
+}
+
+TEST(ArgumentsTest, AnOptionalValueFollowsAnEqualsSignAlone) {
+  for (const auto& [argument, value] :
+       {std::pair{"--csv", "-"}, {"--csv=true", "-"}, {"--csv=false", ""}, {"--csv=a b", "a b"}}) {
+    Values v;
+    ASSERT_TRUE(Parse({argument, "--json"}, &v).ok()) << argument;
+    EXPECT_EQ(v.csv, value);
+  }
+  Values v;
+  EXPECT_EQ(Parse({"--csv", "a.csv"}, &v).message(),
+            "unexpected argument \"a.csv\"; flags begin with --");
+}
+
+TEST(ArgumentsTest, DashesAndUnderscoresAreTheSame) {
+  for (const char* spelling : {"--cu_long-name=7", "--cu-long_name=7", "--cu-long-name=7"}) {
+    int64_t value = 0;
+    ArgumentParser parser("tool", "Does.");
+    parser.AddInteger("cu_long_name", "N", &value, 0, 9, "N.");
+    EXPECT_TRUE(parser.Parse({spelling}).ok()) << spelling;
+    EXPECT_EQ(value, 7);
+  }
+}
+
+TEST(ArgumentsTest, AValueBehindAnEqualsSignMayLookLikeAFlag) {
+  Values v;
+  ASSERT_TRUE(Parse({"--kernel=--json"}, &v).ok());
+  EXPECT_EQ(v.kernel, "--json");
+  EXPECT_FALSE(v.json);
+}
+
+TEST(ArgumentsTest, TheFirstErrorIsReported) {
+  const std::vector<std::string> wrong = {"--nonsense", "--scale=x", "--kernel=", "word",
+                                          "--json=maybe"};
+  for (const std::string& first : wrong) {
+    Values v, both;
+    const absl::Status s = Parse({first}, &v);
+    for (const std::string& second : wrong) {
+      EXPECT_EQ(Parse({first, second}, &both), s) << first << " " << second;
+    }
+  }
+}
+
 TEST(ArgumentsTest, ANegativeNumberIsAValue) {
   Values v;
   EXPECT_THAT(std::string(Parse({"--cu_seqlens", "-1"}, &v).message()),
@@ -83,6 +134,12 @@ TEST(ArgumentsTest, ErrorsNameFlagAndValue) {
       {{"--cu_seqlens=101"}, "is not an integer in 0..100"},
       {{"--scale=nan"}, "--scale: \"nan\" is not a number in 0..10"},
       {{"--scale=1e9"}, "is not a number in 0..10"},
+      {{"--scale=1e-400"}, "--scale: \"1e-400\" is too small: a double would be 0"},
+      {{"--scale=1e400"}, "--scale: \"1e400\" is too large: a double would be infinite"},
+      {{"--no-kernel"}, "unknown flag --no-kernel"},
+      {{"--no-json=true"}, "--no-json takes no value"},
+      {{"--help=x"}, "--help takes no value"},
+      {{"--jso"}, "unknown flag --jso; did you mean --json?"},
       {{"q.npy"}, "unexpected argument \"q.npy\"; flags begin with --"},
       {{"-json"}, "unexpected argument \"-json\""},
       {{"--"}, "unexpected argument \"--\""},
@@ -96,13 +153,17 @@ TEST(ArgumentsTest, ErrorsNameFlagAndValue) {
   }
 }
 
-TEST(ArgumentsTest, HelpEndsParsing) {
+TEST(ArgumentsTest, HelpIsForThoseWithoutErrors) {
   Values v;
   ArgumentParser parser = MakeParser(&v);
-  ASSERT_TRUE(parser.Parse({"--json", "-h", "--nonsense"}).ok());
+  ASSERT_TRUE(parser.Parse({"--json", "-h"}).ok());
   EXPECT_TRUE(parser.help_wanted());
   EXPECT_TRUE(parser.Given("json"));
   EXPECT_FALSE(parser.Given("kernel"));
+  for (const auto& words :
+       {std::vector<std::string>{"--nonsense", "--help"}, {"-h", "--nonsense"}}) {
+    EXPECT_EQ(Parse(words, &v).message(), "unknown flag --nonsense");
+  }
 }
 
 TEST(ArgumentsTest, HelpShowsEverything) {
@@ -112,6 +173,7 @@ TEST(ArgumentsTest, HelpShowsEverything) {
             "Runs.\n\nUsage: tool run [flags]\n"
             "\nInput:\n"
             "  --json                    Print JSON.\n"
+            "  --csv[=FILE]              Print CSV.\n"
             "  --kernel=NAME             Which kernel.\n"
             "  --problem=LINE            Problems.\n"
             "\nNumbers:\n"

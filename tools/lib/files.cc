@@ -75,7 +75,8 @@ absl::Status ErrnoStatus(absl::string_view action, absl::string_view path, int e
 
 std::string ResolvePath(absl::string_view path) {
   const char* directory = getenv("BUILD_WORKING_DIRECTORY");
-  if (path.empty() || path[0] == '/' || directory == nullptr || directory[0] == '\0') {
+  if (path.empty() || path == "-" || path[0] == '/' || directory == nullptr ||
+      directory[0] == '\0') {
     return std::string(path);
   }
   return absl::StrCat(directory, "/", path);
@@ -158,6 +159,14 @@ absl::StatusOr<AtomicFile> AtomicFile::Create(const std::string& path) {
   }
   // It is private so far; the result should be like any file of the caller.
   if (fchmod(file.fd_, mode) != 0) return file.Error("cannot set the mode");
+  return file;
+}
+
+absl::StatusOr<AtomicFile> AtomicFile::StandardOutput() {
+  AtomicFile file;
+  file.path_ = "standard output";
+  file.fd_ = fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 0);
+  if (file.fd_ < 0) return file.Error("cannot open for writing");
   return file;
 }
 

@@ -17,7 +17,7 @@ namespace attnlab {
 absl::Status ErrnoStatus(absl::string_view action, absl::string_view path, int error);
 
 // Resolves a relative path from the caller's directory. Under `bazel run` that is
-// BUILD_WORKING_DIRECTORY, because the process starts elsewhere.
+// BUILD_WORKING_DIRECTORY, because the process starts elsewhere. "-" stays.
 std::string ResolvePath(absl::string_view path);
 
 // Whether both paths lead to the same file, by any name or link. If they do not exist yet: whether
@@ -43,6 +43,9 @@ class AtomicFile {
   // NotFound if there is no directory, FailedPrecondition if the path is a directory or a FIFO,
   // PermissionDenied, …. Creates nothing under the path itself.
   static absl::StatusOr<AtomicFile> Create(const std::string& path);
+
+  // The standard output, as it is: nothing is left to Commit(), which still has to be called.
+  static absl::StatusOr<AtomicFile> StandardOutput();
 
   AtomicFile(AtomicFile&& other) noexcept;
   AtomicFile& operator=(AtomicFile&&) = delete;

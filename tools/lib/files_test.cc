@@ -57,6 +57,7 @@ TEST_F(FilesTest, RelativePathsAreThoseOfTheCaller) {
   EXPECT_EQ(ResolvePath("q.npy"), "/home/me/my work/q.npy");
   EXPECT_EQ(ResolvePath("/tmp/q.npy"), "/tmp/q.npy");
   EXPECT_EQ(ResolvePath(""), "");
+  EXPECT_EQ(ResolvePath("-"), "-");
   ASSERT_EQ(unsetenv("BUILD_WORKING_DIRECTORY"), 0);
   EXPECT_EQ(ResolvePath("q.npy"), "q.npy");
 }

@@ -210,6 +210,7 @@ absl::Status CheckNpySize(absl::string_view file, const NpyHeader& header) {
 
 absl::StatusOr<NpyHeader> ParseNpyHeader(absl::string_view name, absl::string_view bytes) {
   const absl::string_view magic(kMagic, kMagicBytes);
+  if (bytes.empty()) return Invalid(name, "is empty, not a .npy file");
   if (absl::StartsWith(bytes, "PK\x03\x04")) {
     return Invalid(name,
                    "is a zip archive, such as a .npz; numpy.save(file, archive['name']) makes a "

@@ -33,7 +33,7 @@ std::vector<std::string> SimilarNames(absl::string_view name, absl::Span<const s
                                       size_t most) {
   if (name.empty()) return {};
   const std::string wanted = absl::AsciiStrToLower(name);
-  const size_t farthest = std::max<size_t>(2, wanted.size() / 3);
+  const size_t farthest = std::max(std::min<size_t>(2, wanted.size() / 2), wanted.size() / 3);
   std::vector<std::pair<size_t, std::string>> near;
   for (const std::string& n : names) {
     const size_t lengths = n.size() > wanted.size() ? n.size() - wanted.size() : 0;

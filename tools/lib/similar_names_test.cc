@@ -36,6 +36,7 @@ TEST(SimilarNamesTest, NothingLikeIt) {
   EXPECT_THAT(SimilarNames("", Names(), 3), IsEmpty());
   EXPECT_THAT(SimilarNames("occupancy", Names(), 3), IsEmpty());
   EXPECT_THAT(SimilarNames("x", {"q", "k"}, 3), IsEmpty());
+  EXPECT_THAT(SimilarNames("csv", {"lse", "dtype"}, 3), IsEmpty());
   EXPECT_THAT(SimilarNames("dram__bytes", {}, 3), IsEmpty());
   EXPECT_THAT(SimilarNames("dram__bytes", Names(), 0), IsEmpty());
 }

@@ -1,13 +1,18 @@
 #include "tools/lib/table.h"
 
+#include <sys/ioctl.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
+#include "absl/strings/strip.h"
 
 namespace attnlab {
 namespace {
@@ -16,6 +21,22 @@ std::string Padded(absl::string_view text, int64_t width, Table::Align align, Co
   const std::string blanks(std::max<int64_t>(0, width - DisplayWidth(text)), ' ');
   const std::string shown = Coloured(text, colour);
   return align == Table::kLeft ? shown + blanks : blanks + shown;
+}
+
+std::string Escaped(const std::string& text) { return absl::StrReplaceAll(text, {{"|", "\\|"}}); }
+
+// Takes the first `width` columns of the text, or fewer to end behind a blank or a comma.
+std::string TakeLine(absl::string_view* text, int64_t width) {
+  size_t end = 0, behind = 0;
+  int64_t seen = 0;
+  for (; end < text->size(); ++end) {
+    if (((*text)[end] & 0xC0) != 0x80 && seen++ == width) break;
+    if ((*text)[end] == ' ' || (*text)[end] == ',') behind = end + 1;
+  }
+  if (end < text->size() && behind > 0) end = behind;
+  const std::string line(text->substr(0, end));
+  text->remove_prefix(end);
+  return line;
 }
 
 using Fields = std::vector<std::pair<std::string, std::string>>;
@@ -41,9 +62,7 @@ std::string CsvField(const std::string& text) {
 
 void Table::AddRow(std::vector<Cell> cells) {
   cells.resize(columns_.size(), Cell(""));
-  for (Cell& cell : cells) {
-    cell.text = absl::StrReplaceAll(cell.text, {{"|", "\\|"}, {"\n", " "}});
-  }
+  for (Cell& cell : cells) absl::StrReplaceAll({{"\n", " "}}, &cell.text);
   rows_.push_back(std::move(cells));
 }
 
@@ -52,7 +71,7 @@ std::string Table::Markdown(bool colours) const {
   std::vector<int64_t> widths;
   for (size_t i = 0; i < columns_.size(); ++i) {
     int64_t width = std::max<int64_t>(2, DisplayWidth(columns_[i].title));
-    for (const auto& row : rows_) width = std::max(width, DisplayWidth(row[i].text));
+    for (const auto& row : rows_) width = std::max(width, DisplayWidth(Escaped(row[i].text)));
     widths.push_back(width);
     const Align align = columns_[i].align;
     absl::StrAppend(
@@ -65,13 +84,54 @@ std::string Table::Markdown(bool colours) const {
     absl::StrAppend(&body, "|");
     for (size_t i = 0; i < row.size(); ++i) {
       absl::StrAppend(&body, " ",
-                      Padded(row[i].text, widths[i], columns_[i].align,
+                      Padded(Escaped(row[i].text), widths[i], columns_[i].align,
                              colours ? row[i].colour : Colour::kNone),
                       " |");
     }
     absl::StrAppend(&body, "\n");
   }
   return absl::StrCat(head, "\n", rule, "\n", body);
+}
+
+std::string Table::Text(bool colours, int64_t columns) const {
+  const std::string markdown = Markdown();
+  const bool fits =
+      columns == 0 || DisplayWidth(markdown.substr(0, markdown.find('\n'))) <= columns;
+  return !fits ? Records(colours, columns) : colours ? Markdown(true) : markdown;
+}
+
+std::string Table::Records(bool colours, int64_t columns) const {
+  int64_t titles = 0;
+  for (const Column& column : columns_) titles = std::max(titles, DisplayWidth(column.title));
+  const int64_t room = std::max<int64_t>(1, columns - titles - 2);
+  std::string out;
+  for (const auto& row : rows_) {
+    if (&row != &rows_.front()) absl::StrAppend(&out, "\n");
+    for (size_t i = 0; i < row.size(); ++i) {
+      std::string title = columns_[i].title;
+      for (absl::string_view rest = row[i].text; !rest.empty(); title.clear()) {
+        absl::StrAppend(&out, Padded(title, titles, kLeft, Colour::kNone), "  ",
+                        Coloured(TakeLine(&rest, room), colours ? row[i].colour : Colour::kNone),
+                        "\n");
+      }
+    }
+  }
+  return out;
+}
+
+int64_t TerminalColumns(int fd) {
+  if (isatty(fd) == 0) return 0;
+  const char* const variable = std::getenv("COLUMNS");
+  int64_t columns = 0;
+  if (variable != nullptr && absl::SimpleAtoi(variable, &columns) && columns > 0) return columns;
+  winsize size = {};
+  return ioctl(fd, TIOCGWINSZ, &size) == 0 ? size.ws_col : 0;
+}
+
+RateUnit RateUnitFor(double largest) {
+  if (largest >= 0.1e12) return {"TFLOP/s", 1e-12};
+  if (largest >= 0.1e9) return {"GFLOP/s", 1e-9};
+  return {"MFLOP/s", 1e-6};
 }
 
 std::string Csv(const std::vector<nlohmann::ordered_json>& rows) {
@@ -128,6 +188,12 @@ std::string SecondsRange(double low, double high) {
 }
 
 std::string ErrorNumber(double value) { return value == 0 ? "0" : absl::StrFormat("%.1e", value); }
+
+std::string Counted(int64_t count, absl::string_view singular) {
+  absl::string_view stem = singular;
+  const absl::string_view end = count == 1 ? "" : absl::ConsumeSuffix(&stem, "y") ? "ies" : "s";
+  return absl::StrCat(count, " ", stem, end);
+}
 
 std::string Bytes(int64_t bytes) {
   static constexpr absl::string_view kUnits[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};

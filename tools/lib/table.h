@@ -47,10 +47,23 @@ class Table {
   // terminal.
   std::string Markdown(bool colours = false) const;
 
+  // The same; or where its lines would be longer than `columns`, a block of lines for each row,
+  // none of them longer. Columns of 0: any length.
+  //
+  //   kernel  cpu
+  //   ms      1.25
+  std::string Text(bool colours, int64_t columns) const;
+
  private:
+  std::string Records(bool colours, int64_t columns) const;
+
   std::vector<Column> columns_;
   std::vector<std::vector<Cell>> rows_;
 };
+
+// Columns of the terminal that `fd` is: $COLUMNS, or what the terminal says. 0 where there is none,
+// or it does not say.
+int64_t TerminalColumns(int fd);
 
 // CSV (RFC 4180, lines end in "\n") of objects: one column a key, in the order of their first
 // appearance; a nested object's keys are joined with "."; null and missing values are empty.
@@ -61,7 +74,18 @@ std::string Digits(double value);
 std::string Seconds(double seconds);                // "1.25 ms", "31.4 µs"
 std::string SecondsRange(double low, double high);  // "1.2-1.4 ms", "0.9 ms - 1.1 s"
 std::string ErrorNumber(double value);              // "0", "1.2e-07", "nan"
-std::string Bytes(int64_t bytes);                   // "32 MiB", "1.5 GiB"
+
+// The unit of a table's column of rates, by the largest of them: TFLOP/s, or GFLOP/s below 0.1
+// TFLOP/s, or MFLOP/s. A rate in FLOP/s times the factor is in the unit.
+struct RateUnit {
+  const char* title;
+  double factor;
+};
+RateUnit RateUnitFor(double largest_flops_per_second);
+
+// "1 row", "2 rows", "1 entry", "0 entries".
+std::string Counted(int64_t count, absl::string_view singular);
+std::string Bytes(int64_t bytes);  // "32 MiB", "1.5 GiB"
 
 }  // namespace attnlab
 

@@ -30,6 +30,34 @@ TEST(TableTest, ColoursDoNotMoveColumns) {
             "| \033[1mverdict\033[0m |\n|:--------|\n| \033[32mok\033[0m      |\n");
 }
 
+TEST(TableTest, RowsAreRecordsWhereTheTableIsTooWide) {
+  Table table({{"kernel", Table::kLeft}, {"time", Table::kRight}, {"problem", Table::kLeft}});
+  table.AddRow({{"cpu"}, {"31.4 µs", Colour::kRed}, {"b=1,hq=2,skv=12345678901234567"}});
+  table.AddRow({{"a|b"}, {""}, {"b=2"}});
+  const std::string markdown = table.Markdown();
+  EXPECT_EQ(table.Text(false, 0), markdown);
+  EXPECT_EQ(table.Text(false, static_cast<int64_t>(markdown.find('\n')) + 1), markdown);
+  EXPECT_EQ(table.Text(true, 200), table.Markdown(true));
+  EXPECT_EQ(table.Text(true, 24),
+            "kernel   cpu\n"
+            "time     \033[31m31.4 µs\033[0m\n"
+            "problem  b=1,hq=2,\n"
+            "         skv=12345678901\n"
+            "         234567\n"
+            "\n"
+            "kernel   a|b\n"
+            "problem  b=2\n");
+}
+
+TEST(TableTest, RatesHaveOneUnit) {
+  const auto title = [](double rate) { return std::string(RateUnitFor(rate).title); };
+  EXPECT_EQ(title(0.1e12), "TFLOP/s");
+  EXPECT_EQ(title(0.099e12), "GFLOP/s");
+  EXPECT_EQ(title(0.099e9), "MFLOP/s");
+  EXPECT_EQ(title(0), "MFLOP/s");
+  EXPECT_EQ(Digits(5e10 * RateUnitFor(5e10).factor), "50.0");
+}
+
 TEST(TableTest, CsvQuotesFlattensAndAlignsKeys) {
   const std::vector<nlohmann::ordered_json> rows = {
       {{"problem", "b=1,hq=2"}, {"machine", {{"name", "a \"b\""}, {"threads", 2}}}},
@@ -65,6 +93,10 @@ TEST(TableTest, Units) {
   EXPECT_EQ(ErrorNumber(0), "0");
   EXPECT_EQ(ErrorNumber(1.23e-7), "1.2e-07");
   EXPECT_EQ(ErrorNumber(std::nan("")), "nan");
+  EXPECT_EQ(Counted(1, "row"), "1 row");
+  EXPECT_EQ(Counted(0, "row"), "0 rows");
+  EXPECT_EQ(Counted(1, "entry"), "1 entry");
+  EXPECT_EQ(Counted(2, "entry"), "2 entries");
   EXPECT_EQ(Bytes(0), "0 B");
   EXPECT_EQ(Bytes(1023), "1023 B");
   EXPECT_EQ(Bytes(33554432), "32 MiB");

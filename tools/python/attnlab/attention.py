@@ -54,8 +54,9 @@ class _Lengths:
         for name, view in self.views.items():
             wanted = b + 1 if self.mode == "packed" else b
             if view.shape[0] != wanted:
+                entries = "1 entry" if view.shape[0] == 1 else f"{view.shape[0]} entries"
                 raise errors.InvalidArgument(
-                    f"{name}: has {view.shape[0]} entries, must have {wanted}"
+                    f"{name}: has {entries}, must have {wanted}"
                 )
 
     def longest(self, name: str, maximum: str, given: Optional[int]) -> int:

@@ -248,7 +248,7 @@ class BadLengthsTest(Rejects):
         for lens, text in (
             (numpy.array([1, 14], "int32"), "kv_lens: entry 1 is 14"),
             (numpy.array([-1, 2], "int32"), "kv_lens: entry 0 is -1"),
-            (numpy.array([1], "int32"), "kv_lens: has 1 entries, must have 2"),
+            (numpy.array([1], "int32"), "kv_lens: has 1 entry, must have 2"),
             (numpy.array([1, 2]), "kv_lens: dtype is int64, must be int32"),
             (numpy.array([[1, 2]], "int32"), "kv_lens: shape is [1, 2]"),
         ):
