@@ -130,18 +130,19 @@ TEST_F(AttnlabTest, BenchSaysWhyThereAreNoSpeedUps) {
 }
 
 TEST_F(AttnlabTest, CtrlCPrintsWhatIsDone) {
-  const ProcessResult some = TestAttnlab(QuickBench(
-      {"--kernel=reference,ctrl_c", "--problem=hq=1,sq=16/130/8,d=8,dtype=fp32", "--json"}));
+  const ProcessResult some =
+      TestAttnlab(QuickBench({"--kernel=reference,ctrl_c",
+                              "--problem=hq=1,sq=16/130/8,d=8,dtype=fp32,lens=padded", "--json"}));
   EXPECT_EQ(some.exit_code, 130) << some.err;
   EXPECT_THAT(some.err, HasSubstr("attnlab bench: interrupted; what was done by then is printed"));
   const json rows = ParseJson(some.out)["rows"];
   ASSERT_EQ(rows.size(), 2u);
   for (const json& row : rows) {
-    EXPECT_EQ(row["problem"], "b=1,hq=1,hkv=1,sq=16,skv=16,d=8,dtype=fp32,mask=none");
+    EXPECT_EQ(row["problem"], "b=1,hq=1,hkv=1,sq=16,skv=16,d=8,dtype=fp32,mask=none,lens=padded");
     EXPECT_EQ(row["verdict"], "ok");
   }
-  const ProcessResult none =
-      TestAttnlab(QuickBench({"--kernel=ctrl_c,reference", "--problem=hq=1,sq=130,d=8"}));
+  const ProcessResult none = TestAttnlab(
+      QuickBench({"--kernel=ctrl_c,reference", "--problem=hq=1,sq=130,d=8,lens=padded"}));
   EXPECT_EQ(none.exit_code, 130);
   EXPECT_THAT(none.out, IsEmpty());
   EXPECT_THAT(none.err, HasSubstr("interrupted; nothing was done by then"));

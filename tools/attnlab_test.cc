@@ -369,7 +369,7 @@ TEST_F(AttnlabTest, ColoursAndProgressOnATerminalAlone) {
   if (shown.exit_code == -1) GTEST_SKIP() << "no pseudo terminals here: " << shown.err;
   EXPECT_EQ(shown.exit_code, 0);
   EXPECT_THAT(shown.out, HasSubstr("\033[32mok\033[0m"));
-  EXPECT_THAT(shown.out, HasSubstr("] 0/1 reference"));
+  EXPECT_THAT(shown.out, HasSubstr("] 0/1, 0 s: reference"));
 
   options.environment["COLUMNS"] = "40";
   const std::string narrow = Attnlab(words, options).out;

@@ -182,9 +182,17 @@ std::string SpeedUp(const bench::Row* baseline, const bench::Row& row) {
   return absl::StrCat(differ ? "" : "~", Digits(baseline->timing.median / row.timing.median), "x");
 }
 
+RateUnit UnitOf(const std::vector<bench::Row>& rows) {
+  double largest = 0;
+  for (const bench::Row& row : rows) {
+    if (row.status.ok()) largest = std::max(largest, 1e12 * row.TflopPerSecond());
+  }
+  return RateUnitFor(largest);
+}
+
 // The cells from the median on.
 void AddFigures(const bench::Row& row, const std::vector<bench::Row>& rows, const BenchReport& f,
-                std::vector<Table::Cell>* cells) {
+                const RateUnit& unit, std::vector<Table::Cell>* cells) {
   if (!row.status.ok()) {
     for (int k = 0; k < 9; ++k) cells->push_back({"-"});
     cells->push_back({"FAILED", Colour::kRed});
@@ -194,7 +202,7 @@ void AddFigures(const bench::Row& row, const std::vector<bench::Row>& rows, cons
   cells->push_back(
       {absl::StrCat("±", Percent(row.timing.noise)), row.noisy ? Colour::kYellow : Colour::kNone});
   cells->push_back({SecondsRange(row.timing.p10, row.timing.p90)});
-  cells->push_back({Digits(row.TflopPerSecond())});
+  cells->push_back({Digits(unit.factor * 1e12 * row.TflopPerSecond())});
   cells->push_back({Digits(row.GbPerSecond())});
   cells->push_back({Digits(row.MovedGbPerSecond())});
   const bench::Row* baseline = BaselineOf(row, rows, f.baseline);
@@ -313,7 +321,8 @@ void PrintBench(const std::vector<bench::Row>& rows, const BenchReport& f, const
   columns.push_back({"kernel", Table::kLeft});
   if (devices.size() > 1) columns.push_back({"device", Table::kLeft});
   if (configs) columns.push_back({"config", Table::kLeft});
-  for (const char* title : {"median", "noise", "p10-p90", "TFLOP/s", "GB/s", "moved GB/s"}) {
+  const RateUnit unit = UnitOf(rows);
+  for (const char* title : {"median", "noise", "p10-p90", unit.title, "GB/s", "moved GB/s"}) {
     columns.push_back({title, Table::kRight});
   }
   columns.push_back({versus.empty() ? "speed-up" : absl::StrCat("vs ", versus), Table::kRight});
@@ -328,7 +337,7 @@ void PrintBench(const std::vector<bench::Row>& rows, const BenchReport& f, const
     cells.push_back({row.plan.kernel->traits().name});
     if (devices.size() > 1) cells.push_back({DeviceOfRow(row)});
     if (configs) cells.push_back({row.plan.config.ToString()});
-    AddFigures(row, rows, f, &cells);
+    AddFigures(row, rows, f, unit, &cells);
     table.AddRow(std::move(cells));
   }
   if (!problems.common.empty()) streams.out << problems.common << "\n";
@@ -336,7 +345,7 @@ void PrintBench(const std::vector<bench::Row>& rows, const BenchReport& f, const
     if (devices.size() > 1) streams.out << ToString(info.device) << ": ";
     streams.out << info.name << ", " << MachineSummary(info) << "\n";
   }
-  streams.out << "\n" << table.Markdown(streams.colours);
+  streams.out << "\n" << table.Text(streams.colours, streams.columns);
   if (const std::string how = HowText(rows); !how.empty()) streams.out << "\n" << how << "\n";
   streams.out << NoisyText(rows, f.max_noise) << SweepText(rows, problems.rests, f.verify);
   for (const bench::Row& row : rows) {

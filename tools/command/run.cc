@@ -24,10 +24,12 @@
 #include "tools/command/outputs.h"
 #include "tools/command/selection.h"
 #include "tools/command/tensor_files.h"
+#include "tools/command/time_left.h"
 #include "tools/lib/arguments.h"
 #include "tools/lib/files.h"
 #include "tools/lib/json.h"
 #include "tools/lib/table.h"
+#include "tools/lib/terminal.h"
 
 namespace attnlab::command {
 namespace {
@@ -390,6 +392,15 @@ absl::Status Place(const Flags& f, const Plan& plan, Source* source) {
   return absl::OkStatus();
 }
 
+// How long the call takes. Only where it is long beside finding that out; nothing otherwise, and on
+// GPUs, where no call is long.
+std::optional<double> ExpectedSeconds(const Plan& plan) {
+  constexpr double kWorthIt = 1e10;  // FLOPs
+  if (plan.device.device.kind != DeviceKind::kCpu) return std::nullopt;
+  if (CompulsoryTraffic(plan.problem).flops < kWorthIt) return std::nullopt;
+  return CallTimes({plan}).Seconds(plan);
+}
+
 // Whether O and LSE are right, as far as that was asked.
 absl::StatusOr<bool> RunOne(const Flags& f, const Streams& streams) {
   absl::StatusOr<ResultFiles> files = ResultFiles::Create(f.formats);
@@ -400,6 +411,10 @@ absl::StatusOr<bool> RunOne(const Flags& f, const Streams& streams) {
   const absl::StatusOr<NpyType> out_type = OutType(f.out_dtype, plan->problem.dtype);
   if (!out_type.ok()) return out_type.status();
   const Device device = plan->device.device;
+  // From here on: reading from a pipe may wait for ever, and Ctrl-C has to end it.
+  const StopOnCtrlC stop("run");
+  Progress progress(stderr, f.verify ? 2 : 1);
+  progress.Show(0, "making inputs");
   if (absl::Status s = Place(f, *plan, &source); !s.ok()) return s;
   AttentionTensors tensors = source.OnDevice();
   absl::StatusOr<Outputs> outputs =
@@ -411,11 +426,13 @@ absl::StatusOr<bool> RunOne(const Flags& f, const Streams& streams) {
   if (!workspace.ok()) return workspace.status();
   absl::StatusOr<oracle::Expected> expected;
   if (f.verify) {
+    progress.Show(0, "the oracle");
     expected =
         oracle::ExpectedOf(*plan, source.OnHost(), source.OnDevice(),
                            oracle::VerifyOptions().oracle_flops, static_cast<uint64_t>(f.seed));
     if (!expected.ok()) return expected.status();
   }
+  progress.Show(f.verify ? 1 : 0, plan->kernel->traits().name, ExpectedSeconds(*plan));
 
   const auto start = std::chrono::steady_clock::now();
   absl::Status s = Forward(*plan, tensors, {workspace->data(), workspace->bytes()});
@@ -423,6 +440,7 @@ absl::StatusOr<bool> RunOne(const Flags& f, const Streams& streams) {
   const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
   if (s.ok()) s = outputs->Fetch();
   if (!s.ok()) return s;
+  progress.Clear();
   std::optional<Check> check;
   if (f.verify) {
     const AttentionTensors& host = source.OnHost();
@@ -464,6 +482,7 @@ int Run(const Arguments& arguments, const Streams& streams) {
   if (s.ok()) s = CheckOutputs(flags);
   if (!s.ok()) return Fail(streams, "run", s);
   const absl::StatusOr<bool> right = RunOne(flags, streams);
+  if (absl::IsCancelled(right.status())) return Interrupted(streams, "run", /*nothing=*/true);
   if (!right.ok()) return Fail(streams, "run", right.status());
   return *right ? kOk : kFailed;
 }

@@ -140,7 +140,7 @@ TEST(TensorFilesTest, AWrongLengthNamesFlagFileAndEntry) {
   files.kv_len = Lengths32("kv_len", {-1, 5});
   EXPECT_THAT(message(), HasSubstr("/kv_len.npy: entry 0 is -1, which is not in 0..4"));
   files.kv_len = Lengths32("kv_len", {1});
-  EXPECT_THAT(message(), HasSubstr("/kv_len.npy: 1 entry where 2 are wanted"));
+  EXPECT_THAT(message(), HasSubstr("/kv_len.npy: has 1 entry, must have 2"));
   files.kv_len = "";
   files.q = files.k = files.v = Counting("q", {4, 1, 5});
   files.cu_seqlens_q = Lengths32("right", {0, 1, 4});
