@@ -27,6 +27,9 @@ constexpr double kCalm = 0.97;
 // they wait for one that has no processor. Measured: docs/measuring.md.
 constexpr double kSpin = 0.75;
 
+// Seconds. Some time slices of Linux's scheduler, which have 3 to 8 ms.
+constexpr double kShort = 30e-3;
+
 double Clock(clockid_t clock) {
   timespec now = {};
   clock_gettime(clock, &now);
@@ -102,6 +105,8 @@ double MedianNoise(const std::vector<double>& values) {
   return std::min(1.0, std::max(interval, drift) / 2 / Quantile(values, 0.5));
 }
 
+bool Repetition::Calm() const { return processors >= kCalm * threads; }
+
 Timing Evaluate(const std::vector<Repetition>& repetitions, const ProcessorUse& use,
                 int64_t min_repetitions) {
   std::vector<double> seconds;
@@ -110,13 +115,14 @@ Timing Evaluate(const std::vector<Repetition>& repetitions, const ProcessorUse& 
   if (use.Busy() && !seconds.empty()) {
     std::vector<double> calm;
     for (const Repetition& r : repetitions) {
-      if (r.processors >= kCalm * r.threads) calm.push_back(r.seconds);
+      if (r.Calm()) calm.push_back(r.seconds);
     }
     double share = 1;  // of the time of the fastest repetition, that an idle machine takes
     if (static_cast<int64_t>(calm.size()) >= min_repetitions) {
       seconds = std::move(calm);
     } else {
-      share = kSpin * std::max(0.0, 1 - use.others / use.available);
+      const double wall = Quantile(seconds, 0) * static_cast<double>(repetitions[0].calls);
+      share = wall < kShort ? 0 : kSpin * std::max(0.0, 1 - use.others / use.available);
     }
     slowed = 1 - share * Quantile(seconds, 0) / Quantile(seconds, 0.5);
   }

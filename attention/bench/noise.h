@@ -14,6 +14,10 @@ struct Repetition {
   double seconds = 0;     // of a call
   double processors = 0;  // CPU seconds of all threads over wall-clock seconds
   int threads = 1;        // that the kernel used
+  int64_t calls = 1;
+
+  // Whether all threads had a processor all the time.
+  bool Calm() const;
 };
 
 // CPU seconds of all threads that the process has when this object is made. The process's own clock
@@ -70,7 +74,8 @@ struct Timing {
 //     others remain. Those still share caches and memory with the other programs, so the noise
 //     reaches down to the fastest of them.
 //   - Otherwise every repetition was slowed down, and the noise reaches down to the fastest one
-//     times the share of the processors that others left free.
+//     times the share of the processors that others left free. Where that is not much longer than a
+//     time slice of the scheduler, it may have been nothing but waiting: the noise is 1.
 Timing Evaluate(const std::vector<Repetition>& repetitions, const ProcessorUse& use,
                 int64_t min_repetitions);
 

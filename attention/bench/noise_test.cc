@@ -58,6 +58,13 @@ TEST(NoiseTest, WhereAllAreDisturbedTheNoiseSaysHowMuch) {
   EXPECT_NEAR(busy.noise, 1 - 0.75 / 2, 1e-12);
 }
 
+TEST(NoiseTest, ADisturbedCallOfATimeSliceMayBeAllWaiting) {
+  std::vector<Repetition> all;
+  Add(50, 0.008, 1.1, &all);
+  EXPECT_EQ(Evaluate(all, {2, 1}, 5).noise, 1);
+  EXPECT_EQ(Evaluate(all, {2, 0}, 5).noise, 0);  // on an idle machine it is just a call
+}
+
 TEST(NoiseTest, ThreadClocksSeeEveryThread) {
   std::atomic<bool> stop = false;
   std::thread other([&stop] {

@@ -195,7 +195,8 @@ absl::Status BenchAll(const Flags& f, Results* results) {
     LeaveOutSlow(*selection, &times, &some, &results->left_out);
     expected.push_back(ExpectedSeconds(some, options, &times));
   }
-  TimeLeft left(std::move(expected));
+  TimeLeft left(std::move(expected), f.timeout * static_cast<double>(selection->kernels.size() *
+                                                                     selection->configs.size()));
   for (size_t i = 0; i < plans.size() && !Interrupt::Pressed(); ++i) {
     options.progress = [&](absl::string_view what) {
       progress.Show(static_cast<int64_t>(i), absl::StrCat(what, ": ", (*problems)[i].ToString()),

@@ -118,6 +118,53 @@ TEST(BenchReportTest, TheFastestConfigurationIsNamed) {
                                        "with block=32\n"));
 }
 
+// No winner is named within the noise, nor within the spread.
+TEST(BenchReportTest, NoWinnerWithinTheNoise) {
+  std::vector<bench::Row> rows = {Row("via_host", Device::Cuda(0), 0.0100, "block=32"),
+                                  Row("via_host", Device::Cuda(0), 0.0101, "block=64"),
+                                  Row("via_host", Device::Cuda(0), 0.0200, "block=128")};
+  rows[0].timing.noise = rows[1].timing.noise = 0.02;
+  std::string text = Printed(rows);
+  EXPECT_THAT(text, AllOf(HasSubstr("via_host: fastest with block=32 or block=64 (equal within the "
+                                    "noise), 2.00 times as fast as with block=128\n"),
+                          HasSubstr(" ~0.990x |"), HasSubstr(" 0.500x |")));
+  std::vector<Json> json = BenchJson(rows, {});
+  EXPECT_TRUE(json[0]["fastest_config"].is_null());
+  EXPECT_TRUE(json[1]["fastest_config"].is_null());
+  EXPECT_EQ(json[2]["fastest_config"], false);
+  EXPECT_EQ(json[1]["speed_up_within_noise"], true);
+  EXPECT_EQ(json[2]["speed_up_within_noise"], false);
+  rows.pop_back();
+  text = Printed(rows);
+  EXPECT_THAT(text, AllOf(HasSubstr("via_host: no configuration is faster than the others beyond "
+                                    "the noise\n"),
+                          Not(HasSubstr("fastest"))));
+}
+
+TEST(BenchReportTest, NoisyRowsSaySoAndWhy) {
+  bench::Row row = Row("reference", Device::Cpu(), 0.1);
+  row.timing.noise = 0.015;
+  EXPECT_THAT(Printed({row}), AllOf(HasSubstr(" ±1.50 % |"), Not(HasSubstr("Noisy"))));
+  row.timing.noise = 0.62;
+  row.noisy = true;
+  EXPECT_THAT(Printed({row}),
+              HasSubstr("Noisy, the median is not known to 2.00 %: reference. --timeout=SECONDS"));
+  row.processors = {/*available=*/2, /*others=*/1.9};
+  EXPECT_THAT(Printed({row}),
+              AllOf(HasSubstr(" ±62.0 % |"), HasSubstr("other programs used 1.90 of 2 processors"),
+                    HasSubstr("OMP_WAIT_POLICY=passive")));
+  const std::vector<Json> json = BenchJson({row}, {});
+  EXPECT_EQ(json[0]["noisy"], true);
+  EXPECT_EQ(json[0]["noise"], 0.62);
+  EXPECT_EQ(json[0]["noise_cause"], "other programs used 1.90 of 2 processors");
+}
+
+TEST(BenchReportTest, SmallRatesAreInASmallUnit) {
+  bench::Row row = Row("reference", Device::Cpu(), 0.1);
+  row.compulsory.flops = 1e7;
+  EXPECT_THAT(Printed({row}), AllOf(HasSubstr("| MFLOP/s |"), HasSubstr("100 |")));
+}
+
 TEST(BenchReportTest, SweepsOfSeveralProblemsSayWhich) {
   const char* other = "hq=1,sq=8,d=8";
   const std::string text = Printed({Row("via_host", Device::Cuda(0), 0.003, "block=32"),

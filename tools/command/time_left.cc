@@ -43,7 +43,8 @@ double OracleSeconds(const AttentionProblem& problem, double oracle_flops) {
   return std::min(CompulsoryTraffic(problem).flops, oracle_flops) / rate;
 }
 
-TimeLeft::TimeLeft(std::vector<double> expected) : expected_(std::move(expected)) {}
+TimeLeft::TimeLeft(std::vector<double> expected, double most_extra)
+    : expected_(std::move(expected)), most_extra_(most_extra) {}
 
 double TimeLeft::Seconds(size_t next) {
   const Clock::time_point now = Clock::now();
@@ -57,7 +58,9 @@ double TimeLeft::Seconds(size_t next) {
   }
   const double gone = std::chrono::duration<double>(now - step_start_).count();
   double left = -gone;
-  for (size_t i = current_; i < expected_.size(); ++i) left += factor_ * expected_[i];
+  for (size_t i = current_; i < expected_.size(); ++i) {
+    left += std::min(factor_ * expected_[i], expected_[i] + most_extra_);
+  }
   return std::max(left, 0.0);
 }
 

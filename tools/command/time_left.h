@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <cstddef>
+#include <limits>
 #include <map>
 #include <string>
 #include <utility>
@@ -38,10 +39,12 @@ class CallTimes {
 double OracleSeconds(const AttentionProblem& problem, double oracle_flops);
 
 // The time left of several steps, whose expected seconds are corrected by how long the first ones
-// took.
+// took. No step takes more than `most_extra` seconds longer than expected: a noisy row of a benchmark
+// ends at its timeout.
 class TimeLeft {
  public:
-  explicit TimeLeft(std::vector<double> expected);
+  explicit TimeLeft(std::vector<double> expected,
+                    double most_extra = std::numeric_limits<double>::infinity());
 
   // Step `next` begins or goes on, and those before it are done.
   double Seconds(size_t next);
@@ -50,6 +53,7 @@ class TimeLeft {
   using Clock = std::chrono::steady_clock;
 
   std::vector<double> expected_;
+  const double most_extra_;
   size_t current_ = 0;
   double factor_ = 1;  // seconds taken over seconds expected, of the steps that are done
   const Clock::time_point start_ = Clock::now();

@@ -27,6 +27,12 @@ TEST(TimeLeftTest, IsCorrectedByWhatTheFirstStepsTook) {
   EXPECT_EQ(TimeLeft({}).Seconds(0), 0);
 }
 
+TEST(TimeLeftTest, NoStepTakesMuchLonger) {
+  TimeLeft left({1.01, 100}, /*most_extra=*/0.5);
+  usleep(1300000);
+  EXPECT_THAT(left.Seconds(1), AllOf(Ge(100), Le(100.5)));
+}
+
 TEST(TimeLeftTest, ShortStepsSayLittle) {
   TimeLeft left({0.5, 100});
   usleep(50000);
