@@ -27,6 +27,12 @@ PROBLEMS = (
 )
 
 
+KEYS = (
+    "problem", "kernel", "median_seconds", "p10_seconds", "p90_seconds", "noise", "noisy", "noise_cause",
+    "repetitions", "disturbed_repetitions", "date", "off_by",
+)  # fmt: skip
+
+
 def spin():
     while True:
         pass
@@ -36,6 +42,17 @@ def bench(attnlab):
     command = [attnlab, "bench", "--kernel=cpu", "--json", *(f"--problem={p}" for p in PROBLEMS)]
     done = subprocess.run(command, stdout=subprocess.PIPE, check=True)
     return json.loads(done.stdout)["rows"]
+
+
+def write(path, idle, busy):
+    """One line a row; what the rows share once."""
+
+    def lines(rows):
+        return ",\n  ".join(json.dumps({key: row[key] for key in KEYS if key in row}) for row in rows)
+
+    with open(path, "w", encoding="utf-8") as file:
+        file.write('{\n "command": "check_noise",\n "machine": %s,\n' % json.dumps(idle[0]["machine"]))
+        file.write(' "idle": [\n  %s\n ],\n "busy": [\n  %s\n ]\n}\n' % (lines(idle), lines(busy)))
 
 
 def main():
@@ -77,9 +94,7 @@ def main():
             f"| ±{100 * noise:.1f} % | {100 * off:.1f} % | {verdict} |"
         )
     print(f"\n{len(busy)} rows, {wrong} wrong, {sum(row['noisy'] for row in busy)} said to be noisy")
-    with open(flags.out, "w", encoding="utf-8") as file:
-        json.dump({"command": "check_noise", "idle": sum(idle, []), "busy": busy}, file, indent=1)
-        file.write("\n")
+    write(flags.out, sum(idle, []), busy)
     return wrong > 0
 
 
