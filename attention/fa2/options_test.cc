@@ -239,7 +239,7 @@ TEST(OptionsTest, ErrorsNameFieldValueAndLimit) {
   ExpectError(OptionsOf("hq=2,sq=9,d=64", kHopper, "mma=fast"), Code::kInvalidArgument,
               "mma=fast is not one of auto, tf32x3, none");
   ExpectError(OptionsOf("hq=2,sq=9,d=64,dtype=fp16", kHopper, "mma=none"), Code::kUnimplemented,
-              "mma=none is for fp32, and dtype is fp16");
+              "mma=none is for fp32, but dtype is fp16");
   ExpectError(OptionsOf("hq=2,sq=9,d=64", kHopper, "pack=2"), Code::kInvalidArgument,
               "pack=2 is not one of auto, always, never");
   ExpectError(OptionsOf("hq=2,sq=9,d=128,dtype=fp16", kHopper, "tile_q=100"),
