@@ -146,7 +146,7 @@ TEST_F(AttnlabTest, NoInputIsEverOverwritten) {
   const std::string before = *ReadFile(Data("causal_q"), 1 << 20);
   ASSERT_EQ(symlink(Data("causal_q").c_str(), Path("link.npy").c_str()), 0);
   for (const std::string& out : {Data("causal_q"), Path("link.npy")}) {
-    for (const char* flag : {"--out=", "--lse="}) {
+    for (const char* flag : {"--out=", "--lse=", "--json="}) {
       const ProcessResult r = Attnlab(Causal({flag + out}));
       EXPECT_EQ(r.exit_code, 2);
       EXPECT_THAT(r.err, HasSubstr("which stays as it is"));

@@ -32,7 +32,7 @@ struct Options {
   bool with_lse = false;
   bool verify = true;
   double seconds = 0.5;           // of timed calls that a kernel gets at least, or
-  int64_t max_repetitions = 200;  // this many repetitions
+  int64_t max_repetitions = 200;  // this many repetitions in the first round
   int64_t min_repetitions = 5;    // whatever they take
   // Timing goes on until the median of every kernel is known to `max_noise` (a share of it), or its
   // timed calls have taken `timeout` seconds.

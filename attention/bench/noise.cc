@@ -27,7 +27,7 @@ constexpr double kCalm = 0.97;
 // they wait for one that has no processor. Measured: docs/measuring.md.
 constexpr double kSpin = 0.75;
 
-// Seconds. Some time slices of Linux's scheduler, which have 3 to 8 ms.
+// Seconds. A few time slices of Linux's scheduler (3 to 8 ms each).
 constexpr double kShort = 30e-3;
 
 double Clock(clockid_t clock) {

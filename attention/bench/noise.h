@@ -68,7 +68,7 @@ struct Timing {
   int64_t disturbed = 0;                // left out: a thread waited for a processor
 };
 
-// The timing of an idle machine, as well as the repetitions of this one tell. On a busy machine:
+// Estimates what an idle machine would show. On a busy machine:
 //
 //   - Repetitions in which a thread waited for a processor are left out, if `min_repetitions`
 //     others remain. Those still share caches and memory with the other programs, so the noise

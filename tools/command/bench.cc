@@ -56,9 +56,9 @@ ArgumentParser MakeParser(Flags* f) {
   parser.AddNumber("seconds", "X", &f->seconds, 0.001, 3600,
                    "minimum measuring time per row, seconds [0.5]");
   parser.AddNumber("max_noise", "X", &f->max_noise, 0.01, 100,
-                   "timing goes on until the median is known to X percent [2]");
+                   "measure until the noise is at most X percent [2]");
   parser.AddNumber("timeout", "X", &f->timeout, 0.001, 1e6,
-                   "or until the timed calls of a row have taken X seconds [10]");
+                   "maximum time of the timed calls of a row, seconds [10]");
   parser.AddInteger("repetitions", "N", &f->repetitions, 1, 1000000,
                     "minimum repetitions per row [5]");
   parser.AddInteger("input_mib", "N", &f->input_mib, 1, int64_t{1} << 30,

@@ -267,8 +267,8 @@ std::string NoisyText(const std::vector<bench::Row>& rows, double max_noise) {
                                   absl::StrJoin(names, ", "), ".");
   if (!causes.empty()) {
     absl::StrAppend(&text, " While they were timed, ", causes[0],
-                    ". Threads that wait for each other then spin for nothing: "
-                    "OMP_WAIT_POLICY=passive makes them sleep.");
+                    ". Threads that wait for each other then spin for nothing. "
+                    "OMP_WAIT_POLICY=passive makes them sleep, which slows short calls down.");
   }
   return absl::StrCat(text, " --timeout=SECONDS measures longer.\n");
 }

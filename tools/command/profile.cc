@@ -75,6 +75,7 @@ void Judge(const ProfileFlags& f, ProfileRow* row) {
   options.inputs.seed = static_cast<uint64_t>(f.seed);
   options.rerun = false;  // the conformance suite does that
   const absl::StatusOr<oracle::VerifyResult> result = oracle::Verify(row->profile.plan, options);
+  if (absl::IsCancelled(result.status())) return;
   if (absl::IsResourceExhausted(result.status())) {
     row->remark = std::string(result.status().message());
   } else if (!result.ok() || !result->passed) {
@@ -220,6 +221,7 @@ absl::Status ProfileOne(const ProfileFlags& f, const std::vector<Plan>& plans,
     left_out->Add(profiles.status(), plans[0].problem.ToString());
     return absl::OkStatus();
   }
+  if (absl::IsCancelled(profiles.status())) return absl::OkStatus();
   if (!profiles.ok()) return OfCounting(profiles.status());
   for (profiling::KernelProfile& profile : *profiles) {
     if (absl::IsCancelled(profile.status)) continue;

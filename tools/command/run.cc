@@ -84,7 +84,7 @@ ArgumentParser MakeParser(Flags* f) {
   parser.AddGroup("Results");
   parser.AddString("out", "FILE", &f->out, "write O, in the layout of Q; - is the standard output");
   parser.AddOptional("lse", "FILE", &f->lse, "",
-                     "write the log-sum-exp (natural log), fp32, shape [B, H, S]");
+                     "with a file: write the log-sum-exp (natural log), fp32, [B, H, S]");
   parser.AddString("out_dtype", "DTYPE", &f->out_dtype,
                    "fp16, bf16, fp32, fp64, or auto, as computed [auto]");
   parser.AddBool("verify", &f->verify, "check O and LSE of this call against the oracle [false]");
@@ -187,12 +187,14 @@ absl::Status CheckStandardOutput(const Flags& f) {
   return absl::OkStatus();
 }
 
-// That no output would overwrite an input or the other output, and that each can be written.
+// That no output would overwrite an input or another output, and that each can be written.
 absl::Status CheckOutputs(const Flags& f) {
   const TensorFiles& t = f.files;
-  for (const std::string* output : {&f.out, &f.lse}) {
+  const std::string json = ResolvePath(f.formats.json);
+  const std::pair<const char*, const std::string*> outputs[] = {
+      {"--out", &f.out}, {"--lse", &f.lse}, {"--json", &json}};
+  for (const auto& [name, output] : outputs) {
     if (output->empty() || *output == "-") continue;
-    const absl::string_view name = output == &f.out ? "--out" : "--lse";
     for (const std::string* input :
          {&t.q, &t.k, &t.v, &t.qkv, &t.q_len, &t.kv_len, &t.cu_seqlens_q, &t.cu_seqlens_kv}) {
       if (!input->empty() && SameFile(*output, *input)) {
@@ -200,13 +202,17 @@ absl::Status CheckOutputs(const Flags& f) {
             absl::StrCat(name, ": ", *output, " is the input ", *input, ", which stays as it is"));
       }
     }
+    for (const auto& [other_name, other] : outputs) {
+      if (other == output) break;
+      if (!other->empty() && *other != "-" && SameFile(*output, *other)) {
+        return absl::InvalidArgumentError(
+            absl::StrCat(other_name, " and ", name, " are both ", *output));
+      }
+    }
     // Now, not after minutes of computing. Nothing appears under the name.
     if (absl::Status s = AtomicFile::Create(*output).status(); !s.ok()) {
       return absl::Status(s.code(), absl::StrCat(name, ": ", s.message()));
     }
-  }
-  if (!f.out.empty() && f.out != "-" && SameFile(f.out, f.lse)) {
-    return absl::InvalidArgumentError(absl::StrCat("--out and --lse are both ", f.out));
   }
   return CheckStandardOutput(f);
 }
@@ -440,6 +446,8 @@ absl::StatusOr<bool> RunOne(const Flags& f, const Streams& streams) {
   const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
   if (s.ok()) s = outputs->Fetch();
   if (!s.ok()) return s;
+  // On a GPU the call went on to its end.
+  if (Interrupt::Pressed()) return absl::CancelledError("interrupted");
   progress.Clear();
   std::optional<Check> check;
   if (f.verify) {

@@ -155,8 +155,9 @@ absl::Status ArgumentParser::Canonical(std::string* argument, const std::string*
   const Flag* flag = Find(name);
   if (value == "=")
     return absl::InvalidArgumentError(absl::StrCat("--", name, ": the value is empty"));
-  const bool negated = flag == nullptr && absl::StartsWith(name, "no");
-  if (negated && name.size() > 3) flag = Find(absl::string_view(name).substr(3));
+  const bool negated =
+      flag == nullptr && (absl::StartsWith(name, "no-") || absl::StartsWith(name, "no_"));
+  if (negated) flag = Find(absl::string_view(name).substr(3));
   if ((name == "help" || (negated && flag != nullptr && flag->alone)) && !value.empty()) {
     return absl::InvalidArgumentError(absl::StrCat("--", name, " takes no value"));
   }

@@ -137,6 +137,7 @@ TEST(ArgumentsTest, ErrorsNameFlagAndValue) {
       {{"--scale=1e-400"}, "--scale: \"1e-400\" is too small: a double would be 0"},
       {{"--scale=1e400"}, "--scale: \"1e400\" is too large: a double would be infinite"},
       {{"--no-kernel"}, "unknown flag --no-kernel"},
+      {{"--noxjson"}, "unknown flag --noxjson"},
       {{"--no-json=true"}, "--no-json takes no value"},
       {{"--help=x"}, "--help takes no value"},
       {{"--jso"}, "unknown flag --jso; did you mean --json?"},
