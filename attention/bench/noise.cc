@@ -24,7 +24,8 @@ namespace {
 constexpr double kCalm = 0.97;
 
 // The share of its processors that a disturbed repetition uses well: its threads also spin while
-// they wait for one that has no processor. Measured: docs/measuring.md.
+// they wait for one that has no processor. A margin, with which tools/dev/check_noise.py finds no
+// row wrong (docs/measuring.md).
 constexpr double kSpin = 0.75;
 
 // Seconds. A few time slices of Linux's scheduler (3 to 8 ms each).

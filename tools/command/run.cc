@@ -27,6 +27,7 @@
 #include "tools/command/time_left.h"
 #include "tools/lib/arguments.h"
 #include "tools/lib/files.h"
+#include "tools/lib/interrupt.h"
 #include "tools/lib/json.h"
 #include "tools/lib/table.h"
 #include "tools/lib/terminal.h"
