@@ -90,7 +90,7 @@ TEST_F(LaunchedCodeTest, SeesStaticAndDynamicSharedMemory) {
   const LaunchReport report = TakeLaunchReport();
   ASSERT_EQ(report.faults.size(), 1);
   EXPECT_NE(report.faults[0].find(std::to_string(limits->shared_memory_per_block + 16) +
-                                  " bytes of shared memory in a block"),
+                                  " bytes of shared memory per block"),
             std::string::npos)
       << report.faults[0];
 }

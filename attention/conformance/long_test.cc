@@ -69,7 +69,7 @@ TEST_P(LongSequenceTest, SampledRowsAreRight) {
 constexpr const char* kLong[] = {
     "b=1,hq=2,hkv=1,sq=131072,d=64,dtype=bf16,mask=causal",
     "b=1,hq=2,hkv=1,sq=131072,d=64,dtype=bf16,mask=window:4095:0",
-    "b=1,hq=2,hkv=1,sq=131072,d=64,dtype=fp32,mask=window:4095:0",
+    "b=1,hq=2,hkv=1,sq=32768,skv=131072,d=64,dtype=fp32,mask=window:4095:0",
     "b=1,hq=2,hkv=1,sq=4096,skv=131072,d=64,dtype=fp16,mask=causal",
     "b=1,hq=2,hkv=1,sq=4096,skv=131072,d=64,dtype=fp32,mask=causal",
     "b=1,hq=2,hkv=1,sq=4096,skv=131072,d=256,dtype=bf16,mask=causal",

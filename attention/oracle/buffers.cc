@@ -20,6 +20,19 @@ size_t WordsOf(const Buffer& buffer) {
   return static_cast<size_t>((buffer.bytes() + kWord - 1) / kWord);
 }
 
+// Writes `word` to bytes [begin, end), in blocks: a workspace on a GPU may be larger than the host's
+// memory.
+absl::Status Write(Buffer& buffer, int64_t begin, int64_t end, uint16_t word) {
+  constexpr int64_t kBlock = 8 << 20;  // bytes
+  const std::vector<uint16_t> words(
+      std::clamp<int64_t>((end - begin + 1) / kWord, 0, kBlock / kWord), word);
+  for (; begin < end; begin += kBlock) {
+    const absl::Status s = buffer.CopyFromHost(words.data(), std::min(kBlock, end - begin), begin);
+    if (!s.ok()) return s;
+  }
+  return absl::OkStatus();
+}
+
 // `words`: 16-bit words per element, one or two.
 bool IsPoison(const uint16_t* word, int64_t words) {
   return word[0] == kPoison && (words == 1 || word[1] == kPoison);
@@ -123,11 +136,12 @@ absl::StatusOr<FencedBuffer> FencedBuffer::Make(Device device, int64_t bytes) {
 void* FencedBuffer::data() { return static_cast<char*>(buffer_.data()) + fence_; }
 
 absl::Status FencedBuffer::Poison(uint16_t content) {
-  std::vector<uint16_t> words(WordsOf(buffer_), kPoison);
   // If the size is odd, the last byte belongs to the fence.
-  const auto begin = words.begin() + fence_ / kWord;
-  std::fill(begin, begin + bytes_ / kWord, content);
-  return buffer_.CopyFromHost(words.data(), buffer_.bytes());
+  const int64_t end = fence_ + bytes_ / kWord * kWord;
+  absl::Status s = Write(buffer_, 0, fence_, kPoison);
+  if (s.ok()) s = Write(buffer_, fence_, end, content);
+  if (s.ok()) s = Write(buffer_, end, buffer_.bytes(), kPoison);
+  return s;
 }
 
 absl::Status FencedBuffer::Renew(absl::Span<const ByteRange> unwritten) {
@@ -136,17 +150,12 @@ absl::Status FencedBuffer::Renew(absl::Span<const ByteRange> unwritten) {
   absl::StatusOr<Buffer> buffer = Buffer::Allocate(buffer_.device(), buffer_.bytes());
   if (!buffer.ok()) return buffer.status();
   buffer_ = *std::move(buffer);
-  const std::vector<uint16_t> words(WordsOf(buffer_), kPoison);
   int64_t at = 0;
-  const auto poison_to = [&](int64_t end) -> absl::Status {
-    if (at >= end) return absl::OkStatus();
-    return buffer_.CopyFromHost(words.data(), end - at, at);
-  };
   for (const ByteRange& range : unwritten) {
-    if (absl::Status s = poison_to(fence_ + range.begin); !s.ok()) return s;
+    if (absl::Status s = Write(buffer_, at, fence_ + range.begin, kPoison); !s.ok()) return s;
     at = fence_ + range.end;
   }
-  return poison_to(buffer_.bytes());
+  return Write(buffer_, at, buffer_.bytes(), kPoison);
 }
 
 absl::StatusOr<std::vector<uint16_t>> FencedBuffer::ToHost() const {

@@ -142,7 +142,7 @@ TEST(BenchPlansTest, TheOracleIsLeftOutWhereItIsSlow) {
   LeftOut left_out("attnlab bench");
   EXPECT_THAT(kept("all", "", &left_out), ElementsAre("failing", "cpu"));
   EXPECT_THAT(Text(left_out), HasSubstr("attnlab bench: reference: left out of b=64,"));
-  EXPECT_THAT(Text(left_out), HasSubstr(" min a call; --kernel=all,reference times it anyway"));
+  EXPECT_THAT(Text(left_out), HasSubstr(" a call; --kernel=all,reference times it anyway"));
   EXPECT_FALSE(left_out.blame().Flags());
   LeftOut nothing("attnlab bench");
   EXPECT_THAT(kept("reference", "", &nothing), ElementsAre("reference"));
