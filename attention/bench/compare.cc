@@ -138,10 +138,17 @@ void FallOutOfStep(Timed* timed) {
   timed->seconds += timed->kernel.Call().value_or(0);  // one that fails does so again when timed
 }
 
+// OpenMP starts and ends threads when a call uses more or fewer of them than the last one did. An
+// untimed call does so before threads are listed and the clock runs.
+void SettleThreads(int last_threads, Timed* timed) {
+  if (!timed->repetitions.empty() && timed->repetitions.back().threads == last_threads) return;
+  timed->seconds += timed->kernel.Call().value_or(0);  // one that fails does so again when timed
+}
+
 // One repetition: some calls, or none when it is time to stop or the kernel has failed. Google
-// Benchmark wants as many iterations of every repetition, so the loop is entered all the same.
-void Repeat(benchmark::State& state, const Options& options, const ThreadClocks& clocks,
-            Timed* timed) {
+// Benchmark needs as many iterations of every repetition, so the loop is entered all the same.
+// `threads` are those of the last repetition, of any kernel.
+void Repeat(benchmark::State& state, const Options& options, int* threads, Timed* timed) {
   Row* const row = timed->row;
   const int64_t calls = row->calls_per_repetition;
   while (state.KeepRunningBatch(calls)) {
@@ -149,11 +156,13 @@ void Repeat(benchmark::State& state, const Options& options, const ThreadClocks&
       state.SkipWithError("the kernel has failed, or it is time to stop");
       break;
     }
+    SettleThreads(*threads, timed);
     if (!timed->repetitions.empty()) FallOutOfStep(timed);
     TakeMostThreads();
-    const double before = clocks.Seconds();
+    const ThreadClocks clocks;
     const absl::StatusOr<double> seconds = timed->kernel.Calls(calls);
-    const double used = clocks.Seconds() - before;
+    const double used = clocks.Seconds();
+    *threads = std::max(1, TakeMostThreads());
     if (!seconds.ok()) {
       // A call that was stopped is one that was not timed.
       if (!absl::IsCancelled(seconds.status())) row->status = Named(row->plan, seconds.status());
@@ -162,20 +171,20 @@ void Repeat(benchmark::State& state, const Options& options, const ThreadClocks&
     }
     state.SetIterationTime(*seconds);
     timed->seconds += *seconds;
-    timed->repetitions.push_back({*seconds / static_cast<double>(calls), used / *seconds,
-                                  std::max(1, TakeMostThreads()), calls});
+    timed->repetitions.push_back(
+        {*seconds / static_cast<double>(calls), used / *seconds, *threads, calls});
   }
 }
 
 // One round of repetitions of all kernels, in random order.
 void TimeRound(const Options& options, std::list<Timed>* timed) {
-  const ThreadClocks clocks;  // OpenMP has made its threads by now
+  int threads = 0;
   benchmark::ClearRegisteredBenchmarks();
   for (Timed& one : *timed) {
     if (one.next == 0 || !one.row->status.ok()) continue;
     benchmark::RegisterBenchmark(
         one.row->plan.kernel->traits().name.c_str(),
-        [&](benchmark::State& state) { Repeat(state, options, clocks, &one); })
+        [&](benchmark::State& state) { Repeat(state, options, &threads, &one); })
         ->UseManualTime()
         ->Iterations(one.row->calls_per_repetition)
         ->Repetitions(static_cast<int>(one.next));

@@ -11,6 +11,7 @@
 
 #include "absl/status/status.h"
 #include "attention/core/kernel.h"
+#include "attention/core/parallel.h"
 #include "attention/core/registry.h"
 #include "attention/cuda/machine.h"
 #include "gmock/gmock.h"
@@ -289,6 +290,40 @@ TEST(CompareTest, TimingGoesOnUntilTheNoiseIsLowOrTimeIsUp) {
   ASSERT_TRUE(rows.ok()) << rows.status();
   EXPECT_FALSE((*rows)[0].noisy);
   EXPECT_EQ((*rows)[0].timing.repetitions, 3);
+}
+
+// Uses `threads`, and writes down that it was called.
+class Threaded : public Changed {
+ public:
+  Threaded(const char* name, int threads, std::vector<int>* called)
+      : Changed(name), threads_(threads), called_(called) {}
+  absl::Status Run(const Prepared& inner, const AttentionTensors& t,
+                   const Launch& l) const override {
+    called_->push_back(threads_);
+    ParallelFor(threads_, threads_,
+                [](int64_t, int) { std::this_thread::sleep_for(std::chrono::milliseconds(1)); });
+    return Changed::Run(inner, t, l);
+  }
+
+ private:
+  int threads_;
+  std::vector<int>* called_;
+};
+
+TEST(CompareTest, AfterAnotherNumberOfThreadsTheFirstCallIsNotTimed) {
+  std::vector<int> called;
+  Threaded one("one", 2, &called), other("other", 4, &called);
+  Options options = Quick();
+  options.verify = false;
+  const auto rows = Compare({PlanOf(&one), PlanOf(&other)}, options);
+  ASSERT_TRUE(rows.ok()) << rows.status();
+  EXPECT_EQ((*rows)[0].calls_per_repetition, 1);
+  called.push_back(0);
+  for (size_t i = 1, since = 0; i < called.size(); ++i) {
+    if (called[i] == called[i - 1]) continue;
+    EXPECT_GE(i - since, 2u) << "at call " << since;
+    since = i;
+  }
 }
 
 TEST(CompareTest, RowsDifferBeyondSpreadAndNoise) {

@@ -31,9 +31,10 @@ constexpr double kSpin = 0.75;
 // Seconds. A few time slices of Linux's scheduler (3 to 8 ms each).
 constexpr double kShort = 30e-3;
 
+// Seconds; 0 for the clock of a thread that has ended.
 double Clock(clockid_t clock) {
   timespec now = {};
-  clock_gettime(clock, &now);
+  if (clock_gettime(clock, &now) != 0) return 0;
   return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
 }
 
@@ -46,14 +47,15 @@ ThreadClocks::ThreadClocks() {
   std::error_code error;
   for (const auto& entry : std::filesystem::directory_iterator("/proc/self/task", error)) {
     const auto id = static_cast<unsigned>(std::stoul(entry.path().filename().string()));
-    // As pthread_getcpuclockid() makes it, which wants a pthread_t: clock 2 of a thread.
-    clocks_.push_back(static_cast<clockid_t>((~id << 3) | 4 | 2));
+    // As pthread_getcpuclockid() makes it, which needs a pthread_t: clock 2 of a thread.
+    const auto clock = static_cast<clockid_t>((~id << 3) | 4 | 2);
+    clocks_.emplace_back(clock, Clock(clock));
   }
 }
 
 double ThreadClocks::Seconds() const {
   double seconds = 0;
-  for (clockid_t clock : clocks_) seconds += Clock(clock);
+  for (const auto& [clock, start] : clocks_) seconds += std::max(0.0, Clock(clock) - start);
   return seconds;
 }
 

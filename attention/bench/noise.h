@@ -5,6 +5,7 @@
 #include <time.h>
 
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 namespace attnlab::bench {
@@ -20,15 +21,16 @@ struct Repetition {
   bool Calm() const;
 };
 
-// CPU seconds of all threads that the process has when this object is made. The process's own clock
-// counts threads on other processors only at their timer ticks, every few milliseconds.
+// CPU seconds since this object was made, of the threads that the process had then. A thread that
+// has ended counts as 0. The process's own clock counts threads on other processors only at their
+// timer ticks, every few milliseconds.
 class ThreadClocks {
  public:
   ThreadClocks();
   double Seconds() const;
 
  private:
-  std::vector<clockid_t> clocks_;
+  std::vector<std::pair<clockid_t, double>> clocks_;  // with their time at the start
 };
 
 // Processors of this machine that were in use, on average over an interval.
