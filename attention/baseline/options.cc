@@ -127,9 +127,10 @@ absl::Status CheckMemory(const AttentionProblem& p, const DeviceInfo& device,
   const double there = device.memory_bytes > 0 ? static_cast<double>(device.memory_bytes) : 0x1p58;
   if (needed <= there) return absl::OkStatus();
   return absl::ResourceExhaustedError(absl::StrFormat(
-      "memory: scratch needs %.4g GiB, %.4g of them for scores and probabilities of %d KV heads at "
-      "once, but %s has %.4g GiB",
-      needed / 0x1p30, scores / 0x1p30, options.heads, ToString(device.device), there / 0x1p30));
+      "memory: scratch needs %.4g GiB, %.4g of them for scores and probabilities of %d KV "
+      "%s at once, but %s has %.4g GiB",
+      needed / 0x1p30, scores / 0x1p30, options.heads, options.heads == 1 ? "head" : "heads",
+      ToString(device.device), there / 0x1p30));
 }
 
 Layout::Layout(const AttentionProblem& p, const DeviceInfo& device, const Options& options)

@@ -97,7 +97,7 @@ TEST(CheckMemoryTest, SaysHowMuchIsNeeded) {
   const absl::Status s = CheckMemory(p, Gpu(90), one);
   EXPECT_EQ(s.code(), absl::StatusCode::kResourceExhausted);
   EXPECT_THAT(s.message(),
-              HasSubstr("384 of them for scores and probabilities of 1 KV heads at once"));
+              HasSubstr("384 of them for scores and probabilities of 1 KV head at once"));
   EXPECT_THAT(s.message(), HasSubstr("cuda:0 has 100 GiB"));
   EXPECT_TRUE(CheckMemory(p, Gpu(90, 1000), one).ok());
 }
