@@ -251,7 +251,12 @@ TEST_F(CompletionTest, CompletesSubcommandsFlagsAndValues) {
   EXPECT_EQ(Complete("attnlab verify --kernel=pi"), "--kernel=picky\n");  // as zsh has it
   EXPECT_EQ(Complete("attnlab bench --preset = qwen3-8b-d"), "qwen3-8b-decode-4k\n");
   EXPECT_EQ(Complete("attnlab run --device = c").substr(0, 3), "cpu");
-  EXPECT_EQ(Complete("attnlab run --dtype ="), "fp32 fp16 bf16 fp8_e4m3\n");
+  EXPECT_EQ(Complete("attnlab run --dtype ="), "fp32 fp16 bf16\n");
+  EXPECT_EQ(Complete("attnlab run --out_dtype ="), "auto fp32 fp16 bf16 fp64\n");
+  EXPECT_EQ(Complete("attnlab bench --kernel = al"), "all\n");
+  EXPECT_EQ(Complete("attnlab bench --baseline = al"), "\n");
+  EXPECT_EQ(Complete("attnlab run --kernel = al"), "\n");
+  EXPECT_EQ(Complete("attnlab profile --device = c").find("cpu"), std::string::npos);
   EXPECT_EQ(Complete("attnlab run --out ="), "\n");  // the shell completes files
 }
 
@@ -263,7 +268,7 @@ TEST_F(CompletionTest, ScriptsAreForTwoShells) {
   EXPECT_THAT(Attnlab({"completion", "zsh"}).out, HasSubstr("bashcompinit\n"));
   const ProcessResult fish = Attnlab({"completion", "fish"});
   EXPECT_EQ(fish.exit_code, 2);
-  EXPECT_THAT(fish.err, HasSubstr("attnlab completion: one shell is wanted: bash or zsh"));
+  EXPECT_THAT(fish.err, HasSubstr("attnlab completion: expected one shell: bash or zsh"));
 }
 
 // Results in files.

@@ -28,12 +28,16 @@ FLAGS  esac
   elif [[ " $flags " == *" $prev= "* ]]; then
     flag=$prev
   fi
-  case $flag in
-    --kernel | --baseline) words="KERNELS" ;;
-    --problem | --preset) words="PRESETS" ;;
-    --device) words="DEVICES" ;;
-    --dtype | --out_dtype) words="DTYPES" ;;
-    "") words=$flags ;;
+  case ${COMP_WORDS[1]}$flag in
+    run--kernel | *--baseline) words="KERNELS" ;;
+    *--kernel) words="all KERNELS" ;;
+    *--problem | *--preset) words="PRESETS" ;;
+    profile--device) words="GPUS" ;;
+    *--device) words="auto cpu GPUS" ;;
+    *--dtype) words="fp32 fp16 bf16" ;;
+    *--out_dtype) words="auto fp32 fp16 bf16 fp64" ;;
+    *--*) ;;
+    *) words=$flags ;;
   esac
   if [[ $COMP_CWORD == 1 ]]; then words="SUBCOMMANDS"; fi
   COMPREPLY=($(compgen -P "$prefix" -W "$words" -- "$cur"))
@@ -51,12 +55,12 @@ std::string Presets() {
   return absl::StrJoin(names, " ");
 }
 
-std::string Devices() {
-  std::string devices = "auto cpu";
+std::string Gpus() {
+  std::vector<std::string> names;
   const absl::StatusOr<std::vector<DeviceInfo>> gpus = CudaInfo();
-  if (!gpus.ok()) return devices;
-  for (const DeviceInfo& gpu : *gpus) absl::StrAppend(&devices, " ", ToString(gpu.device));
-  return devices;
+  if (!gpus.ok()) return "";
+  for (const DeviceInfo& gpu : *gpus) names.push_back(ToString(gpu.device));
+  return absl::StrJoin(names, " ");
 }
 
 }  // namespace
@@ -80,16 +84,14 @@ std::string CompletionScript(absl::Span<const std::pair<std::string, std::string
                     "\" ;;\n");
     absl::StrAppend(&subcommands, " ", name);
   }
-  std::string kernels = "all";
-  for (const Kernel* kernel : Registry::Global().All()) {
-    absl::StrAppend(&kernels, " ", kernel->traits().name);
-  }
+  const std::string kernels = absl::StrJoin(
+      Registry::Global().All(), " ",
+      [](std::string* out, const Kernel* kernel) { out->append(kernel->traits().name); });
   return absl::StrReplaceAll(kScript, {{"FLAGS", flags},
                                        {"SUBCOMMANDS", subcommands},
                                        {"KERNELS", kernels},
                                        {"PRESETS", Presets()},
-                                       {"DEVICES", Devices()},
-                                       {"DTYPES", "fp32 fp16 bf16 fp8_e4m3"}});
+                                       {"GPUS", Gpus()}});
 }
 
 }  // namespace attnlab::command

@@ -69,7 +69,7 @@ int Completion(const Arguments& arguments, const Streams& streams) {
   if (ParsedToEnd(&parser, "completion", arguments, streams, &code)) return code;
   if (shells != Arguments{"bash"} && shells != Arguments{"zsh"}) {
     return Fail(streams, "completion",
-                absl::InvalidArgumentError("one shell is wanted: bash or zsh"));
+                absl::InvalidArgumentError("expected one shell: bash or zsh"));
   }
   std::vector<std::pair<std::string, std::string>> helps;
   for (const Subcommand& s : kSubcommands) {
