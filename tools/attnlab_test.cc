@@ -113,6 +113,7 @@ TEST_F(AttnlabTest, BadInputIsExitCode2AndAMessage) {
       {{"run", "--preset=gpt2", "--json=" + Path("no/f")}, "--json: " + Path("no/f")},
       {{"list", "--csv"}, "unknown flag --csv"},
       {{"bench", "--lse=" + Path("l")}, "is neither true nor false; only `attnlab run` writes"},
+      {{"list", "--all"}, "attnlab list: --all goes with --json"},
       {{"verify", "--dtype=fp13"}, "--dtype: \"fp13\" is not one of"},
       {{"verify", "--q_lens=1,x"}, "--q_lens: \"x\" in \"1,x\" is not a length in 0..2147483647"},
       {{"bench", "--kernel=all,x"}, "--kernel: there is no \"x\""},
@@ -330,7 +331,7 @@ TEST_F(AttnlabTest, ListAsJson) {
   EXPECT_EQ(list["attnlab"]["version"], "0.1.0");
   EXPECT_EQ(list["devices"][0]["device"], "cpu");
   EXPECT_GE(list["devices"][0]["threads"], 1);
-  EXPECT_EQ(list["presets"][0], "gpt2");
+  EXPECT_EQ(list["presets"][0]["name"], "gpt2");
   const json& reference = KernelOf(list, "reference");
   EXPECT_EQ(reference["device"], "cpu");
   EXPECT_EQ(reference["dtypes"], json({"fp32", "fp16", "bf16"}));
@@ -338,21 +339,26 @@ TEST_F(AttnlabTest, ListAsJson) {
   EXPECT_EQ(reference["masks"], json({"none", "causal", "window"}));
 }
 
-TEST_F(AttnlabTest, ListOfAllAsJson) {
-  const json list = ParseJson(Attnlab({"list", "--json", "--all"}).out);
-  EXPECT_EQ(list["presets"][0]["name"], "gpt2");
+TEST_F(AttnlabTest, ListOfAllAsJsonHasTheSameAndMore) {
+  json list = ParseJson(Attnlab({"list", "--json", "--all"}).out);
   const json& reference = KernelOf(list, "reference");
   EXPECT_EQ(reference["preference"], 0);
-  EXPECT_EQ(reference["supports"]["lengths"], json({"fixed", "packed", "padded"}));
-  EXPECT_EQ(reference["supports"]["head_dims"].size(), 512u);
+  EXPECT_EQ(reference["lengths"], json({"fixed", "packed", "padded"}));
+  EXPECT_EQ(reference["all_head_dims"].size(), 512u);
+  for (json& kernel : list["kernels"]) {
+    for (const char* key : {"preference", "config_keys", "variants", "all_head_dims"}) {
+      EXPECT_EQ(kernel.erase(key), 1u) << key;
+    }
+  }
+  EXPECT_EQ(list["kernels"], ParseJson(Attnlab({"list", "--json"}).out)["kernels"]);
 }
 
 TEST_F(AttnlabTest, ListAsksKernelsWhatTheySupport) {
   const json list = ParseJson(TestAttnlab({"list", "--json", "--all"}).out);
   const json& picky = KernelOf(list, "picky");
-  EXPECT_EQ(picky["supports"]["dtypes"], json({"fp16"}));
-  EXPECT_EQ(picky["supports"]["head_dims"], json({64, 128}));
-  EXPECT_EQ(picky["supports"]["lengths"], json({"fixed"}));
+  EXPECT_EQ(picky["dtypes"], json({"fp16"}));
+  EXPECT_EQ(picky["all_head_dims"], json({64, 128}));
+  EXPECT_EQ(picky["lengths"], json({"fixed"}));
   const std::string table = TestAttnlab({"list"}).out;
   EXPECT_THAT(table, HasSubstr("| 64, 128 "));
   EXPECT_THAT(table, HasSubstr("--config tile_q: rows of Q in a tile"));

@@ -3,6 +3,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -43,31 +44,23 @@ std::string Shape(const Model& model) {
   return absl::StrCat("hq=", model.query_heads, ",hkv=", model.kv_heads, ",d=", model.head_dim);
 }
 
-Json ShortJson(const KernelTraits& traits, const Support& support) {
-  return {{"name", traits.name},
-          {"summary", traits.summary},
-          {"device", traits.device == DeviceKind::kCpu ? "cpu" : "cuda"},
-          {"compute_capabilities", traits.compute_capabilities},
-          {"dtypes", support.dtypes},
-          {"head_dims", Ranges(support.head_dims)},
-          {"masks", support.masks},
-          {"features", support.features}};
-}
-
-Json WholeJson(const KernelTraits& traits, const Support& support) {
-  return {{"name", traits.name},
-          {"summary", traits.summary},
-          {"device", traits.device == DeviceKind::kCpu ? "cpu" : "cuda"},
-          {"compute_capabilities", traits.compute_capabilities},
-          {"preference", traits.preference},
-          {"config_keys", traits.config_keys},
-          {"variants", traits.variants},
-          {"supports",
-           {{"dtypes", support.dtypes},
-            {"masks", support.masks},
-            {"head_dims", support.head_dims},
-            {"lengths", support.lengths},
-            {"features", support.features}}}};
+// With `all`, the same keys and more.
+Json KernelJson(const KernelTraits& traits, const Support& support, bool all) {
+  Json json = {{"name", traits.name},
+               {"summary", traits.summary},
+               {"device", traits.device == DeviceKind::kCpu ? "cpu" : "cuda"},
+               {"compute_capabilities", traits.compute_capabilities},
+               {"dtypes", support.dtypes},
+               {"head_dims", Ranges(support.head_dims)},
+               {"masks", support.masks},
+               {"lengths", support.lengths},
+               {"features", support.features}};
+  if (!all) return json;
+  json["preference"] = traits.preference;
+  json["config_keys"] = traits.config_keys;
+  json["variants"] = traits.variants;
+  json["all_head_dims"] = support.head_dims;
+  return json;
 }
 
 }  // namespace
@@ -79,13 +72,17 @@ int List(const Arguments& arguments, const Streams& streams) {
                         "Lists the kernels of this program and what each supports, the presets, "
                         "and the devices of this machine.");
   AddJsonFlag(&parser, &formats);
-  parser.AddBool("all", &all, "with --json: also config keys, every head dim and more [false]");
+  parser.AddBool("all", &all,
+                 "with --json: more keys, such as config_keys and all_head_dims [false]");
   parser.AddSection("Examples",
                     "attnlab list\n"
                     "attnlab list --json | jq -r '.kernels[].name'\n"
                     "attnlab list --json --all > kernels.json");
   int code = kOk;
   if (ParsedToEnd(&parser, "list", arguments, streams, &code)) return code;
+  if (all && formats.json.empty()) {
+    return Fail(streams, "list", absl::InvalidArgumentError("--all goes with --json"));
+  }
   absl::StatusOr<ResultFiles> files = ResultFiles::Create(formats);
   if (!files.ok()) return Fail(streams, "list", files.status());
 
@@ -133,15 +130,14 @@ int List(const Arguments& arguments, const Streams& streams) {
     for (const std::string& key : traits.config_keys) {
       absl::StrAppend(&notes, "    --config ", key, "\n");
     }
-    json["kernels"].push_back(all ? WholeJson(traits, support) : ShortJson(traits, support));
+    json["kernels"].push_back(KernelJson(traits, support, all));
   }
 
   Table preset_table({{"preset", Table::kLeft}, {"problem", Table::kLeft}, {"from", Table::kLeft}});
   const auto add_preset = [&](const std::string& name, const std::string& problem,
                               const std::string& source) {
     preset_table.AddRow({name, problem, source});
-    json["presets"].push_back(all ? Json{{"name", name}, {"problem", problem}, {"source", source}}
-                                  : Json(name));
+    json["presets"].push_back({{"name", name}, {"problem", problem}, {"source", source}});
   };
   add_preset("gpt2", PresetLine("gpt2").value_or(""), "b=8 t=1024 c=768 nh=12");
   for (const Model& model : Models()) {
@@ -151,18 +147,19 @@ int List(const Arguments& arguments, const Streams& streams) {
   if (const absl::Status s = files->Write(json, {}, streams); !s.ok()) {
     return Fail(streams, "list", s);
   }
-  if (!formats.Tables()) return kOk;
-  streams.out << "Devices\n\n" << device_table.Text(streams.colours, streams.columns);
-  if (!gpus.ok()) streams.out << "\nNo GPU: " << gpus.status().message() << "\n";
-  streams.out << "\nKernels\n\n";
-  if (kernel_table.rows() == 0) {
-    streams.out << "This program links none.\n";
-  } else {
-    streams.out << kernel_table.Text(streams.colours, streams.columns) << "\n" << notes;
+  if (formats.Tables()) {
+    streams.out << "Devices\n\n" << device_table.Text(streams.colours, streams.columns);
+    if (!gpus.ok()) streams.out << "\nNo GPU: " << gpus.status().message() << "\n";
+    streams.out << "\nKernels\n\n";
+    if (kernel_table.rows() == 0) {
+      streams.out << "This program links none.\n";
+    } else {
+      streams.out << kernel_table.Text(streams.colours, streams.columns) << "\n" << notes;
+    }
+    streams.out << "\nPresets\n\n"
+                << preset_table.Text(streams.colours, streams.columns)
+                << "\nPHASE is prefill or decode, LENGTH tokens as in 512 or 4k.\n";
   }
-  streams.out << "\nPresets\n\n"
-              << preset_table.Text(streams.colours, streams.columns)
-              << "\nPHASE is prefill or decode, LENGTH tokens as in 512 or 4k.\n";
   if (const absl::Status s = Registry::Global().Check(); !s.ok()) {
     return Fail(streams, "list", s);
   }
