@@ -81,7 +81,8 @@ ArgumentParser MakeParser(Flags* f) {
       "machine\n"
       "           also by the time that threads waited for a processor\n"
       "p10-p90    within which 80 % of the repetitions lie\n"
-      "TFLOP/s    the two matrix products over what the mask lets through, over the median\n"
+      "TFLOP/s    the two matrix products over what the mask lets through, over the median;\n"
+      "           GFLOP/s if the fastest row is below 0.1 TFLOP/s, MFLOP/s if below 0.1 GFLOP/s\n"
       "GB/s       the bytes that any kernel must move (Q, K, V once, O once), over the median\n"
       "moved GB/s the bytes that this kernel moves by its own model, over the median\n"
       "error      the largest error of O against the oracle, and the bound it must stay within");
