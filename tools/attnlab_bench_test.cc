@@ -59,6 +59,13 @@ TEST_F(AttnlabTest, BenchAsJson) {
   EXPECT_EQ(rows[3]["kernel"], "reference");
 }
 
+TEST_F(AttnlabTest, BenchAsCsvSaysWhichAttnlab) {
+  const ProcessResult r = TestAttnlab(
+      QuickBench({"--kernel=reference", "--problem=hq=2,sq=16,d=64,dtype=fp16", "--csv"}));
+  EXPECT_EQ(r.exit_code, 0) << r.err;
+  EXPECT_THAT(r.out, AllOf(HasSubstr(",attnlab.version,"), HasSubstr(",0.1.0,")));
+}
+
 TEST_F(AttnlabTest, BenchWithoutAProblemTakesOne) {
   const ProcessResult r = Attnlab(QuickBench({}));
   EXPECT_EQ(r.exit_code, 0) << r.err;

@@ -219,7 +219,8 @@ TEST_F(AttnlabTest, VersionSaysWhatThisIs) {
   EXPECT_EQ(version["commit"], "abc123");
   for (const Words& words :
        std::vector<Words>{{"list", "--json"},
-                          {"verify", "--json", "--kernel=reference", "--problem=hq=1,sq=1,d=8"}}) {
+                          {"verify", "--json", "--kernel=reference", "--problem=hq=1,sq=1,d=8"},
+                          {"run", "--json", "--kernel=reference", "--problem=hq=1,sq=1,d=8"}}) {
     EXPECT_EQ(ParseJson(Attnlab(words, options).out)["attnlab"], version) << words[0];
   }
   EXPECT_TRUE(ParseJson(Attnlab({"version", "--json"}).out)["commit"].is_null());

@@ -241,10 +241,10 @@ int Bench(const Arguments& arguments, const Streams& streams) {
   }
   if (flags.report.commit.empty()) flags.report.commit = Commit();
   if (!results.rows.empty()) {
-    const std::vector<Json> rows = BenchJson(results.rows, flags.report);
-    Json json = {
-        {"command", "bench"}, {"attnlab", AttnlabJson(flags.report.commit)}, {"rows", rows}};
-    for (Json& row : json["rows"]) row["attnlab"] = json["attnlab"];
+    const Json attnlab = AttnlabJson(flags.report.commit);
+    std::vector<Json> rows = BenchJson(results.rows, flags.report);
+    for (Json& row : rows) row["attnlab"] = attnlab;
+    const Json json = {{"command", "bench"}, {"attnlab", attnlab}, {"rows", rows}};
     s.Update(files->Write(json, rows, streams));
     if (flags.formats.Tables()) PrintBench(results.rows, flags.report, streams);
   }

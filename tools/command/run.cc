@@ -25,6 +25,7 @@
 #include "tools/command/selection.h"
 #include "tools/command/tensor_files.h"
 #include "tools/command/time_left.h"
+#include "tools/command/version.h"
 #include "tools/lib/arguments.h"
 #include "tools/lib/files.h"
 #include "tools/lib/interrupt.h"
@@ -273,6 +274,7 @@ std::string SummaryLine(const Outputs::Summary& s, const std::vector<int64_t>& s
 Json ReportJson(const Report& r) {
   const Outputs::Summary o = r.outputs.SummaryOfO(), lse = r.outputs.SummaryOfLse();
   Json json = {{"command", "run"},
+               {"attnlab", AttnlabJson()},
                {"problem", r.plan.problem.ToString()},
                {"kernel", r.plan.kernel->traits().name},
                {"config", r.plan.config.ToString()},
