@@ -238,11 +238,20 @@ TEST_F(AttnlabTest, WhatStandardInputAndOutputCannotBe) {
     EXPECT_THAT(r.err, HasSubstr(c.says));
     EXPECT_EQ(r.out, "");
   }
-  const ProcessResult longer = RunProcess(
-      "/bin/sh",
-      {"-c", "cat \"$1\" \"$1\" | \"$0\" run --qkv=-", Runfile("tools/attnlab"), Data("qkv_qkv")});
-  EXPECT_EQ(longer.exit_code, 2);
-  EXPECT_THAT(longer.err, HasSubstr("standard input: goes on behind its elements"));
+  const auto run = [](const std::string& script) {
+    const ProcessResult r =
+        RunProcess("/bin/sh", {"-c", script, Runfile("tools/attnlab"), Data("qkv_qkv"),
+                               Data("causal_k"), Data("padded_kv_len")});
+    EXPECT_EQ(r.exit_code, 2);
+    return r.err;
+  };
+  EXPECT_THAT(run("cat \"$1\" \"$1\" | \"$0\" run --qkv=-"),
+              HasSubstr("standard input: is too long: expected "));
+  EXPECT_THAT(
+      run("\"$0\" run --q=- --k=\"$2\" --v=\"$2\" < \"$1\""),
+      HasSubstr("attnlab run: standard input: shape: [2, 11, 3, 3, 8] is not [B, S, H, D]"));
+  EXPECT_THAT(run("\"$0\" run --q=\"$2\" --k=\"$2\" --v=\"$2\" --kv_len=- < \"$3\""),
+              HasSubstr("--kv_len: standard input: has 3 entries, must have 2"));
   ProcessOptions terminal;
   terminal.terminal = true;
   const ProcessResult shown = Attnlab(Causal({"--out=-"}), terminal);

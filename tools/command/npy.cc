@@ -22,12 +22,12 @@ absl::Status Invalid(absl::string_view file, absl::string_view message) {
 
 // That the file has exactly the bytes that the header promises.
 absl::Status CheckLength(absl::string_view file, const NpyHeader& header, int64_t file_bytes) {
-  const int64_t wanted = header.data_offset + header.NumBytes();
-  if (file_bytes == wanted) return absl::OkStatus();
+  const int64_t expected = header.data_offset + header.NumBytes();
+  if (file_bytes == expected) return absl::OkStatus();
   return Invalid(
-      file, absl::StrCat(file_bytes < wanted ? "is cut short: " : "goes on behind its elements: ",
-                         file_bytes, " bytes where shape (", absl::StrJoin(header.shape, ", "),
-                         ") of ", Name(header.type), " takes ", wanted));
+      file, absl::StrCat(file_bytes < expected ? "is cut short" : "is too long", ": expected ",
+                         expected, " bytes for shape (", absl::StrJoin(header.shape, ", "), ") of ",
+                         Name(header.type), ", found ", file_bytes));
 }
 
 }  // namespace

@@ -20,9 +20,12 @@ std::string Shape(const std::vector<int64_t>& shape) {
   return absl::StrCat("[", absl::StrJoin(shape, ", "), "]");
 }
 
+// A file as errors name it.
+std::string NameOf(const std::string& path) { return path == "-" ? "standard input" : path; }
+
 // A tensor as it came from a file.
 struct Loaded {
-  std::string path;
+  std::string name;  // of the file
   NpyArray array;
   int64_t b = 1, s = 0, h = 0, d = 0;
   bool has_batch_axis = true;
@@ -34,11 +37,11 @@ absl::StatusOr<Loaded> Load(const std::string& path) {
   absl::StatusOr<NpyArray> array = ReadNpy(path);
   if (!array.ok()) return array.status();
   if (!IsReal(array->header.type)) {
-    return Invalid(path, absl::StrCat("has ", Name(array->header.type),
-                                      " elements where fp16, bf16, fp32 or fp64 are wanted"));
+    return Invalid(NameOf(path), absl::StrCat("expected fp16, bf16, fp32 or fp64 elements, found ",
+                                              Name(array->header.type)));
   }
   Loaded loaded;
-  loaded.path = path;
+  loaded.name = NameOf(path);
   loaded.array = *std::move(array);
   return loaded;
 }
@@ -51,8 +54,9 @@ absl::StatusOr<Loaded> LoadTensor(const std::string& path, FileLayout layout) {
   if (shape.size() == 3) shape.insert(shape.begin(), 1);
   const bool bshd = layout == FileLayout::kBshd;
   if (shape.size() != 4) {
-    return Invalid(path, absl::StrCat("shape: ", Shape(shape), " is not [",
-                                      bshd ? "B, S, H, D" : "B, H, S, D", "], with or without B"));
+    return Invalid(loaded->name,
+                   absl::StrCat("shape: ", Shape(shape), " is not [",
+                                bshd ? "B, S, H, D" : "B, H, S, D", "], with or without B"));
   }
   loaded->b = shape[0];
   loaded->s = bshd ? shape[1] : shape[2];
@@ -68,8 +72,8 @@ absl::StatusOr<Loaded> LoadQkv(const std::string& path) {
   loaded->has_batch_axis = shape.size() == 5;
   if (shape.size() == 4) shape.insert(shape.begin(), 1);
   if (shape.size() != 5 || shape[2] != 3) {
-    return Invalid(path, absl::StrCat("shape: ", Shape(loaded->array.header.shape),
-                                      " is not [B, T, 3, H, D], with or without B"));
+    return Invalid(loaded->name, absl::StrCat("shape: ", Shape(loaded->array.header.shape),
+                                              " is not [B, T, 3, H, D], with or without B"));
   }
   loaded->b = shape[0];
   loaded->s = shape[1];
@@ -79,9 +83,10 @@ absl::StatusOr<Loaded> LoadQkv(const std::string& path) {
 }
 
 absl::Status CheckSame(const Loaded& a, absl::string_view axis, int64_t value, const Loaded& b,
-                       int64_t wanted) {
-  if (value == wanted) return absl::OkStatus();
-  return Invalid(a.path, absl::StrCat(axis, " ", value, " where ", b.path, " has ", wanted));
+                       int64_t expected) {
+  if (value == expected) return absl::OkStatus();
+  return Invalid(a.name,
+                 absl::StrCat(axis, ": expected ", expected, " as in ", b.name, ", found ", value));
 }
 
 absl::StatusOr<DType> ComputeDType(const Loaded& q, absl::Span<const Loaded* const> others,
@@ -96,9 +101,9 @@ absl::StatusOr<DType> ComputeDType(const Loaded& q, absl::Span<const Loaded* con
   const NpyType type = q.array.header.type;
   for (const Loaded* other : others) {
     if (other->array.header.type != type) {
-      return Invalid(other->path,
-                     absl::StrCat("is ", Name(other->array.header.type), " where ", q.path, " is ",
-                                  Name(type), "; --dtype=fp32 would compute all in fp32"));
+      return Invalid(other->name, absl::StrCat("expected ", Name(type), " elements as in ", q.name,
+                                               ", found ", Name(other->array.header.type),
+                                               "; --dtype=fp32 would compute all in fp32"));
     }
   }
   if (type == NpyType::kFloat16) return DType::kFloat16;
@@ -108,7 +113,7 @@ absl::StatusOr<DType> ComputeDType(const Loaded& q, absl::Span<const Loaded* con
 
 // The elements in that dtype; the file's own memory where they are so already. A number that would
 // become infinite is an error: scores of it would be infinite or NaN, and nothing would say why.
-absl::StatusOr<Buffer> Converted(const std::string& path, NpyArray array, DType dtype) {
+absl::StatusOr<Buffer> Converted(const std::string& name, NpyArray array, DType dtype) {
   if (array.header.type == NpyTypeOf(dtype)) return std::move(array.data);
   const int64_t count = array.header.NumElements();
   absl::StatusOr<Buffer> data = Buffer::Allocate(Device::Cpu(), count * SizeOf(dtype));
@@ -117,7 +122,7 @@ absl::StatusOr<Buffer> Converted(const std::string& path, NpyArray array, DType 
     const double from = LoadAsDouble(array, i);
     StoreElement(data->data(), dtype, i, static_cast<float>(from));
     if (std::isfinite(from) && std::isinf(LoadElement(data->data(), dtype, i))) {
-      return Invalid(path, absl::StrCat("element ", i, " is ", from, ", which is too large for ",
+      return Invalid(name, absl::StrCat("element ", i, " is ", from, ", which is too large for ",
                                         Name(dtype)));
     }
   }
@@ -133,12 +138,14 @@ ConstTensorView ViewOf(const void* data, DType dtype, const Loaded& t, FileLayou
 absl::StatusOr<Buffer> LoadLengths(const std::string& path, int64_t* count) {
   absl::StatusOr<NpyArray> array = ReadNpy(path);
   if (!array.ok()) return array.status();
+  const std::string name = NameOf(path);
   if (IsReal(array->header.type)) {
-    return Invalid(path, absl::StrCat("has ", Name(array->header.type),
-                                      " elements where int32 or int64 are wanted"));
+    return Invalid(
+        name, absl::StrCat("expected int32 or int64 elements, found ", Name(array->header.type)));
   }
   if (array->header.shape.size() != 1) {
-    return Invalid(path, absl::StrCat("shape: ", Shape(array->header.shape), " has not one axis"));
+    return Invalid(name,
+                   absl::StrCat("shape: expected one axis, found ", Shape(array->header.shape)));
   }
   *count = array->header.shape[0];
   if (array->header.type == NpyType::kInt32) return std::move(array->data);
@@ -148,7 +155,7 @@ absl::StatusOr<Buffer> LoadLengths(const std::string& path, int64_t* count) {
   const auto* from = static_cast<const int64_t*>(array->data.data());
   for (int64_t i = 0; i < *count; ++i) {
     if (from[i] < 0 || from[i] > AttentionProblem::kMaxExtent) {
-      return Invalid(path, absl::StrCat("entry ", i, " is ", from[i], ", which is not in 0..",
+      return Invalid(name, absl::StrCat("entry ", i, " is ", from[i], ", which is not in 0..",
                                         AttentionProblem::kMaxExtent));
     }
     static_cast<int32_t*>(data->data())[i] = static_cast<int32_t>(from[i]);
@@ -222,7 +229,7 @@ absl::Status CheckOffsets(const std::string& name, const LengthsView& offsets, i
 absl::Status CheckLengthFiles(const TensorFiles& files, const AttentionProblem& p,
                               const AttentionTensors& t, int64_t q_tokens, int64_t kv_tokens) {
   const auto name = [](absl::string_view flag, const std::string& path) {
-    return absl::StrCat("--", flag, ": ", path);
+    return absl::StrCat("--", flag, ": ", NameOf(path));
   };
   absl::Status s;
   if (p.lens == Lengths::kPacked) {
@@ -249,11 +256,10 @@ absl::StatusOr<AttentionProblem> ProblemOf(const TensorFiles& files, const Loade
   std::string line;
   if (lens == Lengths::kPacked) {
     if (q.b != 1) {
-      return Invalid(q.path,
-                     absl::StrCat("batch ", q.b, " where packed tokens (--cu_seqlens_q) have 1"));
+      return Invalid(q.name, absl::StrCat("batch: expected 1 with --cu_seqlens_q, found ", q.b));
     }
     b = tensors.cu_seqlens_q.count - 1;
-    if (b < 1) return Invalid(files.cu_seqlens_q, "has fewer than 2 entries");
+    if (b < 1) return Invalid(NameOf(files.cu_seqlens_q), "has fewer than 2 entries");
     sq = Longest(tensors.cu_seqlens_q);
     skv = Longest(tensors.cu_seqlens_kv);
     line = ",lens=packed";
@@ -306,7 +312,7 @@ absl::Status LoadSeparate(const TensorFiles& files, LoadedTensors* loaded) {
     ConstTensorView* view;
   } kTensors[] = {{&*q, &loaded->tensors.q}, {&*k, &loaded->tensors.k}, {&*v, &loaded->tensors.v}};
   for (const auto& t : kTensors) {
-    absl::StatusOr<Buffer> data = Converted(t.from->path, std::move(t.from->array), *dtype);
+    absl::StatusOr<Buffer> data = Converted(t.from->name, std::move(t.from->array), *dtype);
     if (!data.ok()) return data.status();
     *t.view = ViewOf(data->data(), *dtype, *t.from, files.layout);
     loaded->buffers.push_back(*std::move(data));
@@ -328,7 +334,7 @@ absl::Status LoadPacked(const TensorFiles& files, LoadedTensors* loaded) {
   if (!s.ok()) return s;
   loaded->problem = *problem;
   loaded->has_batch_axis = qkv->has_batch_axis;
-  absl::StatusOr<Buffer> data = Converted(qkv->path, std::move(qkv->array), *dtype);
+  absl::StatusOr<Buffer> data = Converted(qkv->name, std::move(qkv->array), *dtype);
   if (!data.ok()) return data.status();
   const QkvViews views =
       PackedQkvViews(data->data(), *dtype, Device::Cpu(), qkv->b, qkv->s, qkv->h, qkv->d);

@@ -108,7 +108,7 @@ TEST(TensorFilesTest, DtypesAreOneOrSaid) {
   files.q = Counting("q", {3, 4, 5}, NpyType::kFloat64);
   files.k = files.v = Counting("k", {3, 4, 5}, NpyType::kFloat16);
   EXPECT_THAT(std::string(LoadTensors(files).status().message()),
-              HasSubstr("k.npy: is fp16 where "));
+              HasSubstr("k.npy: expected fp64 elements as in "));
   files.dtype = "bf16";
   auto loaded = LoadTensors(files);
   ASSERT_TRUE(loaded.ok()) << loaded.status();
@@ -169,7 +169,7 @@ TEST(TensorFilesTest, LengthsMakePaddedAndPackedProblems) {
   files.kv_len = "";
   files.cu_seqlens_kv = files.cu_seqlens_q;
   EXPECT_THAT(std::string(LoadTensors(files).status().message()),
-              HasSubstr("batch 2 where packed tokens"));
+              HasSubstr("batch: expected 1 with --cu_seqlens_q, found 2"));
   files.q = files.k = files.v = Counting("q", {4, 1, 5});
   files.cu_seqlens_q = files.cu_seqlens_kv = Counting("cu", {3}, NpyType::kInt32);
   auto packed = LoadTensors(files);

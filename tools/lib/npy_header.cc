@@ -156,8 +156,8 @@ class HeaderParser {
       while (digits < rest_.size() && absl::ascii_isdigit(rest_[digits])) ++digits;
       int64_t extent = 0;
       if (!comma || digits == 0) {
-        return Invalid(file_, absl::StrCat("shape: ", Quoted(rest_.substr(0, 20)),
-                                           " where an extent, ',' or ')' is wanted"));
+        return Invalid(file_, absl::StrCat("shape: expected an extent, ',' or ')', found ",
+                                           Quoted(rest_.substr(0, 20))));
       }
       if (!absl::SimpleAtoi(rest_.substr(0, digits), &extent)) {
         return Invalid(file_, absl::StrCat("shape: the extent ", rest_.substr(0, digits),
