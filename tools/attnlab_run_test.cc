@@ -10,8 +10,8 @@
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
 #include "tools/attnlab_fixture.h"
-#include "tools/command/npy.h"
 #include "tools/lib/files.h"
+#include "tools/tensor_files/npy.h"
 
 namespace attnlab {
 namespace {

@@ -20,10 +20,7 @@
 #include "attention/oracle/verify.h"
 #include "tools/command/command.h"
 #include "tools/command/machine.h"
-#include "tools/command/npy.h"
-#include "tools/command/outputs.h"
 #include "tools/command/selection.h"
-#include "tools/command/tensor_files.h"
 #include "tools/command/time_left.h"
 #include "tools/command/version.h"
 #include "tools/lib/arguments.h"
@@ -32,6 +29,9 @@
 #include "tools/lib/json.h"
 #include "tools/lib/table.h"
 #include "tools/lib/terminal.h"
+#include "tools/tensor_files/npy.h"
+#include "tools/tensor_files/outputs.h"
+#include "tools/tensor_files/tensor_files.h"
 
 namespace attnlab::command {
 namespace {

@@ -1,4 +1,4 @@
-#include "tools/command/npy.h"
+#include "tools/tensor_files/npy.h"
 
 #include <sys/stat.h>
 #include <unistd.h>

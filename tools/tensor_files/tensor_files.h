@@ -8,8 +8,8 @@
 // Without the B axis, B is 1 and O has none either. With cu_seqlens, B must be 1 and S counts the
 // tokens of all sequences. LSE is fp32 [B, Hq, Sq], whatever the layout. Rows that no sequence
 // uses (padded, packed) are 0 in O and -inf in LSE.
-#ifndef TOOLS_COMMAND_TENSOR_FILES_H_
-#define TOOLS_COMMAND_TENSOR_FILES_H_
+#ifndef TOOLS_TENSOR_FILES_TENSOR_FILES_H_
+#define TOOLS_TENSOR_FILES_TENSOR_FILES_H_
 
 #include <cstdint>
 #include <string>
@@ -21,9 +21,9 @@
 #include "attention/core/problem.h"
 #include "attention/core/tensors.h"
 #include "attention/cuda/memory.h"
-#include "tools/command/npy.h"
+#include "tools/tensor_files/npy.h"
 
-namespace attnlab::command {
+namespace attnlab {
 
 enum class FileLayout { kBshd, kBhsd };
 
@@ -57,6 +57,6 @@ absl::StatusOr<LoadedTensors> LoadTensors(const TensorFiles& files);
 // A copy on the device; for the CPU views of the same memory, which `loaded` keeps.
 absl::StatusOr<LoadedTensors> CopyTo(const LoadedTensors& loaded, Device device);
 
-}  // namespace attnlab::command
+}  // namespace attnlab
 
-#endif  // TOOLS_COMMAND_TENSOR_FILES_H_
+#endif  // TOOLS_TENSOR_FILES_TENSOR_FILES_H_

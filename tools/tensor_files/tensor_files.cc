@@ -1,4 +1,4 @@
-#include "tools/command/tensor_files.h"
+#include "tools/tensor_files/tensor_files.h"
 
 #include <algorithm>
 #include <cmath>
@@ -9,7 +9,7 @@
 #include "attention/core/dtype.h"
 #include "attention/core/tensor.h"
 
-namespace attnlab::command {
+namespace attnlab {
 namespace {
 
 absl::Status Invalid(absl::string_view subject, absl::string_view message) {
@@ -396,4 +396,4 @@ absl::StatusOr<LoadedTensors> CopyTo(const LoadedTensors& loaded, Device device)
   return there;
 }
 
-}  // namespace attnlab::command
+}  // namespace attnlab

@@ -1,6 +1,6 @@
 // O and LSE of a call, and the .npy files that they become (tensor_files.h has the shapes).
-#ifndef TOOLS_COMMAND_OUTPUTS_H_
-#define TOOLS_COMMAND_OUTPUTS_H_
+#ifndef TOOLS_TENSOR_FILES_OUTPUTS_H_
+#define TOOLS_TENSOR_FILES_OUTPUTS_H_
 
 #include <cstdint>
 #include <string>
@@ -14,10 +14,10 @@
 #include "attention/core/tensors.h"
 #include "attention/cuda/memory.h"
 #include "attention/oracle/buffers.h"
-#include "tools/command/npy.h"
-#include "tools/command/tensor_files.h"
+#include "tools/tensor_files/npy.h"
+#include "tools/tensor_files/tensor_files.h"
 
-namespace attnlab::command {
+namespace attnlab {
 
 // O and LSE on a device, in the layout of the files.
 class Outputs {
@@ -61,6 +61,6 @@ class Outputs {
   Buffer o_host_, lse_host_;
 };
 
-}  // namespace attnlab::command
+}  // namespace attnlab
 
-#endif  // TOOLS_COMMAND_OUTPUTS_H_
+#endif  // TOOLS_TENSOR_FILES_OUTPUTS_H_

@@ -20,8 +20,8 @@
 //
 // Every error names the file, the field and the value, as in
 //   q.npy: fortran_order: True is not supported; numpy.ascontiguousarray(x) makes it False
-#ifndef TOOLS_COMMAND_NPY_H_
-#define TOOLS_COMMAND_NPY_H_
+#ifndef TOOLS_TENSOR_FILES_NPY_H_
+#define TOOLS_TENSOR_FILES_NPY_H_
 
 #include <cstdint>
 #include <string>
@@ -63,4 +63,4 @@ double LoadAsDouble(const NpyArray& array, int64_t index);
 
 }  // namespace attnlab
 
-#endif  // TOOLS_COMMAND_NPY_H_
+#endif  // TOOLS_TENSOR_FILES_NPY_H_

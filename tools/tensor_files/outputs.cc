@@ -1,4 +1,4 @@
-#include "tools/command/outputs.h"
+#include "tools/tensor_files/outputs.h"
 
 #include <algorithm>
 #include <cmath>
@@ -8,7 +8,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 
-namespace attnlab::command {
+namespace attnlab {
 namespace {
 
 Outputs::Summary Summarize(const void* data, DType dtype, int64_t count) {
@@ -133,4 +133,4 @@ Outputs::Summary Outputs::SummaryOfLse() const {
   return Summarize(lse_host_.data(), DType::kFloat32, lse_.NumElements());
 }
 
-}  // namespace attnlab::command
+}  // namespace attnlab

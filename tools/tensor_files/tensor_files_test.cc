@@ -1,4 +1,4 @@
-#include "tools/command/tensor_files.h"
+#include "tools/tensor_files/tensor_files.h"
 
 #include <cmath>
 #include <cstring>
@@ -11,7 +11,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
-namespace attnlab::command {
+namespace attnlab {
 namespace {
 
 using ::testing::HasSubstr;
@@ -183,4 +183,4 @@ TEST(TensorFilesTest, LengthsMakePaddedAndPackedProblems) {
 }
 
 }  // namespace
-}  // namespace attnlab::command
+}  // namespace attnlab

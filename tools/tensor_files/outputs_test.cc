@@ -1,4 +1,4 @@
-#include "tools/command/outputs.h"
+#include "tools/tensor_files/outputs.h"
 
 #include <cmath>
 #include <string>
@@ -8,7 +8,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
-namespace attnlab::command {
+namespace attnlab {
 namespace {
 
 using ::testing::ElementsAre;
@@ -52,4 +52,4 @@ TEST(OutputsTest, UnusedRowsOfOutputsAreZeroAndMinusInfinity) {
 }
 
 }  // namespace
-}  // namespace attnlab::command
+}  // namespace attnlab
