@@ -126,7 +126,7 @@ absl::StatusOr<std::vector<AttentionProblem>> ProblemsOrDefault(const Flags& f,
                                                                 const BenchSelection& selection) {
   absl::StatusOr<std::vector<AttentionProblem>> problems = ProblemsOf(f.problem);
   if (!problems.ok() || !problems->empty()) return problems;
-  // Of several dtypes the first decides.
+  // The first of several dtypes decides.
   const std::string name = f.problem.dtype.substr(0, f.problem.dtype.find('/'));
   const absl::StatusOr<DType> dtype = ParseDType(name.empty() ? "fp32" : name);
   if (!dtype.ok()) return absl::InvalidArgumentError(absl::StrCat("--", dtype.status().message()));
@@ -137,7 +137,8 @@ absl::StatusOr<std::vector<AttentionProblem>> ProblemsOrDefault(const Flags& f,
   return ProblemsOf(one);
 }
 
-// Keeps rows that were timed or failed. What was not timed for lack of time or memory is no row.
+// Keeps rows that were timed or failed. Rows without enough memory are left out with the reason;
+// rows that Ctrl-C cut off are dropped.
 void Keep(std::vector<bench::Row> rows, Results* results) {
   for (bench::Row& row : rows) {
     if (absl::IsResourceExhausted(row.status)) {
@@ -148,7 +149,7 @@ void Keep(std::vector<bench::Row> rows, Results* results) {
   }
 }
 
-// How long Compare() takes for plans of one problem, unless noise makes it take longer.
+// Seconds that Compare() takes for the plans of one problem, unless noise makes it take longer.
 double ExpectedSeconds(const std::vector<Plan>& plans, const bench::Options& options,
                        CallTimes* times) {
   double seconds = 0;
@@ -182,7 +183,7 @@ absl::Status BenchAll(const Flags& f, Results* results) {
 
   Progress progress(stderr, static_cast<int64_t>(problems->size()));
   progress.Show(0, "planning");
-  std::vector<std::vector<Plan>> plans;  // problem by problem
+  std::vector<std::vector<Plan>> plans;  // one entry per problem
   for (const AttentionProblem& problem : *problems) {
     absl::StatusOr<std::vector<Plan>> some = PlansOf(problem, *selection, &results->left_out);
     if (!some.ok()) return some.status();
@@ -191,7 +192,7 @@ absl::Status BenchAll(const Flags& f, Results* results) {
   std::vector<Plan> all;
   for (const std::vector<Plan>& some : plans) all.insert(all.end(), some.begin(), some.end());
   CallTimes times(all);
-  std::vector<double> expected;  // seconds of each problem
+  std::vector<double> expected;  // seconds, one entry per problem
   for (std::vector<Plan>& some : plans) {
     LeaveOutSlow(*selection, &times, &some, &results->left_out);
     expected.push_back(ExpectedSeconds(some, options, &times));

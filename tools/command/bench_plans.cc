@@ -15,10 +15,10 @@ namespace attnlab::command {
 namespace {
 
 constexpr int64_t kDefaultLengths[] = {4096, 2048, 1024, 512, 256};
-constexpr double kPatience = 0.4;  // seconds a call, of a problem that nobody asked for
+constexpr double kPatience = 0.4;  // seconds per call of the default problem
 
-// A call that takes longer than this is not timed unless asked for by name: of a kernel that is
-// there for checking, and of one of the CPU where a GPU kernel does the problem, too.
+// Seconds per call. Slower kernels are timed only if requested by name: kernels for checking, and
+// CPU kernels beside a GPU kernel.
 constexpr double kCheckingPatience = 2;
 constexpr double kCpuPatience = 10;
 
@@ -70,7 +70,7 @@ absl::StatusOr<std::vector<Plan>> PlansOf(const AttentionProblem& problem,
       left_out->Add(device.status(), "");
       continue;
     }
-    // A device that was asked for is not one that "all" kernels run on.
+    // With --device, "all" means the kernels that run on that device.
     if (kernel->traits().device != device->device.kind && !IsNamed(*kernel, selection.names)) {
       continue;
     }
@@ -102,12 +102,12 @@ void LeaveOutSlow(const BenchSelection& selection, CallTimes* times, std::vector
   std::vector<Plan> kept;
   for (Plan& plan : *plans) {
     const KernelTraits& traits = plan.kernel->traits();
-    double patience = 0;  // none needed
+    double patience = 0;  // no limit
     if (gpus && !OnGpu(plan)) patience = kCpuPatience;
     if (others && traits.preference == 0) patience = kCheckingPatience;
     const bool wanted = IsNamed(*plan.kernel, selection.names) || traits.name == selection.baseline;
     if (patience > 0 && !wanted && !Interrupt::Pressed()) {
-      // One that fails is kept: its row will say why.
+      // A kernel that fails has 0 seconds and is kept: its row will say why.
       const double seconds = times->Seconds(plan);
       if (seconds > patience) {
         left_out->Add(
@@ -136,7 +136,7 @@ absl::StatusOr<AttentionProblem> DefaultProblem(DType dtype, const BenchSelectio
     if (!plans.ok()) return plans.status();
     double slowest = 0;
     for (const Plan& plan : *plans) {
-      // One that fails takes no time.
+      // A kernel that fails counts as 0.
       slowest = std::max(slowest, bench::EstimateSeconds(plan).value_or(0));
       if (slowest >= kPatience) break;
     }

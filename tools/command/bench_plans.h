@@ -21,24 +21,24 @@ namespace attnlab::command {
 
 // The parsed flags.
 struct BenchSelection {
-  std::string names;  // of the kernels, as given
+  std::string names;  // the value of --kernel
   std::vector<const Kernel*> kernels;
   std::vector<LaunchConfig> configs;
   std::string device = "auto";
   std::string baseline;  // timed however slow it is
-  uint64_t seed = 0;     // of inputs; lengths depend on it
+  uint64_t seed = 0;     // seed of the inputs and of their lengths
 };
 
-// What was left out, and why: each reason once, with the number of rows.
+// Rows that were left out: each reason once, with the number of rows.
 class LeftOut {
  public:
-  // `command` as printed: "attnlab bench".
+  // `command` begins each line: "attnlab bench".
   explicit LeftOut(std::string command) : command_(std::move(command)) {}
 
-  // `status` is the reason, with the kernel's name; `where` the problem, or "" for any.
+  // `status` is the reason and begins with the kernel's name. `where` is the problem, "" for all.
   void Add(const absl::Status& status, const std::string& where);
 
-  // For inputs that cannot be made.
+  // The same for a problem whose inputs cannot be made.
   void AddInputs(const absl::Status& status, const std::string& where);
 
   const Blame& blame() const { return blame_; }
@@ -58,8 +58,8 @@ class LeftOut {
   Blame blame_;
 };
 
-// Plans of one problem: every kernel, on its device, with every configuration that it takes. Errors
-// are about the requested device.
+// Plans of one problem: every kernel, on its device, with every configuration that it takes. An
+// error means that the requested device cannot be used.
 absl::StatusOr<std::vector<Plan>> PlansOf(const AttentionProblem& problem,
                                           const BenchSelection& selection, LeftOut* left_out);
 
@@ -68,8 +68,7 @@ absl::StatusOr<std::vector<Plan>> PlansOf(const AttentionProblem& problem,
 void LeaveOutSlow(const BenchSelection& selection, CallTimes* times, std::vector<Plan>* plans,
                   LeftOut* left_out);
 
-// The default problem: the longest for which the slowest kernel takes less than a second per
-// call.
+// The default problem: the longest of a few that every kernel does in a fraction of a second.
 absl::StatusOr<AttentionProblem> DefaultProblem(DType dtype, const BenchSelection& selection);
 
 }  // namespace attnlab::command

@@ -61,7 +61,7 @@ TEST(BenchPlansTest, AllAreThoseOfTheDevice) {
   LeftOut left_out("attnlab bench");
   const auto plans = PlansOf(Problem(kSmall), Select("all"), &left_out);
   ASSERT_TRUE(plans.ok()) << plans.status();
-  // picky says no, via_host is not asked.
+  // picky declines the problem; via_host runs on GPUs and is not asked.
   EXPECT_THAT(Names(*plans), ElementsAre("reference", "ctrl_c", "failing", "wrong", "cpu"));
   EXPECT_THAT(Text(left_out), HasSubstr("picky: dtype: is not fp16"));
   EXPECT_THAT(Text(left_out), Not(HasSubstr("via_host")));
@@ -99,7 +99,7 @@ TEST(BenchPlansTest, EveryConfigurationIsAPlan) {
   ASSERT_THAT(Names(*plans), ElementsAre("cpu", "cpu"));
   EXPECT_EQ((*plans)[0].config.ToString(), "tile_kv=32,tile_q=16");
   EXPECT_EQ((*plans)[1].config.ToString(), "tile_kv=64,tile_q=16");
-  // The error is the kernel's: key, value and what there is.
+  // The error comes from the kernel: key, value, limits.
   EXPECT_THAT(Text(left_out),
               HasSubstr("cpu: config: tile_q: \"0\" is not an integer in 1..4096 (b=1,"));
   EXPECT_THAT(Text(left_out), HasSubstr("reference: config: unknown key \"tile_kv\"; this kernel "
@@ -128,7 +128,7 @@ TEST(BenchPlansTest, TheOracleIsLeftOutWhereItIsSlow) {
   const auto kept = [&slow](const char* names, const char* baseline, LeftOut* left_out) {
     BenchSelection selection = Select(names);
     selection.baseline = baseline;
-    // Not by way of PlansOf(): whether it fits this machine does not matter here.
+    // PlansOf() would check this machine's memory.
     std::vector<Plan> plans;
     for (const Kernel* kernel : selection.kernels) {
       const std::string& name = kernel->traits().name;
@@ -178,7 +178,7 @@ TEST(BenchPlansTest, TheDefaultProblemNeedsNoPatience) {
   EXPECT_EQ(problem->dtype, DType::kFloat16);
   EXPECT_GE(problem->sq, 256);
   EXPECT_LE(problem->sq, 4096);
-  // The faster kernel alone gets one at least as long.
+  // Without the slower kernel, the problem is at least as long.
   const auto longer = DefaultProblem(DType::kFloat16, Select("cpu"));
   ASSERT_TRUE(longer.ok()) << longer.status();
   EXPECT_GE(longer->sq, problem->sq);

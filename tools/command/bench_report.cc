@@ -14,7 +14,7 @@
 namespace attnlab::command {
 namespace {
 
-// The row that the speed-up of `row` is against: the first of its problem, or of the baseline.
+// The row that the speed-up of `row` is against: the first of its problem, or the baseline's.
 const bench::Row* BaselineOf(const bench::Row& row, const std::vector<bench::Row>& rows,
                              const std::string& baseline) {
   for (const bench::Row& other : rows) {
@@ -26,7 +26,7 @@ const bench::Row* BaselineOf(const bench::Row& row, const std::vector<bench::Row
   return nullptr;
 }
 
-// What get() says of all rows where they agree; "" where they differ.
+// The value of get() if it is the same for all rows; otherwise "".
 template <typename Rows, typename Get>
 std::string Common(const Rows& rows, const Get& get) {
   const std::string first = get(*rows.begin());
@@ -39,7 +39,7 @@ std::string Common(const Rows& rows, const Get& get) {
 std::string DeviceOfRow(const bench::Row& row) { return ToString(row.plan.device.device); }
 std::string ProblemOfRow(const bench::Row& row) { return row.plan.problem.ToString(); }
 
-// The devices of the rows, in the order of their first.
+// The devices of the rows, in the order in which they appear.
 std::vector<DeviceInfo> DevicesOf(const std::vector<bench::Row>& rows) {
   std::vector<DeviceInfo> devices;
   for (const bench::Row& row : rows) {
@@ -53,7 +53,7 @@ std::vector<DeviceInfo> DevicesOf(const std::vector<bench::Row>& rows) {
 
 // Rows of one problem and one kernel, which differ by their configuration.
 struct Sweep {
-  // The fastest row, and those that the noise does not tell from it.
+  // The fastest row, and the rows that are equal to it within the noise.
   std::vector<const bench::Row*> fastest;
   const bench::Row* slowest = nullptr;
   const bench::Row* first = nullptr;  // in the table
@@ -63,8 +63,8 @@ struct Sweep {
   }
 };
 
-// The sweep that the row belongs to; empty where the kernel has one configuration alone. Rows that
-// failed or are known to be wrong do not take part.
+// The sweep that the row belongs to; empty if the kernel has only one configuration. Rows that
+// failed or are wrong do not count.
 Sweep SweepOf(const bench::Row& row, const std::vector<bench::Row>& rows, bool verify) {
   std::vector<const bench::Row*> all;
   for (const bench::Row& other : rows) {
@@ -88,7 +88,7 @@ Sweep SweepOf(const bench::Row& row, const std::vector<bench::Row>& rows, bool v
   return sweep;
 }
 
-// Why a row is noisy; "" where it is not known.
+// Why a row is noisy; "" if unknown.
 std::string CauseOfNoise(const bench::Row& row) {
   if (row.processors.Busy()) {
     return absl::StrCat("other programs used ", Digits(row.processors.others), " of ",
@@ -150,7 +150,7 @@ Json RowJson(const bench::Row& row, const std::vector<bench::Row>& rows, const B
     json["speed_up"] = baseline->timing.median / row.timing.median;
     json["speed_up_within_noise"] = baseline != &row && !Differ(baseline->timing, row.timing);
   }
-  // Null for those of which one is the fastest, where the noise does not tell which.
+  // Null for the fastest rows if there are several within the noise.
   if (sweep.first != nullptr && (!sweep.Has(row) || sweep.fastest.size() == 1)) {
     json["fastest_config"] = sweep.Has(row);
   }
@@ -175,7 +175,7 @@ std::string InputsText(const bench::Row& row) {
 
 std::string Percent(double share) { return absl::StrCat(Digits(100 * share), " %"); }
 
-// "1.25x", and "~1.02x" for two rows that the noise does not tell apart.
+// "1.25x", or "~1.02x" for two rows that are equal within the noise.
 std::string SpeedUp(const bench::Row* baseline, const bench::Row& row) {
   if (baseline == nullptr) return "-";
   const bool differ = baseline == &row || Differ(baseline->timing, row.timing);
@@ -190,7 +190,7 @@ RateUnit UnitOf(const std::vector<bench::Row>& rows) {
   return RateUnitFor(largest);
 }
 
-// The cells from the median on.
+// Adds the cells from the median on.
 void AddFigures(const bench::Row& row, const std::vector<bench::Row>& rows, const BenchReport& f,
                 const RateUnit& unit, std::vector<Table::Cell>* cells) {
   if (!row.status.ok()) {
@@ -214,7 +214,7 @@ void AddFigures(const bench::Row& row, const std::vector<bench::Row>& rows, cons
                                   : Table::Cell("WRONG", Colour::kRed));
 }
 
-// "32 sets of inputs …", for each device where they differ.
+// "32 sets of inputs …", per device if the devices differ.
 std::string InputsOfDevices(const std::vector<bench::Row>& timed) {
   const std::vector<DeviceInfo> devices = DevicesOf(timed);
   const std::string all = Common(timed, InputsText);
@@ -233,7 +233,7 @@ std::string InputsOfDevices(const std::vector<bench::Row>& timed) {
   return absl::StrJoin(parts, "; ");
 }
 
-// How often, in which order, on what. "" where nothing was timed.
+// Repetitions, their order, and the inputs. "" if nothing was timed.
 std::string HowText(const std::vector<bench::Row>& rows) {
   std::vector<bench::Row> timed;
   for (const bench::Row& row : rows) {
@@ -253,7 +253,7 @@ std::string HowText(const std::vector<bench::Row>& rows) {
       InputsOfDevices(timed), ".");
 }
 
-// The rows whose noise is above the limit, and what made them noisy.
+// The kernels whose noise is above the limit, and the cause.
 std::string NoisyText(const std::vector<bench::Row>& rows, double max_noise) {
   std::vector<std::string> names, causes;
   for (const bench::Row& row : rows) {
@@ -273,7 +273,7 @@ std::string NoisyText(const std::vector<bench::Row>& rows, double max_noise) {
   return absl::StrCat(text, " --timeout=SECONDS measures longer.\n");
 }
 
-// One line a kernel and problem that was timed with several configurations.
+// One line for each kernel and problem that was timed with several configurations.
 std::string SweepText(const std::vector<bench::Row>& rows, const std::vector<std::string>& rests,
                       bool verify) {
   std::string text;

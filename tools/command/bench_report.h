@@ -13,21 +13,21 @@
 
 namespace attnlab::command {
 
-// What the rows do not say of how they came about.
+// Settings of the benchmark that the rows do not contain.
 struct BenchReport {
-  std::string baseline;  // the kernel that speed-ups are against; empty: that of the first row
-  std::string commit;    // empty: not known
+  std::string baseline;  // the kernel that speed-ups are against; empty: the first row's
+  std::string commit;    // empty: unknown
   int64_t seed = 0;
   double max_noise = 0.02;  // a share of the median
   bool verify = true;
   bool lse = false;
 };
 
-// One object a row, with the problem, the machine and the date in each. Rows are of one or more
-// problems; speed-ups are within a problem.
+// One object per row, each with its problem, machine and date. Speed-ups compare rows of the same
+// problem.
 std::vector<Json> BenchJson(const std::vector<bench::Row>& rows, const BenchReport& report);
 
-// What all rows share, the table, and what went wrong. There is at least one row.
+// Prints what all rows share, the table, and the errors. `rows` is not empty.
 void PrintBench(const std::vector<bench::Row>& rows, const BenchReport& report,
                 const Streams& streams);
 

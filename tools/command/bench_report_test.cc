@@ -21,7 +21,7 @@ using ::testing::HasSubstr;
 using ::testing::Not;
 using ::testing::StartsWith;
 
-// A row that says it took so long, on a machine that may not be this one.
+// A made-up row with that median, on a made-up machine.
 bench::Row Row(absl::string_view kernel, Device device, double median,
                absl::string_view config = "", const char* problem = "hq=1,sq=4,d=8") {
   bench::Row row;
@@ -108,7 +108,7 @@ TEST(BenchReportTest, TheFastestConfigurationIsNamed) {
   EXPECT_EQ(json[1]["fastest_config"], true);
   EXPECT_TRUE(json[3]["fastest_config"].is_null());
 
-  // A wrong result is no candidate, nor is one that failed.
+  // Rows that are wrong or failed are no candidates.
   rows[1].verified = false;
   rows[2].status = absl::InternalError("out of luck");
   text = Printed(rows);

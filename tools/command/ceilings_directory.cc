@@ -19,7 +19,7 @@ CeilingsDirectory FindCeilingsDirectory() {
       directory.path = absl::StrCat(value, place.below);
       break;
     }
-    // It would be another directory wherever the command is run.
+    // A relative path would mean another directory each time the command runs elsewhere.
     if (relative.empty()) relative = absl::StrCat(place.variable, ": ", value);
   }
   if (relative.empty()) return directory;

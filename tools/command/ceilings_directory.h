@@ -1,4 +1,4 @@
-// Where `attnlab profile` keeps the ceilings of a GPU, and what a user is told of it.
+// The directory in which `attnlab profile` keeps the ceilings of a GPU.
 #ifndef TOOLS_COMMAND_CEILINGS_DIRECTORY_H_
 #define TOOLS_COMMAND_CEILINGS_DIRECTORY_H_
 
@@ -7,8 +7,8 @@
 namespace attnlab::command {
 
 struct CeilingsDirectory {
-  std::string path;    // absolute; "" for nowhere
-  std::string remark;  // where the environment has a relative path, which is not followed; else ""
+  std::string path;    // absolute; "": ceilings are not kept
+  std::string remark;  // a warning if a variable has a relative path, which is ignored; else ""
 };
 
 // $XDG_CACHE_HOME/attnlab or ~/.cache/attnlab.

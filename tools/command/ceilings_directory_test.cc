@@ -41,7 +41,7 @@ TEST(CeilingsDirectoryTest, RelativeOnesAreNotAndAreTold) {
             "not kept");
 }
 
-// KeepCeilings() says so itself.
+// No remark: KeepCeilings() reports this case.
 TEST(CeilingsDirectoryTest, WithoutEitherThereIsNone) {
   EXPECT_THAT(Of(nullptr, nullptr).path, IsEmpty());
   EXPECT_THAT(Of(nullptr, nullptr).remark, IsEmpty());

@@ -1,10 +1,10 @@
-// The subcommands of attnlab, each a function of its arguments: main() and tests call the same.
+// The subcommands of attnlab. Each is a function of its arguments, which main() and tests call.
 //
 //   attnlab list        kernels, what each supports, what this machine has
 //   attnlab run         attention on .npy files or on generated inputs
 //   attnlab verify      kernels against the oracle
 //   attnlab bench       verifies, then times
-//   attnlab profile     what kernels move, by the counters of a GPU
+//   attnlab profile     bytes that kernels move, counted by the GPU
 //   attnlab version     which attnlab this is
 //   attnlab completion  a script for bash or zsh
 #ifndef TOOLS_COMMAND_COMMAND_H_
@@ -27,13 +27,13 @@
 
 namespace attnlab::command {
 
-// What the process ends with; kExitCodesHelp says it to people.
+// The exit code of the process. kExitCodesHelp explains the codes to users.
 enum ExitCode {
   kOk = 0,
   kFailed = 1,         // a kernel gave a wrong result, or failed while it ran
   kUsage = 2,          // bad flags, bad input, a file that cannot be read or written
   kImpossible = 3,     // not on this machine: no such device, no kernel for the problem, no memory
-  kInterrupted = 130,  // by Ctrl-C, as shells say it
+  kInterrupted = 130,  // by Ctrl-C: 128 + SIGINT, as in shells
 };
 
 extern const char kExitCodesHelp[];
@@ -42,8 +42,8 @@ extern const char kExitCodesHelp[];
 struct Streams {
   std::ostream& out;
   std::ostream& err;
-  bool colours = false;  // of what goes to `out`
-  int64_t columns = 0;   // of the terminal that `out` is; 0: none, or not known
+  bool colours = false;  // whether `out` takes colours
+  int64_t columns = 0;   // width of the terminal behind `out`; 0: no terminal, or unknown
 };
 
 using Arguments = std::vector<std::string>;
@@ -56,19 +56,19 @@ int Profile(const Arguments& arguments, const Streams& streams);
 int Version(const Arguments& arguments, const Streams& streams);
 int Completion(const Arguments& arguments, const Streams& streams);
 
-// The command: `arguments` without the program's name; the first names the subcommand.
+// The whole command. `arguments` begin with the subcommand, not with the program's name.
 int Main(const Arguments& arguments, const Streams& streams);
 
-// The exit code for an error: kUsage for what the caller can put right, kImpossible for what
-// this machine or this build lacks, kFailed for the rest.
+// The exit code for an error: kUsage if the user can fix it, kImpossible if this machine or this
+// build lacks something, kFailed otherwise.
 ExitCode ExitCodeOf(const absl::Status& status);
 
-// Prints "attnlab run: message" and returns the exit code; `hint`, if any, goes below.
+// Prints "attnlab run: message", then `hint` on a line of its own, and returns the exit code.
 int Fail(const Streams& streams, absl::string_view subcommand, const absl::Status& status,
          absl::string_view hint = "");
 
-// While it lives, the first Ctrl-C is acknowledged at once, ends a kernel that runs on the CPU, and is
-// what Interrupt::Pressed() tells; the second ends the process.
+// While this object lives, the first Ctrl-C prints a line, stops a kernel that runs on the CPU, and
+// makes Interrupt::Pressed() true. The second Ctrl-C ends the process.
 class StopOnCtrlC {
  public:
   explicit StopOnCtrlC(absl::string_view subcommand);
@@ -80,28 +80,29 @@ class StopOnCtrlC {
   Interrupt interrupt_;
 };
 
-// Says so, and returns kInterrupted. `nothing`: no row was done, or else the rows were `done`.
+// Prints that the command was interrupted and returns kInterrupted. `nothing`: there are no
+// results; otherwise `done` says what happened to them, such as "listed".
 int Interrupted(const Streams& streams, absl::string_view subcommand, bool nothing,
                 absl::string_view done = "done");
 
-// --json[=FILE] and --csv[=FILE]: "" is not wanted, "-" is the standard output.
+// Values of --json[=FILE] and --csv[=FILE]. "": not given; "-": the standard output.
 struct Formats {
   std::string json, csv;
 
-  // Whether the standard output is left for tables.
+  // Whether tables go to the standard output.
   bool Tables() const { return json != "-" && csv != "-"; }
 };
 void AddJsonFlag(ArgumentParser* parser, Formats* formats);
 void AddCsvFlag(ArgumentParser* parser, Formats* formats);
 
-// Where results go in these formats. Files are created first, so that what cannot be written is
-// said before minutes of work; what was there stays until Write().
+// Writes results as JSON and CSV. Create() opens the files, so that a bad path is an error before
+// minutes of work. Write() replaces older files; until then they stay as they are.
 class ResultFiles {
  public:
-  // InvalidArgument where both formats go to one place.
+  // InvalidArgument if both formats go to the same place.
   static absl::StatusOr<ResultFiles> Create(const Formats& formats);
 
-  // `rows` as CSV.
+  // `json` goes to --json, `rows` to --csv.
   absl::Status Write(const Json& json, const std::vector<Json>& rows, const Streams& streams);
 
  private:
@@ -115,8 +116,8 @@ class ResultFiles {
   Target json_, csv_;
 };
 
-// Parses, with the exit codes at the end of the help; true when the subcommand ends here, with
-// *code: help was asked for, or a flag is wrong.
+// Adds the exit codes to the help and parses. Returns true if the subcommand ends here with *code:
+// the user asked for help, or a flag is wrong.
 bool ParsedToEnd(ArgumentParser* parser, absl::string_view subcommand, const Arguments& arguments,
                  const Streams& streams, int* code);
 

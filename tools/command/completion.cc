@@ -14,7 +14,8 @@
 namespace attnlab::command {
 namespace {
 
-// Bash makes a word of "="; zsh leaves it inside. Without words of ours both complete files.
+// Bash splits "--flag=value" into three words, zsh does not. Where $words is empty, the shell
+// completes file names.
 constexpr char kScript[] = R"(_attnlab() {
   local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD-1]} flag= prefix= words= flags=
   case ${COMP_WORDS[1]} in

@@ -1,4 +1,4 @@
-// What shells complete of a command line, as a script for bash that zsh reads, too.
+// Completion of command lines: a script for bash that zsh reads, too.
 #ifndef TOOLS_COMMAND_COMPLETION_H_
 #define TOOLS_COMMAND_COMPLETION_H_
 
@@ -11,11 +11,11 @@
 
 namespace attnlab::command {
 
-// The flags in a help text: "--json", and "--kernel=" where it needs a value.
+// The flags in a help text: "--json", or "--kernel=" if the flag needs a value.
 std::vector<std::string> FlagsOfHelp(absl::string_view help);
 
-// `helps` are the subcommands with their help texts. Values of flags are those of this program and
-// machine: kernels, presets, devices, dtypes.
+// `helps`: each subcommand with its help text. The script also completes kernels of this program,
+// devices of this machine, presets and dtypes.
 std::string CompletionScript(absl::Span<const std::pair<std::string, std::string>> helps);
 
 }  // namespace attnlab::command

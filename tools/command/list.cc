@@ -1,4 +1,4 @@
-// attnlab list: what there is to compute, and to compute on.
+// attnlab list: kernels, devices and presets.
 #include <algorithm>
 #include <string>
 #include <vector>
@@ -24,7 +24,7 @@
 namespace attnlab::command {
 namespace {
 
-// Where to ask a kernel: a device of this machine, or a typical one where it has none.
+// A device for probing the kernel: one of this machine if it has one, otherwise a typical GPU.
 DeviceInfo ProbeDevice(const Kernel& kernel, const std::vector<DeviceInfo>& devices) {
   const KernelTraits& traits = kernel.traits();
   for (const DeviceInfo& device : devices) {
@@ -44,7 +44,7 @@ std::string Shape(const Model& model) {
   return absl::StrCat("hq=", model.query_heads, ",hkv=", model.kv_heads, ",d=", model.head_dim);
 }
 
-// With `all`, the same keys and more.
+// `all` adds keys and changes none.
 Json KernelJson(const KernelTraits& traits, const Support& support, bool all) {
   Json json = {{"name", traits.name},
                {"summary", traits.summary},

@@ -33,7 +33,7 @@ std::string PassesText(int64_t passes) {
   return absl::StrCat(passes, passes == 1 ? " pass" : " passes");
 }
 
-// What is counted together: as a table, and as an entry of the JSON.
+// Metrics that are counted together: as a table and as an entry of the JSON.
 struct Listing {
   Table table;
   Json json;
@@ -64,7 +64,7 @@ absl::StatusOr<Listing> ListingOf(const Chip& chip, absl::string_view set,
   return Listing{std::move(table), std::move(json), *passes};
 }
 
-// Of each base name the metrics with the text in their names, if there are any.
+// The metrics whose names contain `text`, by base name. Base names without any are left out.
 absl::StatusOr<std::vector<std::pair<std::string, std::vector<std::string>>>> NamesWith(
     const Chip& chip, const std::string& text) {
   const absl::StatusOr<std::vector<std::string>> bases = chip.BaseNames();
@@ -78,7 +78,7 @@ absl::StatusOr<std::vector<std::pair<std::string, std::vector<std::string>>>> Na
   return found;
 }
 
-// Lines of a table whose widest name is known and whose other cells are not.
+// A table that is printed line by line: only the width of its first column is known beforehand.
 class Lines {
  public:
   Lines(size_t width, std::ostream& out) : width_(width), out_(out) {
@@ -120,7 +120,7 @@ absl::Status ListSets(const Chip& chip, bool as_json, const Streams& streams) {
     if (!listing.ok()) return listing.status();
     sets.push_back(std::move(listing->json));
     if (as_json) continue;
-    // All sets together have been shown one by one.
+    // The quantities of "all" have been shown set by set.
     if (set != "all") streams.out << listing->table.Text(streams.colours, streams.columns);
     streams.out << set << ": " << PassesText(listing->passes) << "\n\n";
   }
@@ -144,7 +144,7 @@ absl::Status ListSelected(const Chip& chip, absl::string_view set,
 
 absl::Status ListMatching(const Chip& chip, const std::string& match, bool as_json,
                           const Streams& streams) {
-  // How many lines there will be, and how wide.
+  // The names come first, for the progress line and the width of the first column.
   const auto found = NamesWith(chip, match);
   if (!found.ok()) return found.status();
   if (found->empty()) {
@@ -173,7 +173,7 @@ absl::Status ListMatching(const Chip& chip, const std::string& match, bool as_js
     }
     if (lines) streams.out.flush();
     progress.Show(++done, family.base_name);
-    // A reader that went away, as head does, wants no more.
+    // Stop when the reader of a pipe has gone, as in `| head`.
     return !Interrupt::Pressed() && streams.out.good();
   };
   if (absl::Status s = chip.ForEachFamily(match, add); !s.ok()) return s;

@@ -1,4 +1,4 @@
-// `attnlab profile --list_metrics`: what can be counted on a chip. Needs CUPTI, but no GPU.
+// `attnlab profile --list_metrics`: what a chip can count. Needs CUPTI, but no GPU.
 #ifndef TOOLS_COMMAND_LIST_METRICS_H_
 #define TOOLS_COMMAND_LIST_METRICS_H_
 
@@ -12,23 +12,23 @@
 
 namespace attnlab::command {
 
-// Whether the chip counts each of the metrics: NotFound for one that it does not have,
-// Unimplemented for one that CUPTI lists but does not count. Errors name the metric.
+// OK if the chip can count each metric. NotFound for a metric that the chip lacks, Unimplemented
+// for one that CUPTI lists but cannot count. Errors name the metric.
 absl::Status CheckCountable(const profiling::Chip& chip, const std::vector<std::string>& metrics);
 
-// The sets, with their quantities, the chip's metrics for these, and the passes over a kernel that
-// each takes.
+// Lists the sets: their quantities, the chip's metrics for them, and how many passes over a kernel
+// each set takes.
 absl::Status ListSets(const profiling::Chip& chip, bool json, const Streams& streams);
 
-// The same for one set ("": none) and named metrics, as one run would count them. Errors are those
+// The same for one set ("": none) and some metrics, counted together in one run. Returns the errors
 // of CheckCountable() and profiling::Resolve().
 absl::Status ListSelected(const profiling::Chip& chip, absl::string_view set,
                           const std::vector<std::string>& metrics, bool json,
                           const Streams& streams);
 
-// Every metric of the chip whose name has that text. Each is printed as soon as its passes are
-// known, because all of them take a minute; JSON comes at the end. NotFound if there is none;
-// Cancelled after Ctrl-C, with what was found so far.
+// Lists every metric of the chip whose name contains `match`. All of them take a minute, so each is
+// printed as soon as its passes are known. JSON is printed at the end. NotFound if there is none;
+// Cancelled after Ctrl-C, with the metrics found so far printed.
 absl::Status ListMatching(const profiling::Chip& chip, const std::string& match, bool json,
                           const Streams& streams);
 

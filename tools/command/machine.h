@@ -1,4 +1,4 @@
-// A machine as results name it.
+// A device in results.
 #ifndef TOOLS_COMMAND_MACHINE_H_
 #define TOOLS_COMMAND_MACHINE_H_
 
@@ -10,8 +10,8 @@
 namespace attnlab::command {
 
 // {"device": "cpu", "name": …, "threads": …} or {"device": "cuda:0", …, "compute_capability": …,
-// "multiprocessors": …, "driver": …, "cuda_driver": …, "cuda_runtime": …}; both with memory and
-// last-level cache. A version that is not known is null.
+// "multiprocessors": …, "driver": …, "cuda_driver": …, "cuda_runtime": …}. Both also have
+// "memory_bytes" and "last_level_cache_bytes". Unknown versions are null.
 Json MachineJson(const DeviceInfo& info);
 
 // "2 threads" or "sm_90, 132 SMs".

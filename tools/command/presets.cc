@@ -54,7 +54,7 @@ absl::StatusOr<Keys> KeysOf(absl::string_view preset) {
     if (decode) keys.emplace_back("skv", absl::StrCat(*length));
     keys.emplace_back("d", absl::StrCat(model.head_dim));
     keys.emplace_back("dtype", "bf16");
-    // A window of W counts the query's own position.
+    // The model's window includes the query's own position; window:LEFT:RIGHT does not.
     keys.emplace_back("mask", model.sliding_window == 0
                                   ? "causal"
                                   : absl::StrCat("window:", model.sliding_window - 1, ":0"));

@@ -4,8 +4,8 @@
 //   MODEL-PHASE-LENGTH        llama3-8b-prefill-4k, qwen3-8b-decode-128k, …
 //
 // MODEL is one of Models(). PHASE is prefill (LENGTH queries and keys, causal) or decode (one
-// query, LENGTH keys in the cache). LENGTH counts tokens; k is 1024: 512, 4k, 128k. Batch 1,
-// bf16, as the models are published; keys after the name change that, as in sweep.h:
+// query, LENGTH keys in the cache). LENGTH counts tokens: 512, 4k, 128k, where k is 1024. The batch
+// is 1 and the dtype bf16, as the models are published. Keys after the name change a preset:
 // "llama3-8b-decode-4k,b=16,dtype=fp16".
 #ifndef TOOLS_COMMAND_PRESETS_H_
 #define TOOLS_COMMAND_PRESETS_H_
@@ -32,9 +32,9 @@ struct Model {
 
 absl::Span<const Model> Models();
 
-// The one-line form of the preset and the keys after it: "b=1,hq=32,hkv=8,sq=4k,d=128,…". The line
-// may have ranges and lists, which ExpandSweep() expands. InvalidArgument names the wrong part of
-// the name, and the choices.
+// The one-line form of a preset and of the keys after it: "b=1,hq=32,hkv=8,sq=4k,d=128,…". The line
+// may have ranges and lists, which ExpandSweep() expands. InvalidArgument says which part of the
+// name is wrong, and lists the choices.
 absl::StatusOr<std::string> PresetLine(absl::string_view preset);
 
 }  // namespace attnlab

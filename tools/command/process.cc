@@ -17,11 +17,11 @@ int RunProcess(const Arguments& arguments) {
   try {
     code = Main(arguments, streams);
   } catch (const std::bad_alloc&) {
-    // Large buffers are asked for with a Status; this is the rest, where a limit on memory is low.
+    // Large buffers return a Status. This is for small ones, under a low limit on memory.
     std::cerr << "attnlab: out of memory\n";
     return kImpossible;
   }
-  // A full disk shows here at the latest; without this the loss would go unseen.
+  // Without this, nobody would notice output lost to a full disk.
   std::cout.flush();
   if (!std::cout) {
     std::cerr << "attnlab: cannot write to the standard output\n";

@@ -6,8 +6,8 @@
 
 namespace attnlab::command {
 
-// Main() on the process's streams: colours on a terminal, and an exit code that also covers lack of
-// memory and failed writes to the standard output.
+// Calls Main() on the process's streams, with colours on a terminal. The exit code also covers lack
+// of memory and failed writes to the standard output.
 int RunProcess(const Arguments& arguments);
 
 }  // namespace attnlab::command

@@ -1,4 +1,4 @@
-// attnlab profile: what kernels move and how they stand against the card, by its own counters.
+// attnlab profile: bytes that kernels move and their share of the roofline, by the GPU's counters.
 #include <algorithm>
 #include <cstdlib>
 #include <string>
@@ -36,12 +36,12 @@
 namespace attnlab::command {
 namespace {
 
-// Whose metrics are listed where there is no GPU.
+// The chip whose metrics are listed if there is no GPU.
 constexpr char kUsualChip[] = "GH100";
 
 bool OnGpus(const Kernel* kernel) { return kernel->traits().device == DeviceKind::kCuda; }
 
-// The kernels of GPUs, and what they are measured with.
+// The GPU kernels to measure, and their configurations.
 absl::StatusOr<BenchSelection> SelectionOf(const ProfileFlags& f) {
   BenchSelection selection;
   selection.names = f.kernel;
@@ -67,13 +67,13 @@ absl::StatusOr<BenchSelection> SelectionOf(const ProfileFlags& f) {
   return selection;
 }
 
-// Fills in verdict and remark.
+// Checks the kernel against the oracle and sets verdict and remark.
 void Judge(const ProfileFlags& f, ProfileRow* row) {
   row->verdict = "not checked";
   if (!f.verify || !row->profile.status.ok() || Interrupt::Pressed()) return;
   oracle::VerifyOptions options;
   options.inputs.seed = static_cast<uint64_t>(f.seed);
-  options.rerun = false;  // the conformance suite does that
+  options.rerun = false;  // the conformance suite checks that
   const absl::StatusOr<oracle::VerifyResult> result = oracle::Verify(row->profile.plan, options);
   if (absl::IsCancelled(result.status())) return;
   if (absl::IsResourceExhausted(result.status())) {
@@ -119,21 +119,21 @@ absl::Status CheckFlags(const ProfileFlags& f) {
   }
   if (absl::Status s = CheckMetrics(f); !s.ok()) return s;
   if (f.html.empty()) return absl::OkStatus();
-  // Where it cannot be written that is said now, and not after all the measuring.
+  // A file that cannot be written is an error now, not after the measurement.
   return OfFlag(AtomicFile::Create(ResolvePath(f.html)).status(), "--html");
 }
 
-// The GPU of --device, which CheckFlags() has seen.
+// The GPU of --device, which CheckFlags() has checked.
 absl::StatusOr<DeviceInfo> GpuOf(const ProfileFlags& f) {
   absl::StatusOr<DeviceInfo> gpu = InfoOf(*ParseDevice(f.device));
-  // Of $ATTNLAB_COMPUTE_CAPABILITY.
+  // InvalidArgument is about $ATTNLAB_COMPUTE_CAPABILITY.
   if (gpu.ok() || absl::IsInvalidArgument(gpu.status())) return gpu;
   const absl::Status s = OfFlag(gpu.status(), "--device");
   return absl::UnavailableError(absl::StrCat(
       s.message(), "; `attnlab profile --list_metrics --chip=", kUsualChip, "` needs none"));
 }
 
-// What the chip of the GPU is called, which CUPTI, older than the GPU, may not know.
+// The name of the GPU's chip. Unimplemented if CUPTI is older than the GPU and does not know it.
 absl::StatusOr<std::string> KnownChipOf(int ordinal) {
   absl::StatusOr<std::string> chip = profiling::ChipOf(ordinal);
   if (!chip.ok()) return chip;
@@ -174,12 +174,12 @@ absl::Status List(const ProfileFlags& f, const ArgumentParser& parser, const Str
                 "--metric");
 }
 
-// An error of counting, as one that the caller's flags cannot put right.
+// PermissionDenied would mean exit code 2, bad flags. Flags cannot fix missing access to counters.
 absl::Status OfCounting(const absl::Status& s) {
   return absl::IsPermissionDenied(s) ? absl::UnavailableError(s.message()) : s;
 }
 
-// Whether all that is asked for can be counted: before anything takes long.
+// Checks that the chip can count everything requested, before the long part of the work.
 absl::Status CheckCounters(const ProfileFlags& f, const std::string& chip_name, int ordinal) {
   if (f.set == "none" && f.metrics.empty()) return absl::OkStatus();
   const absl::StatusOr<profiling::Chip> chip = profiling::Chip::Open(chip_name);
@@ -203,7 +203,7 @@ absl::Status MeasureOrRead(const ProfileFlags& f, int ordinal, Progress* progres
   if (!kept.ok()) return kept.status();
   progress->Clear();
   if (!directory.remark.empty()) streams.err << "attnlab profile: " << directory.remark << "\n";
-  // Of a directory that there is not, it is said why.
+  // Without a directory, its remark already says why the ceilings are not kept.
   if (!kept->remark.empty() && !(directory.path.empty() && !directory.remark.empty())) {
     streams.err << "attnlab profile: " << kept->remark << "\n";
   }
@@ -211,7 +211,7 @@ absl::Status MeasureOrRead(const ProfileFlags& f, int ordinal, Progress* progres
   return absl::OkStatus();
 }
 
-// Profiles the plans of one problem, and judges the results.
+// Profiles the plans of one problem and checks the results.
 absl::Status ProfileOne(const ProfileFlags& f, const std::vector<Plan>& plans,
                         const profiling::ProfileOptions& options, ProfileReport* report,
                         LeftOut* left_out) {
@@ -250,7 +250,7 @@ absl::Status ProfileAll(const ProfileFlags& f, ProfileReport* report, LeftOut* l
   report->chip = *chip;
   absl::Status s = CheckCounters(f, *chip, ordinal);
   if (!s.ok()) return s;
-  std::vector<std::vector<Plan>> plans;  // problem by problem
+  std::vector<std::vector<Plan>> plans;  // one entry per problem
   for (const AttentionProblem& problem : *problems) {
     absl::StatusOr<std::vector<Plan>> some = PlansOf(problem, *selection, left_out);
     if (!some.ok()) return some.status();

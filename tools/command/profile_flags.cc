@@ -13,15 +13,15 @@
 namespace attnlab::command {
 namespace {
 
-// What says which calls are measured and how, and so nothing where none are.
+// Flags that say which calls are measured and how: useless with --list_metrics and --from.
 constexpr absl::string_view kOfRuns[] = {"problem", "preset",      "dtype",    "kernel",
                                          "config",  "repetitions", "ceilings", "seed",
                                          "lse",     "verify",      "commit"};
 constexpr absl::string_view kOfListing[] = {"chip", "match"};
-// Of counters, for runs and for listing them.
+// Flags of measurements and of --list_metrics.
 constexpr absl::string_view kOfBoth[] = {"device", "set", "metric", "json"};
 
-// The first of the flags that was given, or "".
+// The first of `names` that was given, or "".
 template <typename Names>
 absl::string_view Given(const ArgumentParser& parser, const Names& names) {
   const auto found = std::find_if(std::begin(names), std::end(names),
@@ -49,7 +49,7 @@ ArgumentParser MakeProfileParser(ProfileFlags* f) {
   parser.AddStrings("config", "LINE", &f->configs,
                     "key=value,… with lists and ranges, a row each; repeatable");
   parser.AddGroup("Counters");
-  // The names are those of profiling::Sets(), which is not there without a toolkit.
+  // The names of profiling::Sets(), which is not linked without a toolkit.
   parser.AddString("set", "NAME", &f->set,
                    "counters: traffic, l2, compute, stalls, all, or none [traffic]");
   parser.AddStrings("metric", "NAME", &f->metrics,
@@ -166,7 +166,7 @@ absl::Status WriteReportOfFile(const ProfileFlags& flags) {
 absl::Status OfFlag(const absl::Status& status, absl::string_view flag) {
   const absl::string_view message = status.message();
   if (status.ok() || absl::StartsWith(message, absl::StrCat(flag, ":"))) return status;
-  // "device: there is no cuda:3" is of --device already.
+  // "device: there is no cuda:3" names the flag already, without its dashes.
   const bool named = absl::StartsWith(absl::StrCat("--", message), absl::StrCat(flag, ":"));
   return absl::Status(status.code(),
                       named ? absl::StrCat("--", message) : absl::StrCat(flag, ": ", message));

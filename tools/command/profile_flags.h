@@ -1,5 +1,5 @@
-// The flags of `attnlab profile`, and what it does without a GPU or a CUDA toolkit: say what flags
-// there are, and make the page of a profile that was measured elsewhere.
+// The flags of `attnlab profile`, and the parts of it that need neither a GPU nor a CUDA toolkit:
+// its help, and the report (--html) of a profile that was measured elsewhere.
 #ifndef TOOLS_COMMAND_PROFILE_FLAGS_H_
 #define TOOLS_COMMAND_PROFILE_FLAGS_H_
 
@@ -31,17 +31,17 @@ struct ProfileFlags {
   std::string html, from;
 };
 
-// All but the section on exit codes, which are the command's.
+// ParsedToEnd() adds the exit codes to the help.
 ArgumentParser MakeProfileParser(ProfileFlags* flags);
 
-// InvalidArgument, with the flag, where some that were given do not go together: with
-// --list_metrics or --from those of a run, without the former those that go with it alone.
+// InvalidArgument for flags that do not go together. --list_metrics and --from exclude the flags of
+// a measurement; --chip and --match need --list_metrics.
 absl::Status CheckTogether(const ArgumentParser& parser, const ProfileFlags& flags);
 
-// The page of --html from the profile of --from. Errors name the flag.
+// Writes the report --html of the profile --from. Errors name the flag.
 absl::Status WriteReportOfFile(const ProfileFlags& flags);
 
-// The error with the flag before it, where it does not begin with that already.
+// The error with the flag before its message, unless it begins with that flag already.
 absl::Status OfFlag(const absl::Status& status, absl::string_view flag);
 
 }  // namespace attnlab::command

@@ -24,17 +24,16 @@ using profiling::KernelProfile;
 using profiling::LaunchFacts;
 using profiling::Value;
 
-// What the first table shows; the others have a table of their own.
+// Quantities in the first table. Others have a table of their own.
 constexpr absl::string_view kInFirstTable[] = {"hbm_bytes_read", "hbm_bytes_written"};
 
-// How near a call comes to what the card allows: its work and its time, and the card's ceilings, a
-// second each. All above 0.
+// A call's work and time, and the card's ceilings per second. All are above 0.
 struct RooflinePoint {
   double flops = 0, bytes = 0, seconds = 0;
   double most_flops = 0, most_bytes = 0;
 
-  // Of the FLOP/s that the roofline allows at this intensity. Above 1 only where a ceiling was
-  // measured too low.
+  // The share of the FLOP/s that the roofline allows at this intensity. Above 1 only if a ceiling
+  // was measured too low.
   double Fraction() const {
     return flops / seconds / std::min(most_flops, most_bytes * flops / bytes);
   }
@@ -42,8 +41,8 @@ struct RooflinePoint {
 
 double Ratio(double a, int64_t b) { return a / static_cast<double>(b); }
 
-// The kernel where the card's ceilings are known: on the bytes that it moved, if those were
-// counted, or on those that any kernel moves.
+// The kernel's place in the roofline, with the bytes that it moved or, if `compulsory`, with those
+// that any kernel must move. Nothing if a ceiling or a count is missing.
 std::optional<RooflinePoint> PointOf(const ProfileReport& report, const KernelProfile& p,
                                      bool compulsory) {
   if (!report.ceilings || !p.status.ok()) return std::nullopt;
@@ -57,7 +56,7 @@ std::optional<RooflinePoint> PointOf(const ProfileReport& report, const KernelPr
       report.ceilings->Flops(p.plan.problem.dtype, p.plan.prepared->MultipliesAsTf32());
   const profiling::Ceilings& c = *report.ceilings;
   const double bytes_read = compulsory ? static_cast<double>(p.compulsory.bytes_read) : *read;
-  // Reads and writes each at their own rate.
+  // Reads and writes have ceilings of their own.
   point.most_bytes =
       point.bytes / (bytes_read / c.hbm_read + (point.bytes - bytes_read) / c.hbm_write);
   for (const double part :
@@ -67,7 +66,7 @@ std::optional<RooflinePoint> PointOf(const ProfileReport& report, const KernelPr
   return point;
 }
 
-// Models are of sequences that all have their greatest length.
+// Models assume that every sequence has the maximum length.
 bool HasModel(const KernelProfile& p) { return p.plan.problem.lens == Lengths::kFixed; }
 
 Json Number(double value) { return std::isfinite(value) ? Json(value) : Json(nullptr); }
@@ -167,19 +166,19 @@ std::string NameOf(const ProfileRow& row) {
              : absl::StrCat(plan.kernel->traits().name, ":", plan.config.ToString());
 }
 
-// Of writes that fit in the `cache`, many may not have gone to HBM yet, and a ratio would mean
-// nothing.
+// Whether writes that fit in the `cache` had not all reached HBM when the call ended. Their ratio
+// would then mean nothing.
 bool StayedInCache(double counted, int64_t bytes, int64_t cache) {
   return bytes <= cache && Ratio(counted, bytes) < 0.9;
 }
 
-// What stands in the first table and does not explain itself.
+// Entries of the first table that need a note.
 struct Unexplained {
   bool in_l2 = false, guess = false;
 };
 
-// The bytes that were counted, times those of the model, in brackets where that is a guess, times
-// those that any kernel moves.
+// Adds three cells: the counted bytes, their ratio to the model's (in brackets if the model
+// guesses), and their ratio to the bytes that any kernel must move.
 void AddBytes(const KernelProfile& p, absl::string_view quantity, int64_t expected, bool guess,
               int64_t compulsory, int64_t cache, std::vector<Table::Cell>* cells,
               Unexplained* unexplained) {
@@ -257,7 +256,8 @@ std::string NotesOf(const Unexplained& unexplained) {
   return notes;
 }
 
-// Counters that the first table does not show: a line each, a column a row of the first.
+// The counters that the first table does not show: a line per counter, a column per row of the
+// first table.
 std::optional<Table> OtherCounters(const ProfileReport& report, const CommonKeys& problems) {
   std::vector<std::pair<std::string, std::string>> names;  // with units, in order
   std::vector<const ProfileRow*> rows;
@@ -312,14 +312,14 @@ Table Launches(const KernelProfile& p) {
                {"local", Table::kRight},
                {"blocks/SM", Table::kRight},
                {"occupancy", Table::kRight}});
-  size_t next = 0;  // of the launches
+  size_t next = 0;  // next entry of p.launches
   double end = 0;
   for (const Activity& activity : p.timeline) {
     std::vector<Table::Cell> cells = {{profiling::ShortName(activity.name)},
                                       {Seconds(activity.seconds)},
                                       {Seconds(std::max(0.0, activity.begin - end))}};
     end = std::max(end, activity.begin + activity.seconds);
-    // Facts in the order of launches, as long as they are of what ran.
+    // p.launches has the order of the timeline. A kernel that is not its next entry gets no facts.
     if (activity.kind == Activity::Kind::kKernel && next < p.launches.size() &&
         p.launches[next].name == activity.name) {
       const LaunchFacts& launch = p.launches[next++];

@@ -1,4 +1,4 @@
-// What `attnlab profile` found, as JSON and as tables.
+// The results of `attnlab profile` as JSON and as tables.
 #ifndef TOOLS_COMMAND_PROFILE_REPORT_H_
 #define TOOLS_COMMAND_PROFILE_REPORT_H_
 
@@ -18,24 +18,24 @@ namespace attnlab::command {
 struct ProfileRow {
   profiling::KernelProfile profile;
   std::string verdict;  // "ok", "WRONG", "not checked"
-  std::string remark;   // what is wrong, or why it was not checked
+  std::string remark;   // what is wrong, or why the result was not checked
 };
 
 struct ProfileReport {
-  std::vector<ProfileRow> rows;  // of one GPU
+  std::vector<ProfileRow> rows;  // all on one GPU
   std::optional<profiling::Ceilings> ceilings;
   std::string chip;
-  std::string commit;  // empty: not known
+  std::string commit;  // empty: unknown
   int64_t seed = 0;
   int64_t repetitions = 0;
   bool lse = false;
 };
 
-// {"command": "profile", "machine": …, "ceilings": …, "rows": [one object a row]}.
+// {"command": "profile", "machine": …, "ceilings": …, "rows": [one object per row]}.
 Json ProfileJson(const ProfileReport& report);
 
-// A table of the figures, the counters of other sets, each kernel's launches, the ceilings, and
-// what went wrong. There is at least one row.
+// Prints a table of the figures, the ceilings, the counters of other sets, each kernel's launches,
+// and the errors. The report has at least one row.
 void PrintProfile(const ProfileReport& report, const Streams& streams);
 
 }  // namespace attnlab::command

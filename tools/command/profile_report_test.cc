@@ -73,7 +73,7 @@ TEST(ProfileReportTest, FiguresAreBesideModelAndLeast) {
   EXPECT_THAT(text, HasSubstr("A GPU, sm_90, 132 SMs, GH100\n"));
   EXPECT_THAT(text, AllOf(HasSubstr("| 1.00 ms |"), HasSubstr("|  128 MiB | 2.00x | 2.00x |"),
                           HasSubstr("| 1.50x | 1.50x |"), HasSubstr("| ok ")));
-  // 20 TFLOP/s; memory allows 108 with what it moved and 199 with the least, tensor cores 100.
+  // 20 TFLOP/s. Memory allows 108 with the bytes moved, 199 with the least. Tensor cores allow 100.
   EXPECT_THAT(text, HasSubstr("|    20.0 |"));
   EXPECT_THAT(text,
               HasSubstr("Ceilings: HBM read 1.00, write 1.00, copy - TB/s; bf16 100, fp16 -"));
@@ -83,11 +83,11 @@ TEST(ProfileReportTest, WritesThatStayInL2HaveNoRatio) {
   ProfileReport report = Report();
   profiling::KernelProfile& p = report.rows[0].profile;
   p.counted[1].value = 2048;
-  EXPECT_THAT(Printed(report), Not(HasSubstr("in L2")));  // which is of unknown size
+  EXPECT_THAT(Printed(report), Not(HasSubstr("in L2")));  // the size of L2 is unknown
   p.plan.device.last_level_cache_bytes = 50 << 20;
   EXPECT_THAT(Printed(report),
               HasSubstr("|  128 MiB | 2.00x | 2.00x |       2 KiB | in L2 | in L2 |"));
-  p.expected.bytes_written = 64 << 20;  // of a kernel whose writes do not fit
+  p.expected.bytes_written = 64 << 20;  // the model's writes exceed L2
   EXPECT_THAT(Printed(report), AllOf(HasSubstr("x | in L2 |"), HasSubstr("\nin L2: when")));
 }
 

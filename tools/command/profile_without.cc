@@ -1,4 +1,4 @@
-// attnlab profile in a build that cannot count: its help, and the report of a profile that was
+// attnlab profile in a build without CUPTI: only its help, and the report of a profile that was
 // measured elsewhere.
 #include "absl/status/status.h"
 #include "tools/command/command.h"

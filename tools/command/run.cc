@@ -1,4 +1,4 @@
-// attnlab run: attention on tensors of the caller, or on generated ones.
+// attnlab run: attention on tensors from files, or on generated ones.
 #include <unistd.h>
 
 #include <chrono>
@@ -103,7 +103,7 @@ ArgumentParser MakeParser(Flags* f) {
   return parser;
 }
 
-// Where the inputs come from, and that flags of the other source are not there.
+// Checks that the inputs come from one source, and that no flag belongs to another.
 absl::Status CheckSource(const Flags& f, const ArgumentParser& parser) {
   const bool generated = !f.problem.problems.empty() || !f.problem.presets.empty();
   const bool separate = !f.files.q.empty() || !f.files.k.empty() || !f.files.v.empty();
@@ -146,7 +146,7 @@ absl::Status CheckSource(const Flags& f, const ArgumentParser& parser) {
   return absl::OkStatus();
 }
 
-// That at most one of the inputs is the standard input.
+// Checks that at most one input is the standard input.
 absl::Status CheckInputs(const TensorFiles& t) {
   const std::pair<absl::string_view, const std::string&> kInputs[] = {
       {"--q", t.q},
@@ -169,7 +169,7 @@ absl::Status CheckInputs(const TensorFiles& t) {
   return absl::OkStatus();
 }
 
-// That at most one result goes to the standard output, and none in binary to a terminal.
+// Checks that at most one result goes to the standard output, and no .npy file to a terminal.
 absl::Status CheckStandardOutput(const Flags& f) {
   const std::pair<absl::string_view, const std::string&> kResults[] = {
       {"--out", f.out}, {"--lse", f.lse}, {"--json", f.formats.json}};
@@ -189,7 +189,7 @@ absl::Status CheckStandardOutput(const Flags& f) {
   return absl::OkStatus();
 }
 
-// That no output would overwrite an input or another output, and that each can be written.
+// Checks that no output overwrites an input or another output, and that each can be written.
 absl::Status CheckOutputs(const Flags& f) {
   const TensorFiles& t = f.files;
   const std::string json = ResolvePath(f.formats.json);
@@ -211,7 +211,7 @@ absl::Status CheckOutputs(const Flags& f) {
             absl::StrCat(other_name, " and ", name, " are both ", *output));
       }
     }
-    // Now, not after minutes of computing. Nothing appears under the name.
+    // An error now, not after minutes of computing. This creates no visible file.
     if (absl::Status s = AtomicFile::Create(*output).status(); !s.ok()) {
       return absl::Status(s.code(), absl::StrCat(name, ": ", s.message()));
     }
@@ -229,7 +229,7 @@ absl::StatusOr<NpyType> OutType(const std::string& text, DType dtype) {
       absl::StrCat("--out_dtype: \"", text, "\" is not one of auto, fp16, bf16, fp32, fp64"));
 }
 
-// How near O and LSE are to the oracle's.
+// Errors of O and LSE against the oracle.
 struct Check {
   oracle::Errors errors;
   int64_t rows = 0, rows_checked = 0;
@@ -320,7 +320,7 @@ void Print(const Report& r, const Streams& streams) {
   if (r.check) streams.out << "verify   " << CheckText(*r.check) << "\n";
 }
 
-// Inputs of either source. Loaded ones are on the host and in a copy on the device of the plan.
+// The inputs. Loaded ones are on the host, with a copy on the plan's device.
 struct Source {
   std::optional<LoadedTensors> loaded, there;
   std::optional<oracle::Inputs> generated;
@@ -352,7 +352,7 @@ absl::StatusOr<AttentionProblem> TheProblem(const Flags& f, Source* source) {
   return problems->front();
 }
 
-// The plan of the call and its problem, which files are read for.
+// The plan of the call. Reads the files, whose shapes make the problem.
 absl::StatusOr<Plan> PlanOf(const Flags& f, Source* source) {
   absl::StatusOr<std::vector<const Kernel*>> kernels = KernelsOf(f.kernel);
   if (!kernels.ok()) return kernels.status();
@@ -384,7 +384,7 @@ absl::StatusOr<Plan> PlanOf(const Flags& f, Source* source) {
   return plan;
 }
 
-// Brings the inputs to the device, or makes them there.
+// Copies the inputs to the device, or generates them there.
 absl::Status Place(const Flags& f, const Plan& plan, Source* source) {
   const Device device = plan.device.device;
   if (source->loaded) {
@@ -401,8 +401,8 @@ absl::Status Place(const Flags& f, const Plan& plan, Source* source) {
   return absl::OkStatus();
 }
 
-// How long the call takes. Only where it is long beside finding that out; nothing otherwise, and on
-// GPUs, where no call is long.
+// The expected time of the call, for the progress line. Nothing for short calls, where the estimate
+// takes longer than the call, and on GPUs, where all calls are short.
 std::optional<double> ExpectedSeconds(const Plan& plan) {
   constexpr double kWorthIt = 1e10;  // FLOPs
   if (plan.device.device.kind != DeviceKind::kCpu) return std::nullopt;
@@ -410,7 +410,7 @@ std::optional<double> ExpectedSeconds(const Plan& plan) {
   return CallTimes({plan}).Seconds(plan);
 }
 
-// Whether O and LSE are right, as far as that was asked.
+// Runs the call and returns false if --verify finds O or LSE wrong.
 absl::StatusOr<bool> RunOne(const Flags& f, const Streams& streams) {
   absl::StatusOr<ResultFiles> files = ResultFiles::Create(f.formats);
   if (!files.ok()) return files.status();
@@ -420,7 +420,7 @@ absl::StatusOr<bool> RunOne(const Flags& f, const Streams& streams) {
   const absl::StatusOr<NpyType> out_type = OutType(f.out_dtype, plan->problem.dtype);
   if (!out_type.ok()) return out_type.status();
   const Device device = plan->device.device;
-  // From here on: reading from a pipe may wait for ever, and Ctrl-C has to end it.
+  // Not before the files are read: a pipe may wait for ever, and Ctrl-C has to end that.
   const StopOnCtrlC stop("run");
   Progress progress(stderr, f.verify ? 2 : 1);
   progress.Show(0, "making inputs");
@@ -449,7 +449,7 @@ absl::StatusOr<bool> RunOne(const Flags& f, const Streams& streams) {
   const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
   if (s.ok()) s = outputs->Fetch();
   if (!s.ok()) return s;
-  // On a GPU the call went on to its end.
+  // On a GPU, Ctrl-C does not stop the call.
   if (Interrupt::Pressed()) return absl::CancelledError("interrupted");
   progress.Clear();
   std::optional<Check> check;

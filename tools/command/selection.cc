@@ -22,13 +22,13 @@
 namespace attnlab::command {
 namespace {
 
-// Lengths, offsets and the like, which a batch takes even where its sequences are empty.
+// Lengths, offsets and the like, which even empty sequences have.
 constexpr double kBytesPerSequence = 64;
 
 double TensorBytes(const AttentionProblem& p) {
   const double b = static_cast<double>(p.b);
   const double bytes = kBytesPerSequence * b;
-  // Packed sequences have the maximal lengths at most, so their sum may be anything below.
+  // The lengths of packed sequences may be anything up to the maximum, so their sum is unknown.
   if (p.lens == Lengths::kPacked) return bytes;
   return bytes + b * static_cast<double>(SizeOf(p.dtype)) * static_cast<double>(p.d + p.dv) *
                      (static_cast<double>(p.sq * p.hq) + static_cast<double>(p.skv * p.hkv));
@@ -36,7 +36,7 @@ double TensorBytes(const AttentionProblem& p) {
 
 std::string BytesText(double bytes) { return Bytes(static_cast<int64_t>(std::min(bytes, 9e18))); }
 
-// ResourceExhausted where so many bytes of tensors and of workspace are not free there.
+// ResourceExhausted if the device has too little free memory for the tensors and the workspace.
 absl::Status CheckMemory(const Kernel& kernel, const AttentionProblem& problem,
                          const DeviceInfo& device, double tensors, double workspace) {
   const absl::StatusOr<int64_t> free = FreeMemory(device.device);
@@ -89,7 +89,7 @@ std::vector<std::string> KeysOf(const Kernel& kernel) {
   return keys;
 }
 
-// InvalidArgument where a configuration has a key that none of the kernels reads.
+// InvalidArgument if a configuration has a key that none of the kernels reads.
 absl::Status CheckConfigKeys(absl::Span<const LaunchConfig> configs,
                              absl::Span<const Kernel* const> kernels) {
   if (kernels.empty()) return absl::OkStatus();
@@ -269,7 +269,7 @@ absl::StatusOr<DeviceInfo> DeviceOf(absl::string_view text, const AttentionProbl
         if (PlanFor(*kernel, problem, gpus->front(), config).ok()) return gpus->front();
       }
     }
-    // Where only GPUs would do, the CPU would be blamed for what the GPU lacks.
+    // With GPU kernels only, an error about the CPU would hide what the GPU lacks.
     const bool only_gpus = std::all_of(kernels.begin(), kernels.end(), [](const Kernel* kernel) {
       return kernel->traits().device == DeviceKind::kCuda;
     });
@@ -320,7 +320,7 @@ absl::StatusOr<Plan> PlanFor(const Kernel& kernel, const AttentionProblem& probl
                              const DeviceInfo& device, const LaunchConfig& config) {
   absl::StatusOr<Plan> plan = MakePlan(problem, device.device, kernel.traits().name, config);
   if (!plan.ok()) return plan;
-  // A system that promises more memory than it has would kill the process later on.
+  // A system that overcommits memory would kill the process later.
   const double tensors = TensorBytes(problem);
   const double workspace = static_cast<double>(plan->workspace_bytes);
   absl::Status s = CheckMemory(kernel, problem, device, tensors, workspace);

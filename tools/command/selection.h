@@ -1,4 +1,4 @@
-// What a subcommand works on: flags for problems, kernels, configurations and devices.
+// Turns flags into problems, kernels, configurations and devices.
 #ifndef TOOLS_COMMAND_SELECTION_H_
 #define TOOLS_COMMAND_SELECTION_H_
 
@@ -21,72 +21,67 @@ namespace attnlab::command {
 struct ProblemFlags {
   std::vector<std::string> problems;  // one-line forms with ranges and lists (sweep.h), or presets
   std::vector<std::string> presets;   // presets.h
-  std::string dtype;                  // "fp32", "fp32/bf16"; empty: as the problems say
+  std::string dtype;                  // "fp32", "fp32/bf16"; empty: the dtype of each problem
 };
 
 void AddProblemFlags(ArgumentParser* parser, ProblemFlags* flags);
 
-// The end of an error: of --lse=FILE where there is no file to write.
+// Ends the error for --lse=FILE in subcommands that write no file.
 extern const char kLseHint[];
 
-// The help text of the one-line form; and where a line is one problem, without lists and ranges.
+// Help on the one-line form; kOneProblemHelp is for subcommands that take no lists and ranges.
 extern const char kProblemHelp[], kOneProblemHelp[];
 
-// All problems, each once, in the order of the flags; ";" separates several in one flag. Empty when
-// no flag was given. InvalidArgument for a line that is none.
+// All problems, each once, in the order of the flags. ";" separates problems in one flag. Empty if
+// no flag was given. InvalidArgument for a malformed line.
 absl::StatusOr<std::vector<AttentionProblem>> ProblemsOf(const ProblemFlags& flags);
 
-// The kernels of "a,b", each once. "all" among the names (empty is "all", too) stands for every
-// kernel that is linked, in the order of their preference, the one for checking first.
-// InvalidArgument for a name that is not linked; Unimplemented when no kernel is linked.
+// The kernels of "a,b", each once. "all" and an empty text stand for every linked kernel, by rising
+// preference. InvalidArgument for a kernel that is not linked; Unimplemented if none is linked.
 absl::StatusOr<std::vector<const Kernel*>> KernelsOf(absl::string_view names);
 
-// Whether the kernel itself is among the names, not by "all" alone.
+// Whether `names` has the kernel's own name; "all" does not count.
 bool IsNamed(const Kernel& kernel, absl::string_view names);
 
-// The configurations of lines with ranges and lists (sweep.h), each once, in order; one that is
-// empty when no line is given. InvalidArgument for a line that is none, and for more than
-// kMostConfigs.
-// Where kernels are given, also for a key that none of them reads: the key, and what keys each
-// kernel has.
+// The configurations of lines with ranges and lists (sweep.h), each once, in order. Without a line,
+// one empty configuration. InvalidArgument for a malformed line and for more than kMostConfigs. If
+// kernels are given, also for a key that none of them reads; the error lists each kernel's keys.
 absl::StatusOr<std::vector<LaunchConfig>> ConfigsOf(const std::vector<std::string>& lines,
                                                     absl::Span<const Kernel* const> kernels = {});
 
-// Whether the kernel reads all keys of the configuration, whatever their values.
+// Whether the kernel reads all keys of the configuration. Values are not checked.
 bool HasKeysOf(const Kernel& kernel, const LaunchConfig& config);
 
-// The device of "cpu" or "cuda:N", which must exist: Unavailable if not. "auto" is GPU 0 if one
-// of `kernels` runs on it and supports the problem, else the CPU; for kernels of GPUs alone as
-// DeviceFor() of the first of them.
+// The device of "cpu" or "cuda:N". Unavailable if it does not exist. "auto" is GPU 0 if one of
+// `kernels` does the problem there, otherwise the CPU. If all kernels are GPU kernels, "auto" is
+// DeviceFor() of the first.
 absl::StatusOr<DeviceInfo> DeviceOf(absl::string_view text, const AttentionProblem& problem,
                                     absl::Span<const Kernel* const> kernels,
                                     const LaunchConfig& config);
 
-// The same for one kernel, wherever that runs: "auto" is the CPU for a kernel of the CPU, and the
-// first GPU that a GPU kernel was built for. Unavailable where this machine has none; the message
-// begins with the kernel's name.
+// The same for one kernel: "auto" is the CPU for a CPU kernel, and the first GPU that runs a GPU
+// kernel. Unavailable if this machine has none; the message begins with the kernel's name.
 absl::StatusOr<DeviceInfo> DeviceFor(absl::string_view text, const Kernel& kernel);
 
-// As MakePlan(); and ResourceExhausted where the tensors and the workspace do not fit what is free
-// on the device, or the tensors what is free on the host, which keeps a copy.
+// MakePlan(), and a check of memory. ResourceExhausted if the tensors and the workspace exceed the
+// free memory of the device, or the tensors exceed that of the host, which keeps a copy.
 absl::StatusOr<Plan> PlanFor(const Kernel& kernel, const AttentionProblem& problem,
                              const DeviceInfo& device, const LaunchConfig& config);
 
-// Whether it is the flags, where nothing could be done for several reasons, or what this machine
-// or this program lacks.
+// Decides who is to blame if no kernel did anything: the flags, this machine, or this program.
 class Blame {
  public:
-  // Why one kernel, configuration and device did not do a problem.
+  // The reason why one kernel, configuration and device did not do a problem.
   void Add(const absl::Status& status);
-  // Why inputs of a problem cannot be made: by no machine, if that is InvalidArgument.
+  // The reason why inputs of a problem cannot be made. InvalidArgument: no machine can make them.
   void AddInputs(const absl::Status& status);
 
-  // A kernel that this machine has no device for might have taken them.
+  // Whether it is the flags. Not if a kernel without a device here might have taken them.
   bool Flags() const { return bad_inputs_ || (invalid_ && !impossible_ && !no_device_); }
 
-  // What a command that did nothing ends with: InvalidArgument where it is the flags; Unavailable
-  // where a kernel that might have done it has no device here, and no other declined the problem;
-  // else Unimplemented, "no kernel here does any of these problems" and `where`.
+  // The error of a command that did nothing: InvalidArgument if it is the flags. Unavailable if a
+  // kernel that might have done it has no device here, and no other kernel declined the problem.
+  // Otherwise Unimplemented: "no kernel here does any of these problems" and `where`.
   absl::Status NothingDone(absl::string_view where = "") const;
 
  private:

@@ -154,7 +154,7 @@ TEST(SelectionTest, EachKernelHasItsDevice) {
   const Kernel& reference = *KernelsOf("reference")->front();
   const Kernel& via_host = *KernelsOf("via_host")->front();
   EXPECT_EQ(DeviceFor("auto", reference)->device, Device::Cpu());
-  EXPECT_EQ(DeviceFor("cpu", via_host)->device, Device::Cpu());  // PlanFor() says that it is not
+  EXPECT_EQ(DeviceFor("cpu", via_host)->device, Device::Cpu());  // PlanFor() declines it
   const auto gpu = DeviceFor("auto", via_host);
   if (CudaInfo().ok()) {
     EXPECT_EQ(gpu->device, Device::Cuda(0));
@@ -213,7 +213,7 @@ TEST(SelectionTest, WhatDoesNotFitIsNotPlanned) {
   EXPECT_EQ(plan.status().code(), absl::StatusCode::kResourceExhausted);
   EXPECT_THAT(std::string(plan.status().message()),
               HasSubstr("of it workspace, and cpu has 1 MiB"));
-  // What others have is not free.
+  // Memory that others use is not free.
   DeviceInfo full = CpuInfo();
   full.memory_bytes = int64_t{1} << 60;
   const auto beyond =
@@ -221,7 +221,7 @@ TEST(SelectionTest, WhatDoesNotFitIsNotPlanned) {
   EXPECT_EQ(beyond.status().code(), absl::StatusCode::kResourceExhausted);
   EXPECT_THAT(std::string(beyond.status().message()),
               MatchesRegex(".* and cpu has .*B, of which .*iB are free"));
-  // Empty sequences have lengths, too.
+  // The lengths of empty sequences take memory.
   for (const std::string lens : {"fixed", "packed", "padded"}) {
     const std::string line = "b=2147483647,hq=1,sq=0,d=8,lens=" + lens;
     EXPECT_EQ(PlanFor(kernel, *AttentionProblem::Parse(line), small, {}).status().code(),

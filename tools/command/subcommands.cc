@@ -85,7 +85,7 @@ int Completion(const Arguments& arguments, const Streams& streams) {
 }
 
 int Main(const Arguments& arguments, const Streams& streams) {
-  // A file above the limit on sizes is then an error of write(), which has a message.
+  // Without the signal, write() returns an error when a file exceeds the limit on sizes.
   signal(SIGXFSZ, SIG_IGN);
   if (arguments.empty()) {
     streams.err << Help();

@@ -14,8 +14,7 @@ namespace {
 
 using Change = std::function<void(AttentionProblem*)>;
 
-// Kernels may do a feature for some dtypes, lengths or head dims alone: "supported" means that
-// one of these does.
+// A kernel may support a feature only for some dtypes, lengths or head dims. One is enough.
 class Prober {
  public:
   Prober(const Kernel& kernel, const DeviceInfo& device) : kernel_(kernel), device_(device) {}
@@ -60,7 +59,7 @@ Support Probe(const Kernel& kernel, const DeviceInfo& device) {
   for (int64_t d = 1; d <= AttentionProblem::kMaxHeadDim; ++d) {
     if (prober.Any({d}, all, [](AttentionProblem*) {})) support.head_dims.push_back(d);
   }
-  // Some of the head dims will do for all else: a dozen, spread over those there are.
+  // A dozen head dims, spread over all, are enough for the other probes.
   std::vector<int64_t> dims;
   const size_t step = support.head_dims.size() / 12 + 1;
   for (int64_t d : {64, 128}) {

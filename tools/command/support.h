@@ -1,5 +1,5 @@
-// What a kernel supports, found by asking it: Supports() over a table of probes. So that lists
-// show what is true, for kernels that nobody has thought of yet.
+// What a kernel supports: the answers of Supports() to a table of problems. So lists are right for
+// kernels of other repositories, too.
 #ifndef TOOLS_COMMAND_SUPPORT_H_
 #define TOOLS_COMMAND_SUPPORT_H_
 
@@ -17,17 +17,16 @@ struct Support {
   std::vector<std::string> masks;     // "none", "causal", "window"
   std::vector<std::string> lengths;   // "fixed", "packed", "padded"
   std::vector<std::string> features;  // "gqa", "decode", "softcap", "dv!=d", "paged", …
-  std::vector<int64_t> head_dims;     // d = dv, of 1..512
+  std::vector<int64_t> head_dims;     // d = dv in 1..512
 };
 
-// Each entry is there when some problem with it is supported; not every combination need be.
+// An entry means that the kernel supports some problem with it, not every combination.
 Support Probe(const Kernel& kernel, const DeviceInfo& device);
 
 // "1-512", "8-512 step 8", "64, 128".
 std::string Ranges(const std::vector<int64_t>& sorted);
 
-// A GPU of that compute capability as the CUDA programming guide describes it, for probing where
-// there is none.
+// A GPU of that compute capability, by the CUDA programming guide: for probing without a GPU.
 DeviceInfo TypicalGpu(int compute_capability);
 
 }  // namespace attnlab::command

@@ -18,7 +18,7 @@ absl::Status Invalid(absl::string_view key, absl::string_view value, absl::strin
   return absl::InvalidArgumentError(absl::StrCat(key, ": \"", value, "\" ", why));
 }
 
-// Keys of a problem whose values are integers; those of a configuration all may be.
+// Whether values of the problem's key are integers. In configurations, every key may have them.
 bool IsCount(absl::string_view key) {
   for (absl::string_view k : {"b", "hq", "hkv", "sq", "skv", "d", "dv", "page"}) {
     if (k == key) return true;
@@ -26,13 +26,13 @@ bool IsCount(absl::string_view key) {
   return false;
 }
 
-// One value of a list as the values that it stands for.
+// Adds the values that one item of a list stands for.
 absl::Status ExpandValue(absl::string_view key, absl::string_view text, bool is_count,
                          std::vector<std::string>* values) {
   if (text.empty()) return Invalid(key, text, "in a list is empty");
   const size_t dots = text.find("..");
   if (dots == absl::string_view::npos) {
-    // What is no count is left to who parses the line, and knows each key's limits.
+    // The parser of the line rejects a bad value, because it knows the limits of each key.
     const absl::StatusOr<int64_t> count = ParseCount(text);
     values->push_back(is_count && count.ok() ? absl::StrCat(*count) : std::string(text));
     return absl::OkStatus();
@@ -47,24 +47,24 @@ absl::Status ExpandValue(absl::string_view key, absl::string_view text, bool is_
   return absl::OkStatus();
 }
 
-// What a line is of, and how many it may stand for.
+// What a line describes ("problem", "problems"), and the maximum number of combinations.
 struct Rules {
   absl::string_view one, many;
   int64_t most;
   bool (*is_count)(absl::string_view key);
 };
 
-// All combinations as lines of which every value is one.
+// All combinations, each as a line without lists and ranges.
 absl::StatusOr<std::vector<std::string>> ExpandLine(absl::string_view line, const Rules& rules) {
   struct Item {
-    std::string key;  // with its "=", or the whole item where there is none
+    std::string key;  // with its "="; the whole item if it has none
     std::vector<std::string> values;
   };
   std::vector<Item> items;
   int64_t combinations = 1;
   for (absl::string_view text : absl::StrSplit(line, ',')) {
     const size_t equals = text.find('=');
-    // An item that is not key=value is for the parser of the line to reject.
+    // The parser of the line rejects an item that is not key=value.
     if (equals == absl::string_view::npos || equals + 1 == text.size()) {
       items.push_back({std::string(text), {""}});
       continue;
@@ -98,7 +98,7 @@ absl::StatusOr<std::vector<std::string>> ExpandLine(absl::string_view line, cons
   return lines;
 }
 
-// The error of one of several lines, which says which.
+// The error, with the line if there are several.
 absl::Status InLine(const absl::Status& status, const std::string& line, size_t lines) {
   if (lines == 1) return status;
   return absl::Status(status.code(), absl::StrCat(status.message(), " (in ", line, ")"));

@@ -1,8 +1,8 @@
-// Several problems, or several launch configurations, in one line: key=value items, in which a
-// value can be a list, and an integer a range.
+// Several problems, or several launch configurations, in one line of key=value items. A value can
+// be a list. An integer can be a range.
 //
 //   sq=512..16384     512, 1024, … 16384: doubles within the range
-//   d=64/128          either
+//   d=64/128          64, 128
 //   sq=4k             4096; k is 1024, m is 1024 k
 //   dtype=fp32/bf16   every key takes lists
 //
@@ -25,7 +25,7 @@
 
 namespace attnlab {
 
-// The most problems of one line, or of one command.
+// The maximum number of problems and of configurations, per line and per command.
 constexpr int64_t kMostProblems = 1000;
 constexpr int64_t kMostConfigs = 100;
 
@@ -36,11 +36,11 @@ absl::StatusOr<int64_t> ParseCount(absl::string_view text);
 // list, for what AttentionProblem::Parse() rejects, and for more than kMostProblems.
 absl::StatusOr<std::vector<AttentionProblem>> ExpandSweep(absl::string_view line);
 
-// The configurations of the line, in order. The kernels check keys and values. InvalidArgument for a malformed range or list, for what LaunchConfig::Parse() rejects, and
-// for more than kMostConfigs.
+// The configurations of the line, in order. Kernels check keys and values. InvalidArgument for a
+// malformed range or list, for what LaunchConfig::Parse() rejects, and for more than kMostConfigs.
 absl::StatusOr<std::vector<LaunchConfig>> ExpandConfigs(absl::string_view line);
 
-// What a table of problems shows: the common keys once, and the rest for each problem.
+// Splits problems for a table: the keys that all share, and the rest of each problem.
 //
 //   {"hq=8,sq=1,d=64", "hq=8,sq=2,d=64"}  ->  common "hq=8,d=64", rests {"sq=1", "sq=2"}
 //

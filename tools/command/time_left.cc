@@ -11,7 +11,7 @@
 namespace attnlab::command {
 namespace {
 
-// FLOP/s of the oracle on a thread, with what comes with it: about right for processors of 2023.
+// FLOP/s of a check against the oracle, per thread: about right for processors of 2023.
 constexpr double kOracleRate = 1.5e9;
 
 }  // namespace
@@ -51,7 +51,7 @@ double TimeLeft::Seconds(size_t next) {
   if (next > current_) {
     const auto end = expected_.begin() + static_cast<int64_t>(next);
     const double done = std::accumulate(expected_.begin(), end, 0.0);
-    // Short steps say little: their times are mostly what nobody expected.
+    // Short steps say little: most of their time is overhead.
     if (done > 1) factor_ = std::chrono::duration<double>(now - start_).count() / done;
     current_ = next;
     step_start_ = now;

@@ -1,4 +1,4 @@
-// How long calls and whole commands take, so that people know how long to wait.
+// Estimates how long calls and whole commands take, for progress lines.
 #ifndef TOOLS_COMMAND_TIME_LEFT_H_
 #define TOOLS_COMMAND_TIME_LEFT_H_
 
@@ -16,14 +16,14 @@
 
 namespace attnlab::command {
 
-// How long calls take. For each kernel and device the rate is measured once, on the plan with the
-// most work (bench/estimate.h), when it is first asked for.
+// Estimates the time of calls. It measures each kernel once per device, on the plan with the most
+// work (bench/estimate.h), when that kernel's time is first needed.
 class CallTimes {
  public:
-  // All plans that Seconds() may be asked about.
+  // `plans`: all that Seconds() will be called with.
   explicit CallTimes(const std::vector<Plan>& plans);
 
-  // Seconds of a call; 0 where the kernel fails.
+  // Seconds of a call; 0 if the kernel fails.
   double Seconds(const Plan& plan);
 
  private:
@@ -35,18 +35,18 @@ class CallTimes {
   std::map<std::pair<const Kernel*, std::string>, Rate> rates_;  // by kernel and device
 };
 
-// Seconds that the oracle takes to check a problem with so much arithmetic at most.
+// Seconds that the oracle takes to check a problem. It computes at most `oracle_flops` FLOPs of it.
 double OracleSeconds(const AttentionProblem& problem, double oracle_flops);
 
-// The time left of several steps, whose expected seconds are corrected by how long the first ones
-// took. No step takes more than `most_extra` seconds longer than expected: a noisy row of a benchmark
-// ends at its timeout.
+// The time left of several steps. The time that past steps took corrects the expected seconds of
+// the others. No step takes more than `most_extra` seconds longer than expected: a noisy row of a
+// benchmark ends at its timeout.
 class TimeLeft {
  public:
   explicit TimeLeft(std::vector<double> expected,
                     double most_extra = std::numeric_limits<double>::infinity());
 
-  // Step `next` begins or goes on, and those before it are done.
+  // The seconds left while step `next` runs; the steps before it are done.
   double Seconds(size_t next);
 
  private:
@@ -55,7 +55,7 @@ class TimeLeft {
   std::vector<double> expected_;
   const double most_extra_;
   size_t current_ = 0;
-  double factor_ = 1;  // seconds taken over seconds expected, of the steps that are done
+  double factor_ = 1;  // seconds taken over seconds expected, for the steps that are done
   const Clock::time_point start_ = Clock::now();
   Clock::time_point step_start_ = start_;
 };

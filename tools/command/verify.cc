@@ -32,7 +32,7 @@
 namespace attnlab::command {
 namespace {
 
-// Every dtype and mask, grouped heads, lengths that are no multiple of a tile.
+// Every dtype and mask, grouped heads, and lengths that are not a multiple of a tile.
 constexpr char kDefaultProblem[] =
     "b=2,hq=4,hkv=2,sq=129,skv=257,d=64,dtype=fp32/fp16/bf16,mask=none/causal/window:63:0";
 
@@ -86,14 +86,14 @@ ArgumentParser MakeParser(Flags* f) {
 
 struct Rows {
   std::vector<std::string> problems;            // of each row
-  std::vector<std::vector<Table::Cell>> cells;  // of each row, behind its problem
+  std::vector<std::vector<Table::Cell>> cells;  // of each row, after its problem
   std::vector<Json> json;
-  std::string details;                     // of what failed, below the table
-  std::map<std::string, int64_t> reasons;  // why rows were skipped, and how many
+  std::string details;                     // messages of failed rows, below the table
+  std::map<std::string, int64_t> reasons;  // why rows were skipped, and how many rows
   int64_t passed = 0, failed = 0, skipped = 0;
-  Blame blame;  // for what was skipped
+  Blame blame;  // for skipped rows
 
-  // Of each configuration, whether a kernel takes it or might, and why not.
+  // For each configuration: whether some kernel takes it or might, and if not, why.
   struct Taken {
     bool possible = false;
     std::string reason;
@@ -166,7 +166,7 @@ void AddResult(const Plan& plan, int64_t seed, bool with_lse,
       std::move(json));
 }
 
-// The lengths of "3,0,17"; none of an empty text.
+// Parses lengths such as "3,0,17". An empty text has none.
 absl::Status ParseLengths(absl::string_view flag, const std::string& text,
                           std::vector<int32_t>* lengths) {
   if (text.empty()) return absl::OkStatus();
@@ -182,7 +182,7 @@ absl::Status ParseLengths(absl::string_view flag, const std::string& text,
   return absl::OkStatus();
 }
 
-// That lengths which the flags choose are those of the problem.
+// Checks that --q_lens and --kv_lens fit the problem.
 absl::Status CheckChosenLengths(const AttentionProblem& problem,
                                 const oracle::InputOptions& inputs) {
   const absl::Status s = oracle::Inputs::Check(problem, inputs);
@@ -201,11 +201,11 @@ struct Step {
   AttentionProblem problem;
   const Kernel* kernel = nullptr;
   LaunchConfig config;
-  absl::Status why_not;  // it is skipped
+  absl::Status why_not;  // not OK: the reason for skipping the row
   Plan plan;
 };
 
-// Errors are those of the device that was asked for.
+// An error means that the requested device cannot be used.
 absl::StatusOr<Step> StepOf(const Flags& f, const AttentionProblem& problem, const Kernel& kernel,
                             const LaunchConfig& config, const oracle::InputOptions& inputs,
                             Rows::Taken* taken, Blame* blame) {
@@ -213,7 +213,7 @@ absl::StatusOr<Step> StepOf(const Flags& f, const AttentionProblem& problem, con
   const absl::StatusOr<DeviceInfo> device = DeviceFor(f.device, kernel);
   if (!device.ok()) {
     if (f.device != "auto" || absl::IsInvalidArgument(device.status())) return device.status();
-    // Elsewhere it might take the configuration.
+    // On a machine with its device, the kernel might take the configuration.
     if (HasKeysOf(kernel, config)) taken->possible = true;
     blame->Add(device.status());
     step.why_not = device.status();
@@ -234,7 +234,7 @@ absl::StatusOr<Step> StepOf(const Flags& f, const AttentionProblem& problem, con
   return step;
 }
 
-// Each kernel is called twice, and the oracle once a problem.
+// Each kernel is called twice, and the oracle once per problem.
 std::vector<double> ExpectedSeconds(const std::vector<Step>& steps,
                                     const oracle::VerifyOptions& options) {
   std::vector<Plan> plans;
@@ -372,7 +372,7 @@ int Verify(const Arguments& arguments, const Streams& streams) {
   streams.out << std::flush;
   if (interrupted) return Interrupted(streams, "verify", rows.cells.empty());
   if (rows.failed > 0) return kFailed;
-  // Else a mistyped value beside a good one would look verified.
+  // Otherwise a mistyped value beside a good one would look verified.
   for (const Rows::Taken& taken : rows.configs) {
     if (taken.possible || taken.reason.empty()) continue;
     return Fail(streams, "verify",

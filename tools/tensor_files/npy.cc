@@ -20,7 +20,7 @@ absl::Status Invalid(absl::string_view file, absl::string_view message) {
   return absl::InvalidArgumentError(absl::StrCat(file, ": ", message));
 }
 
-// That the file has exactly the bytes that the header promises.
+// Checks that the file has exactly the bytes that its header promises.
 absl::Status CheckLength(absl::string_view file, const NpyHeader& header, int64_t file_bytes) {
   const int64_t expected = header.data_offset + header.NumBytes();
   if (file_bytes == expected) return absl::OkStatus();
@@ -53,7 +53,7 @@ absl::StatusOr<NpyArray> ParseNpy(absl::string_view name, absl::string_view byte
 
 namespace {
 
-// As many bytes as asked for, or as there are.
+// Reads `bytes`, or all there are if fewer, and returns their number.
 absl::StatusOr<int64_t> ReadBytes(int fd, const std::string& name, void* to, int64_t bytes) {
   int64_t done = 0;
   while (done < bytes) {
@@ -67,7 +67,7 @@ absl::StatusOr<int64_t> ReadBytes(int fd, const std::string& name, void* to, int
   return done;
 }
 
-// `size` is that of a file, or -1 of a pipe.
+// `size` of the file; -1 for a pipe.
 absl::StatusOr<NpyArray> ReadNpy(int fd, const std::string& name, int64_t size) {
   std::string preamble(
       size < 0 ? kLongestNpyPreamble : std::min<int64_t>(kLongestNpyPreamble, size), '\0');
@@ -107,7 +107,7 @@ absl::StatusOr<NpyArray> ReadNpy(const std::string& path) {
     }
     return ReadNpy(STDIN_FILENO, "standard input", -1);
   }
-  // O_NONBLOCK: a FIFO that nobody writes to would be waited for.
+  // O_NONBLOCK: otherwise open() waits for a FIFO that nobody writes to.
   const int fd = open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC);
   if (fd < 0) return ErrnoStatus("cannot open", path, errno);
   struct Closer {

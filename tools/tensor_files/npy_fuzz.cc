@@ -1,5 +1,5 @@
-// Fuzzes the .npy reader: any bytes give an array or an error, and an array written again reads
-// back as itself.
+// Fuzzes the .npy reader: any bytes give an array or an error. An array that is written again reads
+// back unchanged.
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>

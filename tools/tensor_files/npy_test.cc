@@ -24,7 +24,7 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::StartsWith;
 
-// A file with that header text, however wrong, and that many zero bytes of elements.
+// A file with this header text, right or wrong, and `data_bytes` zero bytes of elements.
 std::string File(absl::string_view header, size_t data_bytes, char major = 1) {
   std::string file = "\x93NUMPY";
   file += {major, 0};

@@ -58,7 +58,7 @@ absl::StatusOr<Outputs> Outputs::Make(const AttentionProblem& problem,
     if (!buffer.ok()) return buffer.status();
     *b_.buffer = *std::move(buffer);
   }
-  // What no sequence uses is not written by kernels.
+  // Kernels do not write rows that no sequence uses.
   std::fill_n(static_cast<float*>(out.lse_host_.data()), b * s * h,
               -std::numeric_limits<float>::infinity());
   absl::Status status = out.o_device_.Fill(0);

@@ -1,4 +1,4 @@
-// O and LSE of a call, and the .npy files that they become (tensor_files.h has the shapes).
+// O and LSE of a call, and their .npy files (tensor_files.h has the shapes).
 #ifndef TOOLS_TENSOR_FILES_OUTPUTS_H_
 #define TOOLS_TENSOR_FILES_OUTPUTS_H_
 
@@ -22,7 +22,7 @@ namespace attnlab {
 // O and LSE on a device, in the layout of the files.
 class Outputs {
  public:
-  // Shapes of a problem whose inputs are `inputs`. O is all 0, LSE all -inf.
+  // Allocates O and LSE for these inputs. O is all 0, LSE all -inf.
   static absl::StatusOr<Outputs> Make(const AttentionProblem& problem,
                                       const AttentionTensors& inputs, FileLayout layout,
                                       bool has_batch_axis);
@@ -33,11 +33,11 @@ class Outputs {
   // Copies both to the host after the call.
   absl::Status Fetch();
 
-  // After Fetch(). O in `type`, LSE in fp32.
+  // After Fetch(). Writes O in `type`, LSE in fp32.
   absl::Status WriteO(const std::string& path, NpyType type) const;
   absl::Status WriteLse(const std::string& path) const;
 
-  // After Fetch(): views of what is on the host, as this object lives.
+  // After Fetch(): views of the copies on the host, valid while this object lives.
   oracle::HostOutputs OnHost();
 
   const std::vector<int64_t>& o_shape() const { return o_shape_; }

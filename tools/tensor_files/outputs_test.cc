@@ -42,7 +42,7 @@ TEST(OutputsTest, UnusedRowsOfOutputsAreZeroAndMinusInfinity) {
     EXPECT_EQ(back->header.type, type);
     EXPECT_EQ(LoadAsDouble(*back, 6), 8);
   }
-  // NaN and infinities are what O has; a number does not become one unnoticed.
+  // NaN and infinities of O are written as they are. A number that becomes infinite is an error.
   static_cast<float*>(tensors.o.data)[1] = 70000;
   ASSERT_TRUE(outputs->Fetch().ok());
   const absl::Status s = outputs->WriteO(path, NpyType::kFloat16);

@@ -20,10 +20,10 @@ std::string Shape(const std::vector<int64_t>& shape) {
   return absl::StrCat("[", absl::StrJoin(shape, ", "), "]");
 }
 
-// A file as errors name it.
+// The file's name in errors.
 std::string NameOf(const std::string& path) { return path == "-" ? "standard input" : path; }
 
-// A tensor as it came from a file.
+// A tensor read from a file.
 struct Loaded {
   std::string name;  // of the file
   NpyArray array;
@@ -92,7 +92,7 @@ absl::Status CheckSame(const Loaded& a, absl::string_view axis, int64_t value, c
 absl::StatusOr<DType> ComputeDType(const Loaded& q, absl::Span<const Loaded* const> others,
                                    const std::string& wanted) {
   if (!wanted.empty()) {
-    // Files have no fp8.
+    // .npy files have no fp8.
     for (const DType dtype : {DType::kFloat32, DType::kFloat16, DType::kBFloat16}) {
       if (wanted == Name(dtype)) return dtype;
     }
@@ -111,8 +111,8 @@ absl::StatusOr<DType> ComputeDType(const Loaded& q, absl::Span<const Loaded* con
   return DType::kFloat32;
 }
 
-// The elements in that dtype; the file's own memory where they are so already. A number that would
-// become infinite is an error: scores of it would be infinite or NaN, and nothing would say why.
+// The elements in `dtype`, without a copy if the file has that dtype. A number that would become
+// infinite is an error: its scores would be infinite or NaN, and nothing would say why.
 absl::StatusOr<Buffer> Converted(const std::string& name, NpyArray array, DType dtype) {
   if (array.header.type == NpyTypeOf(dtype)) return std::move(array.data);
   const int64_t count = array.header.NumElements();
@@ -134,7 +134,7 @@ ConstTensorView ViewOf(const void* data, DType dtype, const Loaded& t, FileLayou
                                      : BhsdView(data, dtype, Device::Cpu(), t.b, t.s, t.h, t.d);
 }
 
-// Lengths or offsets as int32.
+// Reads lengths or offsets as int32.
 absl::StatusOr<Buffer> LoadLengths(const std::string& path, int64_t* count) {
   absl::StatusOr<NpyArray> array = ReadNpy(path);
   if (!array.ok()) return array.status();
@@ -151,7 +151,7 @@ absl::StatusOr<Buffer> LoadLengths(const std::string& path, int64_t* count) {
   if (array->header.type == NpyType::kInt32) return std::move(array->data);
   absl::StatusOr<Buffer> data = Buffer::Allocate(Device::Cpu(), *count * 4);
   if (!data.ok()) return data.status();
-  // Of int32 those are wrong that do not fit the tensors: CheckLengthFiles().
+  // Only values that int32 cannot hold; CheckLengthFiles() compares the others with the tensors.
   const auto* from = static_cast<const int64_t*>(array->data.data());
   for (int64_t i = 0; i < *count; ++i) {
     if (from[i] < 0 || from[i] > AttentionProblem::kMaxExtent) {
@@ -163,7 +163,7 @@ absl::StatusOr<Buffer> LoadLengths(const std::string& path, int64_t* count) {
   return data;
 }
 
-// The longest sequence between offsets that may yet turn out to be wrong.
+// The longest sequence. The offsets have not been checked yet.
 int64_t Longest(const LengthsView& offsets) {
   int64_t longest = 0;
   for (int64_t i = 1; i < offsets.count; ++i) {
@@ -172,7 +172,7 @@ int64_t Longest(const LengthsView& offsets) {
   return longest;
 }
 
-// Reads the files of lengths that are given and says of what kind they are.
+// Reads the given files of lengths and sets *lens to their kind.
 absl::Status AddLengths(const TensorFiles& files, LoadedTensors* loaded, Lengths* lens) {
   const bool padded = !files.q_len.empty() || !files.kv_len.empty();
   const bool packed = !files.cu_seqlens_q.empty() || !files.cu_seqlens_kv.empty();
@@ -205,7 +205,7 @@ absl::Status AddLengths(const TensorFiles& files, LoadedTensors* loaded, Lengths
   return absl::OkStatus();
 }
 
-// Offsets of `count - 1` sequences in so many tokens.
+// Checks the offsets of `count - 1` sequences in a tensor of `tokens`.
 absl::Status CheckOffsets(const std::string& name, const LengthsView& offsets, int64_t count,
                           int64_t tokens) {
   if (offsets.count != count) {
@@ -224,8 +224,7 @@ absl::Status CheckOffsets(const std::string& name, const LengthsView& offsets, i
   return absl::OkStatus();
 }
 
-// Forward() checks lengths where it can read them, which is not on a GPU, and does not know which
-// file they are from.
+// Forward() cannot check lengths on a GPU, and does not know which file they come from.
 absl::Status CheckLengthFiles(const TensorFiles& files, const AttentionProblem& p,
                               const AttentionTensors& t, int64_t q_tokens, int64_t kv_tokens) {
   const auto name = [](absl::string_view flag, const std::string& path) {
@@ -248,7 +247,7 @@ absl::Status CheckLengthFiles(const TensorFiles& files, const AttentionProblem& 
   return s;
 }
 
-// The problem that the shapes and flags make, by way of the one-line form and its checks.
+// The problem of these shapes and flags. It goes through the one-line form, which has the checks.
 absl::StatusOr<AttentionProblem> ProblemOf(const TensorFiles& files, const Loaded& q,
                                            const Loaded& k, const Loaded& v, DType dtype,
                                            Lengths lens, const AttentionTensors& tensors) {
@@ -366,7 +365,7 @@ absl::StatusOr<LoadedTensors> CopyTo(const LoadedTensors& loaded, Device device)
   there.tensors = loaded.tensors;
   there.has_batch_axis = loaded.has_batch_axis;
   if (device.kind == DeviceKind::kCpu) return there;
-  // Each view looks into one of the buffers, at some distance from its start.
+  // Each view points into one of the buffers, at some offset.
   std::vector<Buffer>& moved = there.buffers;
   const auto address = [&](const void* old) -> const void* {
     for (size_t i = 0; i < moved.size(); ++i) {

@@ -5,9 +5,9 @@
 //   bhsd          [B, Hq, Sq, D]       [B, Hkv, Skv, D]       [B, Hq, Sq, Dv]
 //   --qkv         [B, T, 3, H, D], one file                   [B, T, H, D]
 //
-// Without the B axis, B is 1 and O has none either. With cu_seqlens, B must be 1 and S counts the
-// tokens of all sequences. LSE is fp32 [B, Hq, Sq], whatever the layout. Rows that no sequence
-// uses (padded, packed) are 0 in O and -inf in LSE.
+// Inputs may lack the B axis: B is then 1, and O lacks it, too. With cu_seqlens, B must be 1 and S
+// counts the tokens of all sequences. LSE is fp32 [B, Hq, Sq] in every layout. Rows that no
+// sequence uses (padded, packed) are 0 in O and -inf in LSE.
 #ifndef TOOLS_TENSOR_FILES_TENSOR_FILES_H_
 #define TOOLS_TENSOR_FILES_TENSOR_FILES_H_
 
@@ -27,17 +27,17 @@ namespace attnlab {
 
 enum class FileLayout { kBshd, kBhsd };
 
-// "bshd", "bhsd".
+// Parses "bshd" or "bhsd".
 absl::StatusOr<FileLayout> ParseFileLayout(absl::string_view text);
 
-// Paths, and what the files do not say. Empty: not given.
+// Paths, and what the files do not contain. Empty: not given.
 struct TensorFiles {
   std::string q, k, v;  // these three, or
   std::string qkv;      // this
   FileLayout layout = FileLayout::kBshd;
   std::string q_len, kv_len;                // padded: int32 or int64 [B]
   std::string cu_seqlens_q, cu_seqlens_kv;  // packed: int32 or int64 [B + 1]
-  std::string dtype;                        // compute in it, whatever the files have
+  std::string dtype;                        // dtype to compute in; empty: that of the files
   std::string mask, scale, softcap;         // as in the one-line form
 };
 
@@ -47,14 +47,14 @@ struct LoadedTensors {
   AttentionTensors tensors;  // without o and lse
   bool has_batch_axis = true;
 
-  std::vector<Buffer> buffers;  // what the views look at
+  std::vector<Buffer> buffers;  // memory of the views
 };
 
-// Reads the files into memory of the host, converted to one dtype. fp64 files are computed in
-// fp32. InvalidArgument names the file, or the field, and what does not fit.
+// Reads the files into host memory and converts them to one dtype; fp64 becomes fp32.
+// InvalidArgument names the file or the field, and what does not fit.
 absl::StatusOr<LoadedTensors> LoadTensors(const TensorFiles& files);
 
-// A copy on the device; for the CPU views of the same memory, which `loaded` keeps.
+// A copy on the device. For the CPU it copies nothing: the views share the memory of `loaded`.
 absl::StatusOr<LoadedTensors> CopyTo(const LoadedTensors& loaded, Device device);
 
 }  // namespace attnlab

@@ -16,7 +16,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// A file of 0, 1, 2, … in that shape.
+// Writes a file of 0, 1, 2, … in that shape.
 std::string Counting(const char* name, const std::vector<int64_t>& shape,
                      NpyType type = NpyType::kFloat32) {
   const std::string path = absl::StrCat(testing::TempDir(), "/", name, ".npy");
@@ -44,7 +44,7 @@ float At(const ConstTensorView& view, int64_t b, int64_t s, int64_t h, int64_t i
 
 TEST(TensorFilesTest, NumbersTooLargeForTheDtypeAreErrors) {
   const std::string path = absl::StrCat(testing::TempDir(), "/large.npy");
-  // The largest that rounds to a number in fp16 is just below 65520; infinity stays what it is.
+  // In fp16, numbers from 65520 on round to infinity. Infinity itself is no error.
   double numbers[] = {65519.9, HUGE_VAL, -1e5};
   TensorFiles files;
   files.q = files.k = files.v = path;
