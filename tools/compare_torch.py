@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Times attnlab's kernels beside PyTorch's scaled_dot_product_attention, in one process.
+"""Times attnlab's kernels beside PyTorch's scaled_dot_product_attention, and beside FlashAttention-3
+and FlashInfer where they are installed, in one process.
 
     pip install -r tools/requirements.txt
     ./bazelw build //attention:attnlab
@@ -12,7 +13,9 @@ twice the size of the last-level cache. In each round every contender makes one 
 order; the table compares medians over the rounds. Before timing, each output is compared with
 double precision on sampled rows, by the rule of docs/numerics.md. An attnlab kernel beyond its
 bound is an error; a back end beyond it is a note. A back end that cannot do a case shows "-"; the
-reason is below the table and in the JSON. A ratio above 1 means that attnlab is faster.
+reason is below the table and in the JSON. A ratio above 1 means that attnlab is faster; the best is
+the fastest of all back ends in that case. FlashInfer compiles its kernels with nvcc at their first
+use, which takes a minute.
 
 --timing, on a GPU. device: one call between two events, queued behind other work, so that neither
 Python nor launch latency counts. latency: the same on an idle GPU; below about 50 us most of it is

@@ -1,4 +1,5 @@
-"""What is timed: a kernel of attnlab, or a back end of PyTorch's scaled_dot_product_attention.
+"""What is timed: a kernel of attnlab, a back end of PyTorch's scaled_dot_product_attention, or
+another library with a function for it.
 
 Given a list of input sets, each returns a list of functions without arguments. They run attention
 on the inputs and return the output [batch, head, sequence, dim]. Otherwise it raises Unable with
@@ -6,6 +7,8 @@ the reason.
 """
 
 import contextlib
+import importlib
+import importlib.util
 import os
 import re
 import warnings
@@ -18,6 +21,11 @@ import attnlab
 from .suites import Case
 
 BACKENDS = ("cudnn", "flash", "efficient", "math", "auto")
+# Other libraries: the module to import, and what pip installs.
+LIBRARIES = {
+    "fa3": ("fa3_fwd_interface", "fa3-fwd"),
+    "flashinfer": ("flashinfer", "flashinfer-python"),
+}
 
 
 class Unable(Exception):
@@ -125,6 +133,63 @@ class TorchBackend:
             yield
 
 
+class Library:
+    """FlashAttention-3 or FlashInfer. Both take [batch, sequence, head, dim]."""
+
+    ours = False
+
+    def __init__(self, name: str):
+        self.name = name
+
+    def prepare(self, case: Case, inputs) -> List[Callable]:
+        module, package = LIBRARIES[self.name]
+        try:
+            library = importlib.import_module(module)
+        except ImportError as error:
+            raise Unable(f"{error}; pip install {package}") from None
+        make = {"fa3": self._fa3, "flashinfer": self._flashinfer}[self.name]
+        try:
+            calls = [make(library, case, *(x.transpose(1, 2) for x in qkv)) for qkv in inputs]
+            calls[0]()
+            _wait(inputs[0][0])
+        except (RuntimeError, ValueError, TypeError, AssertionError) as error:
+            raise Unable(_reason(error)) from None
+        return calls
+
+    @contextlib.contextmanager
+    def context(self):
+        yield
+
+    @staticmethod
+    def _fa3(library, case: Case, q, k, v) -> Callable:
+        def call():
+            found = library.flash_attn_func(q, k, v, causal=case.causal)
+            return (found[0] if isinstance(found, tuple) else found).transpose(1, 2)
+
+        return call
+
+    @staticmethod
+    def _flashinfer(library, case: Case, q, k, v) -> Callable:
+        """Its prefill of a batch, with the schedule made once, as attnlab's plan is."""
+        os.environ.setdefault("FLASHINFER_CUDA_ARCH_LIST", "9.0a")  # for which it compiles
+        flat_q, flat_k, flat_v = (x.reshape(-1, *x.shape[2:]) for x in (q, k, v))
+
+        def begins(length: int):
+            return torch.arange(case.b + 1, dtype=torch.int32, device=q.device) * length
+
+        memory = torch.empty(128 << 20, dtype=torch.uint8, device=q.device)
+        prefill = library.BatchPrefillWithRaggedKVCacheWrapper(memory, "NHD")
+        prefill.plan(
+            begins(case.sq), begins(case.skv), case.hq, case.hkv, case.d, causal=case.causal,
+            q_data_type=q.dtype, kv_data_type=k.dtype,
+        )  # fmt: skip
+        return lambda: prefill.run(flat_q, flat_k, flat_v).view(q.shape).transpose(1, 2)
+
+
+def backend(name: str):
+    return Library(name) if name in LIBRARIES else TorchBackend(name)
+
+
 def _wait(tensor) -> None:
     if tensor.is_cuda:
         torch.cuda.synchronize(tensor.device)
@@ -162,7 +227,11 @@ def make_inputs(case: Case, device: str, layout: str, sets: int, seed: int):
 
 
 def default_backends(device: str) -> List[str]:
-    return ["auto"] if device == "cpu" else ["cudnn", "flash", "efficient", "math"]
+    """On a GPU also the libraries that are installed."""
+    if device == "cpu":
+        return ["auto"]
+    installed = [name for name, (module, _) in LIBRARIES.items() if importlib.util.find_spec(module)]
+    return ["cudnn", "flash", "efficient", "math", *installed]
 
 
 def usable_threads() -> int:

@@ -192,8 +192,9 @@ def parse(description: str, argv: List[str]):
     add("--library", help="libattnlab.so (default: $ATTNLAB_LIBRARY, or the one in bazel-bin)")
     add("--kernel", help="attnlab's, such as baseline,cpu:threads=4; \"\" is attnlab's choice (default:"
                          " cpu on the CPU, attnlab's choice on a GPU)")  # fmt: skip
-    add("--backends", help=f"PyTorch's, of {', '.join(contenders.BACKENDS)} (default: auto, which is"
-                           " PyTorch's choice, on the CPU; all others on a GPU)")  # fmt: skip
+    add("--backends", help=f"PyTorch's, of {', '.join(contenders.BACKENDS)}; and"
+                           f" {', '.join(contenders.LIBRARIES)}, if installed (default: auto, which"
+                           " is PyTorch's choice, on the CPU; all others on a GPU)")  # fmt: skip
     add("--device", help="cpu or cuda:N (default: the suite's)")
     add("--layout", choices=("bshd", "bhsd"), help="order in memory (default: the suite's)")
     add("--timing", choices=clocks.TIMINGS, default="device", help="on a GPU (default: %(default)s)")
@@ -249,9 +250,9 @@ def main(description: str, argv: List[str]) -> int:
         cases = cases_of(options.problem) if options.problem else SUITES[options.suite].cases
         backends = options.backends.split(",") if options.backends else (
             contenders.default_backends("cpu" if on_cpu else "cuda"))  # fmt: skip
-        unknown = [name for name in backends if name not in contenders.BACKENDS]
-        if unknown or len(set(backends)) != len(backends):
-            raise ValueError(f"--backends: must name each of {', '.join(contenders.BACKENDS)} at most once")
+        known = [*contenders.BACKENDS, *contenders.LIBRARIES]
+        if not set(backends) <= set(known) or len(set(backends)) != len(backends):
+            raise ValueError(f"--backends: must name each of {', '.join(known)} at most once")
         check_kernels(specs, options.device)
         options.cache = cache_bytes(options.device)
     except (ValueError, attnlab.Error) as error:
@@ -262,7 +263,7 @@ def main(description: str, argv: List[str]) -> int:
     torch.set_float32_matmul_precision("highest")
     kernels = [contenders.AttnlabKernel(spec, options.threads) for spec in specs]
     with torch.no_grad():
-        made = run(cases, kernels, [contenders.TorchBackend(name) for name in backends], options)
+        made = run(cases, kernels, [contenders.backend(name) for name in backends], options)
 
     print("\n" + report.summary_table(made["summary"]))
     for text in report.reasons(made["rows"]):

@@ -79,7 +79,8 @@ def header(kernels: List[str], backends: List[str]) -> str:
 
 
 def line(row: Dict, kernels: List[str], backends: List[str]) -> str:
-    """The row in the table, with one ratio per kernel, in their order."""
+    """The row in the table, with one ratio per kernel, in their order. The last column names the
+    fastest back end."""
 
     def timed(name: str) -> str:
         of = row["results"].get(name, {})
@@ -93,7 +94,10 @@ def line(row: Dict, kernels: List[str], backends: List[str]) -> str:
     for backend in backends:
         text = timed(backend)
         cells.append(text if text == "-" else f"{text} {ratio(backend)}")
-    return "| " + " | ".join(cells + [ratio(BEST)]) + " |"
+    ran = {b: row["results"].get(b, {}).get("ms", math.inf) for b in backends}
+    best = min(ran, key=ran.__getitem__, default=None)
+    named = f"{ratio(BEST)} ({best})" if best and ran[best] < math.inf else ratio(BEST)
+    return "| " + " | ".join(cells + [named]) + " |"
 
 
 def summary_table(found: List[Dict]) -> str:

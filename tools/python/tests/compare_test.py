@@ -265,12 +265,12 @@ class TableTest(unittest.TestCase):
         self.assertEqual(head.split("\n")[1].count("|"), columns)
         line = report.line(row("p", ours=2.0, fast=1.0, slow=8.0), ["ours"], ["fast", "slow"])
         self.assertEqual(
-            line, "| p | 2.000 (0.5) | 1.000 (1) 0.50 | 8.000 (0.125) 4.00 | 0.50 |"
+            line, "| p | 2.000 (0.5) | 1.000 (1) 0.50 | 8.000 (0.125) 4.00 | 0.50 (fast) |"
         )
         line = report.line(row("p", ours=2.0, fast=None, slow=8.0), ["ours"], ["fast", "slow"])
-        self.assertEqual(line, "| p | 2.000 (0.5) | - | 8.000 (0.125) 4.00 | 4.00 |")
+        self.assertEqual(line, "| p | 2.000 (0.5) | - | 8.000 (0.125) 4.00 | 4.00 (slow) |")
         line = report.line(row("p", ours=None, fast=1.0, slow=8.0), ["ours"], ["fast", "slow"])
-        self.assertEqual(line, "| p | - | 1.000 (1) - | 8.000 (0.125) - | - |")
+        self.assertEqual(line, "| p | - | 1.000 (1) - | 8.000 (0.125) - | - (fast) |")
         self.assertEqual(line.count("|"), columns)
 
     def test_reasons(self):

@@ -122,6 +122,59 @@ class ContendersTest(unittest.TestCase):
 
 
 @needs_torch
+class LibraryTest(unittest.TestCase):
+    """Each library is replaced by a module with the same functions, which knows PyTorch's answer."""
+
+    LINE = "b=2,hq=4,hkv=2,sq=40,d=32,dtype=fp32,mask=causal"
+
+    @staticmethod
+    def attend(q, k, v, causal):
+        q, k, v = (x.transpose(1, 2) for x in (q, k, v))
+        group = q.shape[1] // k.shape[1]
+        k, v = (x.repeat_interleave(group, 1) for x in (k, v))
+        return torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=causal).transpose(1, 2)
+
+    def check(self, name, modules):
+        for layout in ("bshd", "bhsd"):
+            case, sets = inputs_of(self.LINE, layout=layout, sets=2)
+            with unittest.mock.patch.dict("sys.modules", modules):
+                calls = contenders.backend(name).prepare(case, sets)
+                for call, (q, k, v) in zip(calls, sets):
+                    self.assertLessEqual(oracle.Oracle(q, k, v, True, 9).judge(call()).part, 1, name)
+
+    def test_fa3(self):
+        for with_lse in (False, True):
+            def flash_attn_func(q, k, v, causal):
+                out = self.attend(q, k, v, causal)
+                return (out, None) if with_lse else out  # noqa: B023
+
+            self.check("fa3", {"fa3_fwd_interface": unittest.mock.Mock(flash_attn_func=flash_attn_func)})
+
+    def test_flashinfer(self):
+        class Prefill:
+            def __init__(self, memory, layout):
+                assert layout == "NHD"
+
+            def plan(self, q_begins, kv_begins, hq, hkv, d, causal, q_data_type, kv_data_type):
+                self.batch, self.causal = len(q_begins) - 1, causal
+                assert q_begins[-1] == kv_begins[-1] == 80 and (hq, hkv, d) == (4, 2, 32)
+
+            def run(self, q, k, v):
+                split = (x.view(self.batch, -1, *x.shape[1:]) for x in (q, k, v))
+                return LibraryTest.attend(*split, self.causal).flatten(0, 1)
+
+        module = unittest.mock.Mock(BatchPrefillWithRaggedKVCacheWrapper=Prefill)
+        with unittest.mock.patch.dict(os.environ):
+            self.check("flashinfer", {"flashinfer": module})
+
+    def test_what_is_not_installed_says_how(self):
+        case, sets = inputs_of(self.LINE)
+        with unittest.mock.patch.dict("sys.modules", {"fa3_fwd_interface": None}):
+            with self.assertRaisesRegex(contenders.Unable, "pip install fa3-fwd"):
+                contenders.backend("fa3").prepare(case, sets)
+
+
+@needs_torch
 class CommandTest(unittest.TestCase):
     def run_command(self, *arguments):
         out, err = io.StringIO(), io.StringIO()
@@ -205,8 +258,8 @@ class CommandTest(unittest.TestCase):
             (["--problem=hq=1,sq=4,d=8,scale=2"], ": scale: 2.0 is not compared"),
             (["--problem=hq=1,sq=4,d=8,lens=packed"], ": lens: packed is not compared"),
             (["--problem=hq=1,sq=0,skv=4,d=8"], ": sq: 0 is not compared"),
-            (["--problem=gpt2"], "presets are the attnlab command's alone"),
-            (["--problem=gpt2,b=2"], "presets are the attnlab command's alone"),
+            (["--problem=gpt2"], "only the attnlab command takes presets"),
+            (["--problem=gpt2,b=2"], "only the attnlab command takes presets"),
             (["--kernel=no-such"], "--kernel: 'no-such' is not one of "),
             (["--kernel=cpu,no-such:x=1"], "--kernel: 'no-such' is not one of"),
             (["--at_least=nan"], "--at_least: nan is not a ratio"),
