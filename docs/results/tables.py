@@ -144,6 +144,9 @@ def fa3_paper():
     )
 
 
+# docs/fa2_measurements.md
+
+
 def fp32():
     rows = by_problem(results("h200/compare-fp32-fa2")["rows"], "d", "mask", "sq")
     lines = []
