@@ -40,7 +40,7 @@ def run():
         if argument.startswith("--library="):
             os.environ["ATTNLAB_LIBRARY"] = argument.partition("=")[2]
     try:
-        import torch  # noqa: F401
+        import torch.nn.attention  # noqa: F401
     except ImportError as error:
         print(f"{sys.argv[0]}: {error}; pip install -r tools/requirements.txt", file=sys.stderr)
         return 2

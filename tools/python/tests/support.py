@@ -18,6 +18,9 @@ except ImportError:
     numpy = None
 try:
     import torch
+
+    if tuple(int(x) for x in torch.__version__.split(".")[:2]) < (2, 5):  # Debian 12 has 1.13
+        torch = None
 except ImportError:
     torch = None
 try:
@@ -28,7 +31,7 @@ except ImportError:
 EPSILON = {"float32": 2.0**-23, "float16": 2.0**-10, "bfloat16": 2.0**-7}
 
 needs_numpy = unittest.skipIf(numpy is None, "NumPy is not installed")
-needs_torch = unittest.skipIf(torch is None, "PyTorch is not installed")
+needs_torch = unittest.skipIf(torch is None, "PyTorch 2.5 or later is not installed")
 needs_cuda = unittest.skipUnless(
     torch is not None and torch.cuda.is_available(), "no GPU, or no PyTorch with CUDA"
 )
