@@ -48,8 +48,8 @@ struct KernelTraits {
   // Configurations that take other code paths than the default, such as "softmax=fused,block=32".
   // The conformance suite runs them all.
   std::vector<std::string> config_examples;
-  // The examples that compute differently from the default. Tests that are too long for all
-  // examples run these, and comparisons show each of them.
+  // The examples that change the arithmetic, not only the tile. Tests that are too long for all
+  // examples run the default and these.
   std::vector<std::string> variants;
   // Whether it forms S and P in memory and returns them on request; see Intermediates.
   bool gives_intermediates = false;
