@@ -63,7 +63,7 @@ class RowAThreadFamily : public attnlab::Kernel {
         /*workspace_bytes=*/0,
         [p, threads = static_cast<int>(*threads), ordinal = device.device.ordinal](
             const attnlab::AttentionTensors& tensors, const attnlab::Launch& launch) {
-          if (p.sq == 0) return absl::OkStatus();  // a grid has at least one block
+          if (p.sq == 0) return absl::OkStatus();  // no rows: CUDA rejects a grid without blocks
           const attnlab::cuda_backend::ScopedDevice current(ordinal);
           if (!current.status().ok()) return current.status();
           return attnlab::cuda_backend::ToStatus(
