@@ -20,9 +20,9 @@ size_t WordsOf(const Buffer& buffer) {
   return static_cast<size_t>((buffer.bytes() + kWord - 1) / kWord);
 }
 
-// Writes `word` to bytes [begin, end), in blocks: a workspace on a GPU may be larger than the host's
+// Fills bytes [begin, end) with `word`, in blocks: a workspace on a GPU may be larger than the host's
 // memory.
-absl::Status Write(Buffer& buffer, int64_t begin, int64_t end, uint16_t word) {
+absl::Status Fill(Buffer& buffer, int64_t begin, int64_t end, uint16_t word) {
   constexpr int64_t kBlock = 8 << 20;  // bytes
   const std::vector<uint16_t> words(
       std::clamp<int64_t>((end - begin + 1) / kWord, 0, kBlock / kWord), word);
@@ -138,9 +138,9 @@ void* FencedBuffer::data() { return static_cast<char*>(buffer_.data()) + fence_;
 absl::Status FencedBuffer::Poison(uint16_t content) {
   // If the size is odd, the last byte belongs to the fence.
   const int64_t end = fence_ + bytes_ / kWord * kWord;
-  absl::Status s = Write(buffer_, 0, fence_, kPoison);
-  if (s.ok()) s = Write(buffer_, fence_, end, content);
-  if (s.ok()) s = Write(buffer_, end, buffer_.bytes(), kPoison);
+  absl::Status s = Fill(buffer_, 0, fence_, kPoison);
+  if (s.ok()) s = Fill(buffer_, fence_, end, content);
+  if (s.ok()) s = Fill(buffer_, end, buffer_.bytes(), kPoison);
   return s;
 }
 
@@ -152,10 +152,10 @@ absl::Status FencedBuffer::Renew(absl::Span<const ByteRange> unwritten) {
   buffer_ = *std::move(buffer);
   int64_t at = 0;
   for (const ByteRange& range : unwritten) {
-    if (absl::Status s = Write(buffer_, at, fence_ + range.begin, kPoison); !s.ok()) return s;
+    if (absl::Status s = Fill(buffer_, at, fence_ + range.begin, kPoison); !s.ok()) return s;
     at = fence_ + range.end;
   }
-  return Write(buffer_, at, buffer_.bytes(), kPoison);
+  return Fill(buffer_, at, buffer_.bytes(), kPoison);
 }
 
 absl::StatusOr<std::vector<uint16_t>> FencedBuffer::ToHost() const {

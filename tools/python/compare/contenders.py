@@ -171,7 +171,10 @@ class Library:
     @staticmethod
     def _flashinfer(library, case: Case, q, k, v) -> Callable:
         """Its prefill of a batch, with the schedule made once, as attnlab's plan is."""
-        os.environ.setdefault("FLASHINFER_CUDA_ARCH_LIST", "9.0a")  # for which it compiles
+        if q.is_cuda:  # for which GPU it compiles; "9.0a" has Hopper's own instructions
+            major, minor = torch.cuda.get_device_capability(q.device)
+            arch = f"{major}.{minor}" + ("a" if major >= 9 else "")
+            os.environ.setdefault("FLASHINFER_CUDA_ARCH_LIST", arch)
         flat_q, flat_k, flat_v = (x.reshape(-1, *x.shape[2:]) for x in (q, k, v))
 
         def begins(length: int):
