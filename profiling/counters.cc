@@ -10,10 +10,10 @@
 #include "absl/strings/str_cat.h"
 #include "attention/cuda/backend.h"
 #include "attention/cuda/call.h"
+#include "attention/cuda/driver_function.h"
 #include "cuda_runtime_api.h"
 #include "profiling/chip.h"
 #include "profiling/cupti.h"
-#include "profiling/driver_function.h"
 #include "profiling/metric_config.h"
 #include "profiling/quantities.h"
 
@@ -25,10 +25,11 @@ using cuda_backend::ScopedDevice;
 constexpr char kRange[] = "attnlab";
 
 absl::StatusOr<CUcontext> CurrentContext() {
-  const auto get = DriverFunction<decltype(&cuCtxGetCurrent)>("cuCtxGetCurrent", 4000);
+  const auto get =
+      cuda_backend::DriverFunction<decltype(&cuCtxGetCurrent)>("cuCtxGetCurrent", 4000);
   if (!get.ok()) return get.status();
   CUcontext context = nullptr;
-  const absl::Status s = DriverStatus((*get)(&context), "cuCtxGetCurrent");
+  const absl::Status s = cuda_backend::DriverStatus((*get)(&context), "cuCtxGetCurrent");
   if (!s.ok()) return s;
   if (context == nullptr) return absl::InternalError("cuCtxGetCurrent: no context");
   return context;

@@ -5,8 +5,8 @@
 #include <utility>
 
 #include "attention/cuda/call.h"
+#include "attention/cuda/driver_function.h"
 #include "cuda_runtime_api.h"
-#include "profiling/driver_function.h"
 #include "profiling/kernel_name.h"
 
 namespace attnlab::profiling {
@@ -26,7 +26,7 @@ struct Driver {
 
 template <typename Function>
 absl::Status Find(const char* name, unsigned version, Function* function) {
-  const absl::StatusOr<Function> found = DriverFunction<Function>(name, version);
+  const absl::StatusOr<Function> found = cuda_backend::DriverFunction<Function>(name, version);
   if (found.ok()) *function = *found;
   return found.status();
 }
@@ -68,11 +68,13 @@ absl::Status Record(absl::FunctionRef<absl::Status(void* stream)> enqueue, Recor
 absl::StatusOr<LaunchFacts> FactsOfNode(const Driver& driver, cudaGraphNode_t node,
                                         int64_t threads_per_multiprocessor) {
   CUDA_KERNEL_NODE_PARAMS params = {};
-  absl::Status s = DriverStatus(driver.node_params(node, &params), "cuGraphKernelNodeGetParams");
+  absl::Status s =
+      cuda_backend::DriverStatus(driver.node_params(node, &params), "cuGraphKernelNodeGetParams");
   if (!s.ok()) return s;
   CUfunction function = params.func;
   if (function == nullptr) {
-    s = DriverStatus(driver.function_of(&function, params.kern), "cuKernelGetFunction");
+    s = cuda_backend::DriverStatus(driver.function_of(&function, params.kern),
+                                   "cuKernelGetFunction");
     if (!s.ok()) return s;
   }
   LaunchFacts facts;
@@ -80,7 +82,7 @@ absl::StatusOr<LaunchFacts> FactsOfNode(const Driver& driver, cudaGraphNode_t no
   facts.block = {params.blockDimX, params.blockDimY, params.blockDimZ};
   facts.dynamic_shared_bytes = params.sharedMemBytes;
   const char* name = nullptr;
-  s = DriverStatus(driver.name_of(&name, function), "cuFuncGetName");
+  s = cuda_backend::DriverStatus(driver.name_of(&name, function), "cuFuncGetName");
   if (!s.ok()) return s;
   facts.name = Demangled(name);
   int shared = 0, local = 0;
@@ -90,15 +92,17 @@ absl::StatusOr<LaunchFacts> FactsOfNode(const Driver& driver, cudaGraphNode_t no
       {CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES, &local},
   };
   for (const auto& [attribute, value] : attributes) {
-    s = DriverStatus(driver.attribute_of(value, attribute, function), "cuFuncGetAttribute");
+    s = cuda_backend::DriverStatus(driver.attribute_of(value, attribute, function),
+                                   "cuFuncGetAttribute");
     if (!s.ok()) return s;
   }
   facts.static_shared_bytes = shared;
   facts.local_bytes = local;
   const int64_t threads = facts.block[0] * facts.block[1] * facts.block[2];
-  s = DriverStatus(driver.most_blocks(&facts.blocks_per_multiprocessor, function,
-                                      static_cast<int>(threads), params.sharedMemBytes),
-                   "cuOccupancyMaxActiveBlocksPerMultiprocessor");
+  s = cuda_backend::DriverStatus(
+      driver.most_blocks(&facts.blocks_per_multiprocessor, function, static_cast<int>(threads),
+                         params.sharedMemBytes),
+      "cuOccupancyMaxActiveBlocksPerMultiprocessor");
   if (!s.ok()) return s;
   facts.theoretical_occupancy =
       OccupancyOf(facts.blocks_per_multiprocessor, threads, threads_per_multiprocessor);

@@ -1,15 +1,15 @@
-#include "profiling/driver_function.h"
+#include "attention/cuda/driver_function.h"
 
 #include "absl/strings/str_cat.h"
 #include "attention/cuda/call.h"
 #include "cuda_runtime_api.h"
 
-namespace attnlab::profiling {
+namespace attnlab::cuda_backend {
 
 absl::StatusOr<void*> FindDriverFunction(const char* name, unsigned version) {
   void* function = nullptr;
   cudaDriverEntryPointQueryResult found = cudaDriverEntryPointSymbolNotFound;
-  const absl::Status s = cuda_backend::ToStatus(
+  const absl::Status s = ToStatus(
       cudaGetDriverEntryPointByVersion(name, &function, version, cudaEnableDefault, &found), name);
   if (!s.ok()) return s;
   if (found != cudaDriverEntryPointSuccess || function == nullptr) {
@@ -29,4 +29,4 @@ absl::Status DriverStatus(CUresult result, const char* what) {
   return absl::InternalError(absl::StrCat(what, ": error ", static_cast<int>(result)));
 }
 
-}  // namespace attnlab::profiling
+}  // namespace attnlab::cuda_backend

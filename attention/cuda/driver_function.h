@@ -4,15 +4,15 @@
 //   const auto get_name = DriverFunction<decltype(&cuFuncGetName)>("cuFuncGetName", 12030);
 //   if (!get_name.ok()) return get_name.status();
 //   absl::Status s = DriverStatus((*get_name)(&name, function), "cuFuncGetName");
-#ifndef PROFILING_DRIVER_FUNCTION_H_
-#define PROFILING_DRIVER_FUNCTION_H_
+#ifndef ATTENTION_CUDA_DRIVER_FUNCTION_H_
+#define ATTENTION_CUDA_DRIVER_FUNCTION_H_
 
 #include <cuda.h>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 
-namespace attnlab::profiling {
+namespace attnlab::cuda_backend {
 
 // `version`: the CUDA version whose function it is; 12030 for 12.3. Unimplemented if the driver
 // does not have it.
@@ -28,6 +28,6 @@ absl::StatusOr<Function> DriverFunction(const char* name, unsigned version) {
 // OK, or Internal with "what: CUDA_ERROR_…".
 absl::Status DriverStatus(CUresult result, const char* what);
 
-}  // namespace attnlab::profiling
+}  // namespace attnlab::cuda_backend
 
-#endif  // PROFILING_DRIVER_FUNCTION_H_
+#endif  // ATTENTION_CUDA_DRIVER_FUNCTION_H_
