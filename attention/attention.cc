@@ -1,5 +1,6 @@
 #include "attention/attention.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -25,7 +26,15 @@ absl::Status Prefixed(absl::string_view prefix, const absl::Status& status) {
 
 absl::StatusOr<Plan> Choose(const AttentionProblem& problem, const DeviceInfo& device,
                             const LaunchConfig& config) {
-  absl::StatusOr<Plan> best = Plan{};
+  Plan best, otherwise;
+  // Of two plans the one with the higher preference.
+  const auto prefer = [](const Plan& plan, Plan& chosen) {
+    if (chosen.kernel != nullptr &&
+        plan.kernel->traits().preference <= chosen.kernel->traits().preference) {
+      return;
+    }
+    chosen = plan;
+  };
   std::string reasons;
   bool any_of_device = false, all_invalid = true, any_too_large = false;
   for (const Kernel* kernel : Registry::Global().All()) {
@@ -37,12 +46,18 @@ absl::StatusOr<Plan> Choose(const AttentionProblem& problem, const DeviceInfo& d
       any_of_device = true;
       all_invalid = all_invalid && absl::IsInvalidArgument(s);
       any_too_large = any_too_large || absl::IsResourceExhausted(s);
-    } else if (best->kernel == nullptr ||
-               kernel->traits().preference > best->kernel->traits().preference) {
-      best = std::move(plan);
+      continue;
     }
+    prefer(*plan, best);
+    if (!kernel->traits().needs_aligned_rows) prefer(*plan, otherwise);
   }
-  if (best->kernel != nullptr) return best;
+  if (best.kernel != nullptr) {
+    if (best.kernel->traits().needs_aligned_rows && otherwise.kernel != nullptr) {
+      best.workspace_bytes = std::max(best.workspace_bytes, otherwise.workspace_bytes);
+      best.otherwise = std::make_shared<const Plan>(std::move(otherwise));
+    }
+    return best;
+  }
   // A configuration that no kernel of the device accepts is the caller's mistake. A problem that a
   // kernel would do if it fitted is too large.
   const absl::StatusCode code = any_of_device && all_invalid ? absl::StatusCode::kInvalidArgument
@@ -88,6 +103,10 @@ absl::Status Forward(const Plan& plan, const AttentionTensors& tensors, Workspac
     return absl::InvalidArgumentError(absl::StrCat("q: on ", ToString(tensors.q.device),
                                                    ", but the plan is for ",
                                                    ToString(plan.device.device)));
+  }
+  if (absl::Status s = plan.prepared->Accepts(tensors); !s.ok()) {
+    if (plan.otherwise == nullptr) return Prefixed(plan.kernel->traits().name, s);
+    return Forward(*plan.otherwise, tensors, workspace, stream, intermediates);
   }
   if (plan.workspace_bytes > 0) {
     if (workspace.data == nullptr || workspace.bytes < plan.workspace_bytes) {

@@ -38,6 +38,9 @@ struct Plan {
   const Kernel* kernel = nullptr;
   std::shared_ptr<const Prepared> prepared;  // made for the fields above: do not change them
   int64_t workspace_bytes = 0;
+  // For tensors that `prepared` does not accept. Null if the kernel accepts all, if the caller has
+  // named it, or if no other kernel supports the problem.
+  std::shared_ptr<const Plan> otherwise = nullptr;
 };
 
 // Plans the problem on the device, for the kernel named `kernel`. If `kernel` is empty, for the
@@ -62,8 +65,8 @@ absl::StatusOr<Plan> MakePlan(const Kernel& kernel, const AttentionProblem& prob
 //
 // InvalidArgument: tensors that do not fit the problem; a workspace that is null, too small, or not
 // aligned to kMemoryAlignment (memory.h); a plan without a kernel; intermediates of the wrong
-// shape. Unimplemented: intermediates that the kernel does not form. Cancelled: a call on the CPU
-// that stop.h ended early.
+// shape. Unimplemented: intermediates that the kernel does not form; tensors that neither the kernel
+// nor plan.otherwise accepts. Cancelled: a call on the CPU that stop.h ended early.
 absl::Status Forward(const Plan& plan, const AttentionTensors& tensors, Workspace workspace = {},
                      void* stream = nullptr, const Intermediates& intermediates = {});
 

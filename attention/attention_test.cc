@@ -77,6 +77,42 @@ class Fast : public FakeKernel {
 ATTNLAB_REGISTER_KERNEL(Slow);
 ATTNLAB_REGISTER_KERNEL(Fast);
 
+// The best one, which takes only tensors whose Q begins at a multiple of 64 bytes.
+class Picky : public FakeKernel {
+ public:
+  Picky() : FakeKernel("picky", 20, 32, 500, 3) {
+    traits_ = FakeKernel::traits();
+    traits_.needs_aligned_rows = true;
+  }
+  const KernelTraits& traits() const override { return traits_; }
+  absl::StatusOr<std::unique_ptr<const Prepared>> Prepare(
+      const AttentionProblem& p, const DeviceInfo& device,
+      const LaunchConfig& config) const override {
+    class OfPicky : public Prepared {
+     public:
+      explicit OfPicky(std::unique_ptr<const Prepared> inner) : inner_(std::move(inner)) {}
+      int64_t WorkspaceBytes() const override { return inner_->WorkspaceBytes(); }
+      absl::Status Accepts(const AttentionTensors& t) const override {
+        if (reinterpret_cast<uintptr_t>(t.q.data) % 64 == 0) return absl::OkStatus();
+        return absl::UnimplementedError("q: not at a multiple of 64 bytes");
+      }
+      absl::Status Run(const AttentionTensors& t, const Launch& launch) const override {
+        return inner_->Run(t, launch);
+      }
+
+     private:
+      std::unique_ptr<const Prepared> inner_;
+    };
+    absl::StatusOr<std::unique_ptr<const Prepared>> inner = FakeKernel::Prepare(p, device, config);
+    if (!inner.ok()) return inner.status();
+    return std::make_unique<const OfPicky>(*std::move(inner));
+  }
+
+ private:
+  KernelTraits traits_;
+};
+ATTNLAB_REGISTER_KERNEL(Picky);
+
 class ForwardTest : public ::testing::Test {
  protected:
   ForwardTest() : in_(64), out_(64) {
@@ -107,10 +143,34 @@ TEST_F(ForwardTest, TakesTheNamedKernel) {
   const absl::Status unknown = ForwardOnce(problem_, tensors_, "faster");
   EXPECT_EQ(unknown.code(), absl::StatusCode::kNotFound);
   EXPECT_EQ(unknown.message(),
-            "kernel: \"faster\" is not linked into this program; it has fast, slow");
+            "kernel: \"faster\" is not linked into this program; it has fast, picky, slow");
   problem_.d = problem_.dv = 65;
   EXPECT_EQ(MakePlan(problem_, Device::Cpu(), "fast").status().message(),
             "fast: d: too large for a fake");
+}
+
+TEST_F(ForwardTest, TakesAnotherKernelForTensorsThatTheBestDoesNotAccept) {
+  problem_.d = problem_.dv = 32;
+  alignas(64) float q[64];
+  alignas(256) char scratch[1024];
+  const auto at = [&](const float* data) {
+    AttentionTensors t = tensors_;
+    t.q = t.k = t.v = BshdView(data, DType::kFloat32, Device::Cpu(), 1, 1, 1, 32);
+    t.o = BshdView(out_.data(), DType::kFloat32, Device::Cpu(), 1, 1, 1, 32);
+    return t;
+  };
+  const absl::StatusOr<Plan> plan = MakePlan(problem_, Device::Cpu());
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  EXPECT_EQ(plan->kernel->traits().name, "picky");
+  EXPECT_EQ(plan->workspace_bytes, 1000);  // enough for either
+  ASSERT_TRUE(Forward(*plan, at(q), {scratch, 1000}).ok());
+  EXPECT_EQ(out_[0], 3);
+  ASSERT_TRUE(Forward(*plan, at(q + 1), {scratch, 1000}).ok());
+  EXPECT_EQ(out_[0], 2);  // "fast"
+  const absl::StatusOr<Plan> named = MakePlan(problem_, Device::Cpu(), "picky");
+  ASSERT_TRUE(named.ok()) << named.status();
+  EXPECT_EQ(Forward(*named, at(q + 1), {scratch, 1000}),
+            absl::UnimplementedError("picky: q: not at a multiple of 64 bytes"));
 }
 
 TEST_F(ForwardTest, SaysWhyNoKernelWillDo) {
@@ -250,9 +310,10 @@ TEST_F(ForwardTest, RejectsTensorsOfAnotherDevice) {
 
 TEST(RegistryTest, ListsInAlphabeticalOrder) {
   const std::vector<const Kernel*> all = Registry::Global().All();
-  ASSERT_EQ(all.size(), 2);
+  ASSERT_EQ(all.size(), 3);
   EXPECT_EQ(all[0]->traits().name, "fast");
-  EXPECT_EQ(all[1]->traits().name, "slow");
+  EXPECT_EQ(all[1]->traits().name, "picky");
+  EXPECT_EQ(all[2]->traits().name, "slow");
   EXPECT_TRUE(Registry::Global().Check().ok());
 }
 

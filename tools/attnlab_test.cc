@@ -348,7 +348,8 @@ TEST_F(AttnlabTest, ListOfAllAsJsonHasTheSameAndMore) {
   EXPECT_EQ(reference["lengths"], json({"fixed", "packed", "padded"}));
   EXPECT_EQ(reference["all_head_dims"].size(), 512u);
   for (json& kernel : list["kernels"]) {
-    for (const char* key : {"preference", "config_keys", "variants", "all_head_dims"}) {
+    for (const char* key :
+         {"preference", "config_keys", "variants", "needs_aligned_rows", "all_head_dims"}) {
       EXPECT_EQ(kernel.erase(key), 1u) << key;
     }
   }

@@ -83,7 +83,9 @@ class LaunchesWereSeen : public ::testing::Environment {
 class Conformance : public ::testing::Test {
  public:
   Conformance(const Kernel& kernel, const Check& check, const Case& c)
-      : kernel_(kernel), check_(check), case_(c) {}
+      : kernel_(kernel),
+        check_(check),
+        case_(kernel.traits().needs_aligned_rows ? WithAlignedRows(c) : c) {}
 
   void TestBody() override {
     const absl::StatusOr<Subject> subject = SubjectFor(kernel_);
@@ -105,7 +107,7 @@ class Conformance : public ::testing::Test {
  private:
   const Kernel& kernel_;
   const Check& check_;
-  const Case& case_;
+  const Case case_;
 };
 
 class SupportsSomething : public ::testing::Test {

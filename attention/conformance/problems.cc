@@ -266,6 +266,15 @@ std::vector<Case> ConformanceCases(uint64_t seed, int count) {
   return Numbered(std::move(cases));
 }
 
+Case WithAlignedRows(Case c) {
+  const AttentionProblem& p = c.problem;
+  const int64_t unit = 16 / SizeOf(p.dtype);
+  const bool aligned =
+      p.d % unit == 0 && p.dv % unit == 0 && c.inputs.layout != oracle::Layout::kOdd;
+  if (!aligned) c.inputs.layout = oracle::Layout::kStrided;
+  return c;
+}
+
 std::vector<Case> ReducedCases() {
   constexpr uint64_t kSeed = 1;
   constexpr int kDrawn = 3000;

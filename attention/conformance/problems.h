@@ -48,6 +48,10 @@ std::vector<Case> TileCases();
 // What the conformance suite runs: SpecialCases(), TileCases(), EdgeCases(seed, count).
 std::vector<Case> ConformanceCases(uint64_t seed = 1, int count = 320);
 
+// The case for a kernel that needs aligned rows (KernelTraits): with a layout whose rows lie at
+// multiples of 16 bytes if that of the case does not.
+Case WithAlignedRows(Case c);
+
 // A few dozen small problems, for code of older GPUs and for tools that make a GPU 10 to 50 times
 // slower. They are TileCases() and a selection of EdgeCases(). The selection has every possible
 // pair of values of dtype, mask, lens and layout. It also has every other property of a problem,

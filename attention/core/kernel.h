@@ -51,6 +51,10 @@ struct KernelTraits {
   // The examples that change the arithmetic, not only the tile. Tests that are too long for all
   // examples run the default and these.
   std::vector<std::string> variants;
+  // Whether there are tensors that it does not take, because of their strides or addresses:
+  // Prepared::Accepts() says which. It takes all that lie at multiples of 16 bytes, with positive
+  // strides.
+  bool needs_aligned_rows = false;
   // Whether it forms S and P in memory and returns them on request; see Intermediates.
   bool gives_intermediates = false;
   // Of the kernels that support a problem, the default is the one with the highest preference.
@@ -93,8 +97,14 @@ class Prepared {
   // Whether it multiplies fp32 values as TF32. Tests then allow the larger error of TF32.
   virtual bool MultipliesAsTf32() const { return false; }
 
+  // OK, or Unimplemented with the stride or address that this kernel cannot use. Forward() then
+  // runs another kernel, unless the caller has named this one.
+  virtual absl::Status Accepts(const AttentionTensors& /*tensors*/) const {
+    return absl::OkStatus();
+  }
+
   // Computes attention. The caller has validated tensors, workspace and intermediates, as Forward()
-  // in attention.h does.
+  // in attention.h does, and Accepts() returns OK.
   virtual absl::Status Run(const AttentionTensors& tensors, const Launch& launch) const = 0;
 };
 

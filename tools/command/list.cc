@@ -59,6 +59,7 @@ Json KernelJson(const KernelTraits& traits, const Support& support, bool all) {
   json["preference"] = traits.preference;
   json["config_keys"] = traits.config_keys;
   json["variants"] = traits.variants;
+  json["needs_aligned_rows"] = traits.needs_aligned_rows;
   json["all_head_dims"] = support.head_dims;
   return json;
 }
@@ -127,6 +128,11 @@ int List(const Arguments& arguments, const Streams& streams) {
                          words(support.lengths), words(support.features)});
     absl::StrAppend(&notes, "  ", traits.name, ": ", traits.summary,
                     traits.preference == 0 ? "; for checking, never the default" : "", "\n");
+    if (traits.needs_aligned_rows) {
+      absl::StrAppend(&notes,
+                      "    rows of Q, K and V must lie at multiples of 16 bytes; otherwise "
+                      "the default is another kernel\n");
+    }
     for (const std::string& key : traits.config_keys) {
       absl::StrAppend(&notes, "    --config ", key, "\n");
     }

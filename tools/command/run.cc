@@ -380,8 +380,9 @@ absl::StatusOr<Plan> PlanOf(const Flags& f, Source* source) {
   if (!device.ok()) return device.status();
   absl::StatusOr<Plan> plan =
       MakePlan(*problem, device->device, any ? "" : kernels->front()->traits().name, config);
-  if (plan.ok()) plan = PlanFor(*plan->kernel, *problem, *device, config);
-  return plan;
+  if (!plan.ok()) return plan;
+  const absl::StatusOr<Plan> checked = PlanFor(*plan->kernel, *problem, *device, config);
+  return checked.ok() ? plan : checked;  // the plan by name has no `otherwise`
 }
 
 // Copies the inputs to the device, or generates them there.
