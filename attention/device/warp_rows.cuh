@@ -33,7 +33,9 @@ class WarpRows {
   static __device__ int First() { return ThreadIndex() / (32 * kWarps) * kRows; }
   static __device__ int Row(int r) { return First() + r / 2 * 16 + r % 2 * 8 + Quad(); }
 
-  static __device__ void Cap(Scores& s, const Arguments& a) {
+  // `S` and `O` below are Scores and Output, or accumulators of wgmma, which have the same At().
+  template <typename S>
+  static __device__ void Cap(S& s, const Arguments& a) {
 #pragma unroll
     for (int r = 0; r < kLaneRows; ++r) {
 #pragma unroll
@@ -46,7 +48,8 @@ class WarpRows {
   // Sets the scores of keys that a row does not see to minus infinity. `visible` has the keys [x,
   // y) that each row of the tile sees. Most tiles are cut on one side only, so each side is checked
   // by itself.
-  static __device__ void MaskOut(Scores& s, const int2* visible, int first_key) {
+  template <typename S>
+  static __device__ void MaskOut(S& s, const int2* visible, int first_key) {
     const int first = first_key + 2 * Pair();
 #pragma unroll
     for (int r = 0; r < kLaneRows; ++r) {
@@ -79,7 +82,8 @@ class WarpRows {
   }
 
   // The largest score of each row that this lane has.
-  static __device__ void FindMaxima(const Scores& s, LaneRows& max) {
+  template <typename S>
+  static __device__ void FindMaxima(const S& s, LaneRows& max) {
 #pragma unroll
     for (int r = 0; r < kLaneRows; ++r) {
       max[r] = s.At(r, 0);
@@ -93,17 +97,23 @@ class WarpRows {
   // a row is rescaled depends on that row alone, so its bits do too. Returns whether any row of the
   // warp was rescaled.
   __device__ bool Rescale(LaneRows& max, float scale_log2, Output& o) {
-    bool exceeds = false;
+    if (!AnyExceeds(max, scale_log2)) return false;
 #pragma unroll
-    for (int r = 0; r < kLaneRows; ++r) exceeds |= rows_[r].Exceeds(max[r], scale_log2);
-    if (!__any_sync(0xFFFFFFFF, exceeds)) return false;
-#pragma unroll
-    for (int r = 0; r < kLaneRows; ++r) {
-      max[r] = fmaxf(max[r], __shfl_xor_sync(0xFFFFFFFF, max[r], 1));
-      max[r] = fmaxf(max[r], __shfl_xor_sync(0xFFFFFFFF, max[r], 2));
-      Multiply(o, r, rows_[r].GrowLazily(max[r], scale_log2));
-    }
+    for (int r = 0; r < kLaneRows; ++r) Multiply(o, r, GrowRow(r, max[r], scale_log2));
     return true;
+  }
+
+  // The same where O is not there yet: returns whether any row has to be rescaled, by `factors`.
+  __device__ bool Grow(LaneRows& max, float scale_log2, LaneRows& factors) {
+    if (!AnyExceeds(max, scale_log2)) return false;
+#pragma unroll
+    for (int r = 0; r < kLaneRows; ++r) factors[r] = GrowRow(r, max[r], scale_log2);
+    return true;
+  }
+  template <typename O>
+  static __device__ void Multiply(O& o, const LaneRows& factors) {
+#pragma unroll
+    for (int r = 0; r < kLaneRows; ++r) Multiply(o, r, factors[r]);
   }
 
   // For warps that share rows: moves the lane's r-th row to the other warp's maximum if that is
@@ -139,7 +149,22 @@ class WarpRows {
   }
 
  private:
-  static __device__ void Multiply(Output& o, int r, float factor) {
+  __device__ bool AnyExceeds(const LaneRows& max, float scale_log2) const {
+    bool exceeds = false;
+#pragma unroll
+    for (int r = 0; r < kLaneRows; ++r) exceeds |= rows_[r].Exceeds(max[r], scale_log2);
+    return __any_sync(0xFFFFFFFF, exceeds);
+  }
+
+  // Exchanges the maxima of a row's lanes, and returns the factor for the row's O.
+  __device__ float GrowRow(int r, float max, float scale_log2) {
+    max = fmaxf(max, __shfl_xor_sync(0xFFFFFFFF, max, 1));
+    max = fmaxf(max, __shfl_xor_sync(0xFFFFFFFF, max, 2));
+    return rows_[r].GrowLazily(max, scale_log2);
+  }
+
+  template <typename O>
+  static __device__ void Multiply(O& o, int r, float factor) {
 #pragma unroll
     for (int i = 0; i < kDim / 4; ++i) o.At(r, i) *= factor;
   }

@@ -1,0 +1,35 @@
+// TMA: copies of tiles from a tensor to shared memory, by one thread. tensor_map.h describes the
+// tensor.
+//
+// Needs 9.0. Source: PTX ISA 9.0, "cp.async.bulk.tensor".
+#ifndef ATTENTION_DEVICE_TMA_CUH_
+#define ATTENTION_DEVICE_TMA_CUH_
+
+#include <cuda.h>
+
+#include <cstdint>
+#include <cuda/ptx>
+
+namespace attnlab::device {
+
+// Where a tile begins.
+struct TileOrigin {
+  int token, head, batch;
+};
+
+// Starts to copy kBlocks blocks of 64 columns and `rows` rows to `to`, one block after the other.
+// The bytes are reported to `barrier`. Elements beyond the tensor are zeros.
+template <int kBlocks>
+__device__ void LoadTile(const CUtensorMap& map, TileOrigin from, char* to, int rows,
+                         uint64_t* barrier) {
+#pragma unroll
+  for (int i = 0; i < kBlocks; ++i) {
+    const int32_t at[5] = {64 * i, 0, from.token, from.head, from.batch};
+    cuda::ptx::cp_async_bulk_tensor(cuda::ptx::space_cluster, cuda::ptx::space_global,
+                                    to + i * rows * 128, &map, at, barrier);
+  }
+}
+
+}  // namespace attnlab::device
+
+#endif  // ATTENTION_DEVICE_TMA_CUH_
