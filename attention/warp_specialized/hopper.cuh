@@ -1,0 +1,57 @@
+// The __global__ function of the Hopper kernel, for the .cu files that instantiate it, one per head
+// dim.
+#ifndef ATTENTION_WARP_SPECIALIZED_HOPPER_CUH_
+#define ATTENTION_WARP_SPECIALIZED_HOPPER_CUH_
+
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+
+#include "attention/cuda/launch.h"
+#include "attention/warp_specialized/hopper_call.h"
+#include "attention/warp_specialized/hopper_tile.cuh"
+
+namespace attnlab::warp_specialized {
+
+template <typename T, typename Shape, bool kCaps>
+__global__ void __launch_bounds__(Shape::kThreads, 1)
+    HopperKernel(const __grid_constant__ HopperArguments h) {
+  extern __shared__ __align__(1024) char memory[];
+  auto& shared = *reinterpret_cast<HopperShared<Shape>*>(memory);
+  static_assert(sizeof(shared) == Shape::kSharedBytes);
+  constexpr int kProducers = 128 * Shape::kConsumers;  // its first thread
+  if (threadIdx.x == 0) shared.Init();
+  __syncthreads();
+  if (threadIdx.x < kProducers) {
+    device::TakeRegisters<Shape::kConsumerRegisters>();
+    Consumer<T, Shape, kCaps>(h, shared).Consume();
+  } else {
+    device::GiveRegisters<Shape::kProducerRegisters>();
+    if (threadIdx.x == kProducers) Produce(h, shared);
+    if (threadIdx.x / 32 == kProducers / 32 + 1) Schedule(h, shared.work, shared.work_ring);
+  }
+}
+
+template <typename T, typename Shape>
+cudaError_t LaunchElement(const HopperCall& call) {
+  const bool caps = call.arguments.a.softcap != 0;
+  return device::Launch(caps ? HopperKernel<T, Shape, true> : HopperKernel<T, Shape, false>,
+                        dim3(call.blocks), dim3(Shape::kThreads), Shape::kSharedBytes, call.stream,
+                        call.arguments);
+}
+
+template <typename Shape>
+cudaError_t LaunchHopper(const HopperCall& call) {
+  switch (call.element) {
+    case device::Element::kFloat16:
+      return LaunchElement<__half, Shape>(call);
+    case device::Element::kBFloat16:
+      return LaunchElement<__nv_bfloat16, Shape>(call);
+    case device::Element::kFloat32:
+      break;
+  }
+  return cudaErrorInvalidValue;
+}
+
+}  // namespace attnlab::warp_specialized
+
+#endif  // ATTENTION_WARP_SPECIALIZED_HOPPER_CUH_

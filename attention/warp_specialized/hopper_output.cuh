@@ -1,0 +1,61 @@
+// The last step of a query tile: rows of O from accumulators to global memory.
+#ifndef ATTENTION_WARP_SPECIALIZED_HOPPER_OUTPUT_CUH_
+#define ATTENTION_WARP_SPECIALIZED_HOPPER_OUTPUT_CUH_
+
+#include <cstdint>
+
+#include "attention/device/convert.cuh"
+#include "attention/device/mma.cuh"
+#include "attention/device/wgmma.cuh"
+
+namespace attnlab::warp_specialized {
+
+// Among the four lanes of a row: word j of lane i becomes word i of lane j.
+__device__ inline void TransposeWords(uint32_t (&words)[4]) {
+#pragma unroll
+  for (int bit = 1; bit <= 2; bit *= 2) {
+    const bool high = threadIdx.x & bit;
+#pragma unroll
+    for (int j = 0; j < 4; ++j) {
+      if (j & bit) continue;
+      uint32_t &mine = words[j], &others = words[j + bit];
+      const uint32_t got = __shfl_xor_sync(0xFFFFFFFF, high ? mine : others, bit);
+      (high ? mine : others) = got;
+    }
+  }
+}
+
+// Stores the lane's r-th row, times `factor`, at `to`. All lanes of the warp call it; those whose
+// row does not `exist` store nothing. A lane has two neighbouring columns of each 8; after an
+// exchange with its neighbours it has 8, which it stores at once if all rows are whole_chunks
+// (device/arguments.h).
+template <typename T, int kColumns>
+__device__ void StoreRow(const device::wgmma::Accumulators<kColumns>& o, int r, float factor, T* to,
+                         bool exists, int dv, bool whole_chunks) {
+  const int pair = static_cast<int>(threadIdx.x) % 4;
+#pragma unroll
+  for (int c = 0; c < kColumns / 32; ++c) {
+    uint32_t words[4];
+#pragma unroll
+    for (int j = 0; j < 4; ++j) {
+      words[j] =
+          device::PackPair<T>(o.At(r, 8 * c + 2 * j) * factor, o.At(r, 8 * c + 2 * j + 1) * factor);
+    }
+    TransposeWords(words);
+    const int column = 32 * c + 8 * pair;
+    if (!exists || column >= dv) continue;
+    if (whole_chunks) {
+      *reinterpret_cast<uint4*>(to + column) = make_uint4(words[0], words[1], words[2], words[3]);
+    } else {
+#pragma unroll
+      for (int i = 0; i < 8; ++i) {
+        const auto element = static_cast<uint16_t>(words[i / 2] >> i % 2 * 16);
+        if (column + i < dv) reinterpret_cast<uint16_t*>(to)[column + i] = element;
+      }
+    }
+  }
+}
+
+}  // namespace attnlab::warp_specialized
+
+#endif  // ATTENTION_WARP_SPECIALIZED_HOPPER_OUTPUT_CUH_

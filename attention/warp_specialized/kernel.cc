@@ -1,0 +1,146 @@
+// Warp specialisation: the warps of a block have different work. One copies Q, K and V to shared
+// memory, through TMA; others multiply and compute the softmax. The idea is that of
+// FlashAttention-3 (Shah et al., "FlashAttention-3: Fast and Accurate Attention with Asynchrony and
+// Low-precision", 2024). This kernel is for Hopper (sm_90a): its wgmma multiplies at the full rate
+// of the tensor cores, directly from shared memory and asynchronously, so that the softmax of one
+// tile runs beside the products of another.
+#include "attention/core/kernel.h"
+
+#include <algorithm>
+#include <memory>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "attention/core/mask.h"
+#include "attention/core/registry.h"
+#include "attention/core/supports.h"
+#include "attention/cuda/call.h"
+#include "attention/cuda/code_capability.h"
+#include "attention/device/arguments_of.h"
+#include "attention/device/element_of.h"
+#include "attention/device/tensor_map.h"
+#include "attention/warp_specialized/hopper_call.h"
+#include "attention/warp_specialized/options.h"
+
+namespace attnlab::warp_specialized {
+namespace {
+
+using Launcher = cudaError_t (*)(const HopperCall&);
+
+Launcher LauncherOf(const HopperTile& tile) {
+  switch (tile.head_dim) {
+    case 64:
+      return LaunchHopper<Hopper64>;
+    case 96:
+      return LaunchHopper<Hopper96>;
+    case 128:
+      return LaunchHopper<Hopper128>;
+    case 192:
+      return tile.head_dim_v == 128 ? LaunchHopper<Hopper192v128> : LaunchHopper<Hopper192>;
+    default:
+      return LaunchHopper<Hopper256>;
+  }
+}
+
+// The compute capability of the code that runs on the device, or the device's own if it cannot be
+// asked.
+int CodeCapabilityOf(const DeviceInfo& device) {
+  const cuda_backend::ScopedDevice current(device.device.ordinal);
+  int capability = 0;
+  if (current.status().ok() &&
+      cuda_backend::ToStatus(device::CodeCapability(&capability), "").ok()) {
+    return capability;
+  }
+  return device.compute_capability;
+}
+
+class PreparedHopper : public Prepared {
+ public:
+  PreparedHopper(const AttentionProblem& p, const DeviceInfo& device, const Options& options)
+      : problem_(p), ordinal_(device.device.ordinal), options_(options) {
+    const auto divisor = [](int64_t x) {
+      return device::Divisor(static_cast<uint32_t>(std::max<int64_t>(x, 1)));
+    };
+    HopperArguments& h = call_.arguments;
+    h.tiles = static_cast<uint32_t>(options.units * options.unit_tiles);
+    h.unit = divisor(options.unit_tiles);
+    h.heads = divisor(p.hq / options.pack);
+    h.pack = divisor(options.pack);
+    h.rows_beyond = p.lens != Lengths::kFixed;
+    call_.element = device::ElementOf(p.dtype);
+    // Without a mask all tiles are equally long. Few tiles are divided singly.
+    const bool pairs = p.mask != Mask::None() && h.tiles > 2 * device.multiprocessors;
+    h.run = pairs ? 2 : 1;
+    call_.blocks = static_cast<int>(std::min<int64_t>(device.multiprocessors, h.tiles));
+    launch_ = LauncherOf(options.tile);
+  }
+
+  absl::Status Accepts(const AttentionTensors& t) const override {
+    absl::Status s = device::CheckTensorMap("q", t.q);
+    if (s.ok()) s = device::CheckTensorMap("k", t.k);
+    if (s.ok()) s = device::CheckTensorMap("v", t.v);
+    return s;
+  }
+
+  absl::Status Run(const AttentionTensors& t, const Launch& launch) const override {
+    if (call_.blocks == 0) return absl::OkStatus();
+    const absl::StatusOr<CUtensorMap> q =
+        device::MakeTensorMap("q", t.q, options_.tile.rows, options_.pack);
+    if (!q.ok()) return q.status();
+    const absl::StatusOr<CUtensorMap> k =
+        device::MakeTensorMap("k", t.k, options_.tile.keys, /*pack=*/1);
+    if (!k.ok()) return k.status();
+    const absl::StatusOr<CUtensorMap> v =
+        device::MakeTensorMap("v", t.v, options_.tile.keys, /*pack=*/1);
+    if (!v.ok()) return v.status();
+    HopperCall call = call_;
+    call.arguments.q = *q;
+    call.arguments.k = *k;
+    call.arguments.v = *v;
+    call.arguments.a = device::ArgumentsOf(problem_, t);
+    call.stream = static_cast<cudaStream_t>(launch.stream);
+    const cuda_backend::ScopedDevice current(ordinal_);
+    if (!current.status().ok()) return current.status();
+    return cuda_backend::ToStatus(launch_(call), "warp_specialized");
+  }
+
+ private:
+  const AttentionProblem problem_;
+  const int ordinal_;
+  const Options options_;
+  HopperCall call_;
+  Launcher launch_;
+};
+
+class WarpSpecializedKernel : public Kernel {
+ public:
+  WarpSpecializedKernel() {
+    traits_.name = "warp_specialized";
+    traits_.summary =
+        "producer warps copy, consumer warps compute; Hopper's TMA and wgmma, fp16 and bf16, head "
+        "dims to 256";
+    traits_.device = DeviceKind::kCuda;
+    traits_.compute_capabilities = {90};
+    traits_.needs_aligned_rows = true;
+    traits_.preference = 60;
+  }
+
+  const KernelTraits& traits() const override { return traits_; }
+
+  absl::StatusOr<std::unique_ptr<const Prepared>> Prepare(
+      const AttentionProblem& p, const DeviceInfo& device,
+      const LaunchConfig& config) const override {
+    if (absl::Status s = CheckDtypeAndPage(p); !s.ok()) return s;
+    const absl::StatusOr<Options> options = OptionsFor(p, device, CodeCapabilityOf(device), config);
+    if (!options.ok()) return options.status();
+    return std::make_unique<const PreparedHopper>(p, device, *options);
+  }
+
+ private:
+  KernelTraits traits_;
+};
+
+ATTNLAB_REGISTER_KERNEL(WarpSpecializedKernel);
+
+}  // namespace
+}  // namespace attnlab::warp_specialized

@@ -1,0 +1,46 @@
+// What the warp-specialised family chooses for a problem.
+#ifndef ATTENTION_WARP_SPECIALIZED_OPTIONS_H_
+#define ATTENTION_WARP_SPECIALIZED_OPTIONS_H_
+
+#include <cstdint>
+
+#include "absl/status/statusor.h"
+#include "attention/core/device.h"
+#include "attention/core/launch_config.h"
+#include "attention/core/problem.h"
+
+namespace attnlab::warp_specialized {
+
+// A row of the table in hopper_shape.h.
+struct HopperTile {
+  int head_dim = 0, head_dim_v = 0;  // the most that d and dv may be
+  int rows = 0, keys = 0;
+  int shared_bytes = 0;
+};
+
+struct Options {
+  HopperTile tile;
+  int pack = 1;            // query heads that share a tile
+  int64_t units = 0;       // (sequence, head) pairs, or (sequence, KV head) where heads are packed
+  int64_t unit_tiles = 0;  // query tiles of each
+};
+
+// The most keys that a row may see. Tensor cores cut what they add to an accumulator instead of
+// rounding it (docs/fa2_measurements.md).
+inline constexpr int64_t kMostFp16Keys = int64_t{1} << 17;
+inline constexpr int64_t kMostBf16Keys = int64_t{1} << 20;
+
+// `code_capability`: the compute capability for which the device code that runs there was compiled
+// (attention/cuda/code_capability.h).
+//
+// Errors:
+//
+//   Unimplemented       GPUs and code other than those of compute capability 9.0; fp32; head dims above 256;
+//                       rows that see too many keys; more than 2^31 - 1 query tiles
+//   InvalidArgument     any configuration: there is nothing to configure
+absl::StatusOr<Options> OptionsFor(const AttentionProblem& problem, const DeviceInfo& device,
+                                   int code_capability, const LaunchConfig& config);
+
+}  // namespace attnlab::warp_specialized
+
+#endif  // ATTENTION_WARP_SPECIALIZED_OPTIONS_H_

@@ -1,0 +1,88 @@
+#include "attention/warp_specialized/options.h"
+
+#include <string>
+
+#include "absl/status/status.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace attnlab::warp_specialized {
+namespace {
+
+using ::testing::HasSubstr;
+
+DeviceInfo Gpu(int capability) {
+  DeviceInfo gpu;
+  gpu.device = Device::Cuda(0);
+  gpu.compute_capability = capability;
+  gpu.multiprocessors = 132;
+  return gpu;
+}
+
+absl::StatusOr<Options> For(const std::string& line, int capability = 90) {
+  return OptionsFor(*AttentionProblem::Parse(line), Gpu(capability), capability, {});
+}
+
+TEST(OptionsTest, ATileForEachHeadDim) {
+  const struct {
+    const char* dims;
+    int head_dim, head_dim_v;
+  } kCases[] = {
+      {"d=1", 64, 64},        {"d=64", 64, 64},          {"d=65", 96, 96},
+      {"d=64,dv=96", 96, 96}, {"d=128", 128, 128},       {"d=192,dv=128", 192, 128},
+      {"d=160", 192, 192},    {"d=64,dv=129", 192, 192}, {"d=193", 256, 256},
+  };
+  for (const auto& c : kCases) {
+    const auto options = For(std::string("hq=1,sq=1000,dtype=bf16,") + c.dims);
+    ASSERT_TRUE(options.ok()) << c.dims << ": " << options.status();
+    EXPECT_EQ(options->tile.head_dim, c.head_dim) << c.dims;
+    EXPECT_EQ(options->tile.head_dim_v, c.head_dim_v) << c.dims;
+    EXPECT_LE(options->tile.shared_bytes, 227 * 1024) << c.dims;
+  }
+}
+
+TEST(OptionsTest, ShortQueriesShareTiles) {
+  const auto decode = For("b=3,hq=32,hkv=8,sq=1,skv=4096,d=128,dtype=bf16");
+  ASSERT_TRUE(decode.ok()) << decode.status();
+  EXPECT_EQ(decode->pack, 4);
+  EXPECT_EQ(decode->units, 3 * 8);
+  EXPECT_EQ(decode->unit_tiles, 1);
+  EXPECT_EQ(For("hq=32,hkv=8,sq=1000,d=128,dtype=bf16")->pack, 1);    // fills tiles by itself
+  EXPECT_EQ(For("hq=6,hkv=2,sq=1,skv=9,d=128,dtype=bf16")->pack, 1);  // 3 does not divide 128 rows
+  const auto prefill = For("b=2,hq=4,sq=1000,d=128,dtype=bf16");
+  EXPECT_EQ(prefill->units, 8);
+  EXPECT_EQ(prefill->unit_tiles, 8);
+}
+
+TEST(OptionsTest, DeclinesWithValueAndLimit) {
+  const struct {
+    const char* line;
+    int capability;
+    const char* message;
+  } kCases[] = {
+      {"hq=1,sq=8,d=64,dtype=bf16", 80,
+       "device: 8.0 with code for 8.0; this kernel's wgmma is that of 9.0 alone"},
+      {"hq=1,sq=8,d=64,dtype=bf16", 100, "device: 10.0 with code for 10.0"},
+      {"hq=1,sq=8,d=64,dtype=fp32", 90, "dtype: wgmma multiplies fp16 and bf16, not fp32"},
+      {"hq=1,sq=8,d=257,dtype=bf16", 90, "d: 257 is above 256"},
+      {"hq=1,sq=8,d=8,dv=300,dtype=bf16", 90, "dv: 300 is above 256"},
+      {"hq=1,sq=8,skv=131073,d=64,dtype=fp16", 90, "skv: a row sees 131073 keys, above 131072"},
+      {"b=1048576,hq=4096,sq=1,d=64,dtype=bf16", 90, "b: 4294967296 heads of 1 query tiles"},
+  };
+  for (const auto& c : kCases) {
+    const absl::Status s = For(c.line, c.capability).status();
+    EXPECT_EQ(s.code(), absl::StatusCode::kUnimplemented) << c.line;
+    EXPECT_THAT(std::string(s.message()), HasSubstr(c.message)) << c.line;
+  }
+  const AttentionProblem small = *AttentionProblem::Parse("hq=1,sq=8,d=64,dtype=bf16");
+  EXPECT_THAT(std::string(OptionsFor(small, Gpu(90), 75, {}).status().message()),
+              HasSubstr("device: 9.0 with code for 7.5"));
+  EXPECT_TRUE(For("hq=1,sq=200000,d=64,dtype=fp16,mask=window:1000:0").ok());
+  LaunchConfig config;
+  config.Set("tile_q", "64");
+  EXPECT_EQ(OptionsFor(small, Gpu(90), 90, config).status().code(),
+            absl::StatusCode::kInvalidArgument);
+}
+
+}  // namespace
+}  // namespace attnlab::warp_specialized
