@@ -103,7 +103,7 @@ struct Timed {
   Row* row;
   std::vector<Repetition> repetitions;
   int64_t next = 0;    // repetitions of the next round
-  double seconds = 0;  // that they have taken
+  double seconds = 0;  // that they have taken, with what lies between them
 };
 
 // How many repetitions come first, from calls that have warmed up and one that is timed.
@@ -135,14 +135,14 @@ void FallOutOfStep(Timed* timed) {
   if (!timed->row->processors.Busy() || timed->repetitions.back().Calm()) return;
   const auto count = static_cast<int64_t>(timed->repetitions.size());
   std::this_thread::sleep_for(std::chrono::milliseconds(1 + count % 5));
-  timed->seconds += timed->kernel.Call().value_or(0);  // one that fails does so again when timed
+  timed->kernel.Call().status().IgnoreError();  // one that fails does so again when timed
 }
 
 // OpenMP starts and ends threads when a call uses more or fewer of them than the last one did. An
 // untimed call does so before threads are listed and the clock runs.
 void SettleThreads(int last_threads, Timed* timed) {
   if (!timed->repetitions.empty() && timed->repetitions.back().threads == last_threads) return;
-  timed->seconds += timed->kernel.Call().value_or(0);  // one that fails does so again when timed
+  timed->kernel.Call().status().IgnoreError();  // one that fails does so again when timed
 }
 
 // One repetition: some calls, or none when it is time to stop or the kernel has failed. Google
@@ -156,6 +156,7 @@ void Repeat(benchmark::State& state, const Options& options, int* threads, Timed
       state.SkipWithError("the kernel has failed, or it is time to stop");
       break;
     }
+    const auto start = std::chrono::steady_clock::now();
     SettleThreads(*threads, timed);
     if (!timed->repetitions.empty()) FallOutOfStep(timed);
     TakeMostThreads();
@@ -170,7 +171,8 @@ void Repeat(benchmark::State& state, const Options& options, int* threads, Timed
       break;
     }
     state.SetIterationTime(*seconds);
-    timed->seconds += *seconds;
+    timed->seconds +=
+        std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     timed->repetitions.push_back(
         {*seconds / static_cast<double>(calls), used / *seconds, *threads, calls});
   }
