@@ -4,7 +4,8 @@
     tools/dev/check_noise.py bazel-bin/tools/attnlab OUT.json
 
 Times some problems on the idle machine, several times. Then it keeps every processor busy with other work
-for 10 minutes (--minutes) and times them again and again. A row is wrong if its median is farther from that
+for 10 minutes (--minutes) and times them again and again. Then the idle machine comes again, because clocks
+and a virtual machine's neighbours change within minutes. A row is wrong if its median is farther from those
 of the idle machine than the noise of both says. Prints a table, writes all of it as JSON, and exits with 1
 where a row is wrong. Nothing else may run on the machine.
 """
@@ -60,16 +61,10 @@ def main():
     parser.add_argument("attnlab")
     parser.add_argument("out")
     parser.add_argument("--minutes", type=float, default=10, help="of the busy machine [10]")
-    parser.add_argument("--idle_runs", type=int, default=5, help="runs on the idle machine first [5]")
+    parser.add_argument("--idle_runs", type=int, default=5, help="runs on the idle machine, before and after [5]")
     flags = parser.parse_args()
 
     idle = [bench(flags.attnlab) for _ in range(flags.idle_runs)]
-    # The truth of each problem, and how much it differs from run to run.
-    truth = {}
-    for rows in zip(*idle):
-        medians = [row["median_seconds"] for row in rows]
-        truth[rows[0]["problem"]] = statistics.median(medians), min(medians), max(medians)
-
     others = [multiprocessing.Process(target=spin, daemon=True) for _ in range(os.cpu_count())]
     for process in others:
         process.start()
@@ -79,6 +74,15 @@ def main():
         busy += bench(flags.attnlab)
     for process in others:
         process.terminate()
+    for process in others:
+        process.join()
+    idle += [bench(flags.attnlab) for _ in range(flags.idle_runs)]
+
+    # The truth of each problem, and how much it differs from run to run.
+    truth = {}
+    for rows in zip(*idle):
+        medians = [row["median_seconds"] for row in rows]
+        truth[rows[0]["problem"]] = statistics.median(medians), min(medians), max(medians)
 
     wrong = 0
     print("| problem | idle, µs | busy, µs | noise | off by | |\n|---|--:|--:|--:|--:|---|")
