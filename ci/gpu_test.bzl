@@ -120,5 +120,6 @@ def gpu_test(
     if capabilities:
         native.test_suite(
             name = name,
+            tags = [tag for tag in tags if tag == "manual"],
             tests = [":%s_sm_%d" % (name, c) for c in capabilities] + ([":%s_native" % name] if also_native else []),
         )
