@@ -19,9 +19,14 @@ int64_t StrideOf(const ConstTensorView& view, int axis) {
   return view.shape[axis] > 1 ? view.strides[axis] * SizeOf(view.dtype) : kAlignment;
 }
 
+bool IsEmpty(const ConstTensorView& view) {
+  return std::count(view.shape.begin(), view.shape.end(), 0) > 0;
+}
+
 }  // namespace
 
 absl::Status CheckTensorMap(absl::string_view name, const ConstTensorView& view) {
+  if (IsEmpty(view)) return absl::OkStatus();  // its strides may be 0, and nothing is loaded
   const auto address = reinterpret_cast<uintptr_t>(view.data);
   if (address % kAlignment != 0) {
     return absl::UnimplementedError(absl::StrCat(
@@ -40,7 +45,7 @@ absl::Status CheckTensorMap(absl::string_view name, const ConstTensorView& view)
 absl::StatusOr<CUtensorMap> MakeTensorMap(absl::string_view name, const ConstTensorView& view,
                                           int rows, int pack) {
   CUtensorMap map = {};
-  if (std::count(view.shape.begin(), view.shape.end(), 0) > 0) return map;
+  if (IsEmpty(view)) return map;
   if (absl::Status s = CheckTensorMap(name, view); !s.ok()) return s;
   static const auto encode = cuda_backend::DriverFunction<decltype(&cuTensorMapEncodeTiled)>(
       "cuTensorMapEncodeTiled", 12000);
