@@ -284,7 +284,7 @@ TEST(CompareTest, TimingGoesOnUntilTheNoiseIsLowOrTimeIsUp) {
   ASSERT_TRUE(rows.ok()) << rows.status();
   EXPECT_TRUE((*rows)[0].noisy);
   EXPECT_GT((*rows)[0].timing.noise, 0.02);
-  EXPECT_GT((*rows)[0].timing.repetitions + (*rows)[0].timing.disturbed, 30);
+  EXPECT_GT((*rows)[0].timing.repetitions + (*rows)[0].timing.disturbed, 3);
   options.max_noise = 1;
   rows = Compare({PlanOf(&unsteady)}, options);
   ASSERT_TRUE(rows.ok()) << rows.status();

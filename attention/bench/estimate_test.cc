@@ -1,6 +1,8 @@
 #include "attention/bench/estimate.h"
 
+#include <chrono>
 #include <memory>
+#include <thread>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -19,14 +21,36 @@ Plan PlanOf(const char* line) {
   return *MakePlan(*AttentionProblem::Parse(line), Device::Cpu(), "reference");
 }
 
+// Takes `seconds(problem)`, and computes nothing.
+class Sleeping : public Kernel {
+ public:
+  explicit Sleeping(double (*seconds)(const AttentionProblem&)) : seconds_(seconds) {}
+  const KernelTraits& traits() const override { return traits_; }
+  absl::StatusOr<std::unique_ptr<const Prepared>> Prepare(const AttentionProblem& p,
+                                                          const DeviceInfo&,
+                                                          const LaunchConfig&) const override {
+    const double seconds = seconds_(p);
+    return PreparedAs(/*workspace_bytes=*/0, [seconds](const AttentionTensors&, const Launch&) {
+      std::this_thread::sleep_for(std::chrono::duration<double>(seconds));
+      return absl::OkStatus();
+    });
+  }
+
+ private:
+  double (*seconds_)(const AttentionProblem&);
+  KernelTraits traits_;
+};
+
 TEST(EstimateTest, GrowsWithTheProblem) {
-  const auto small = EstimateSeconds(PlanOf("hq=1,sq=256,d=32,dtype=fp32"));
-  const auto large = EstimateSeconds(PlanOf("b=4,hq=1,sq=4096,d=32,dtype=fp32"));
-  ASSERT_TRUE(small.ok()) << small.status();
-  ASSERT_TRUE(large.ok()) << large.status();
-  EXPECT_GT(*small, 0);
-  // The work is 1024 times as large; the two timings of the part differ only by noise.
-  EXPECT_GT(*large, 50 * *small);
+  // 33 ms for 512 tokens, the first part that is long enough, and 8.6 s for the problem.
+  const auto seconds = [](const AttentionProblem& p) { return 1e-9 * CompulsoryTraffic(p).flops; };
+  const Sleeping kernel(+seconds);
+  Plan plan = PlanOf("b=4,hq=1,sq=4096,d=32,dtype=fp32");
+  plan.kernel = &kernel;
+  const auto estimate = EstimateSeconds(plan);
+  ASSERT_TRUE(estimate.ok()) << estimate.status();
+  EXPECT_GT(*estimate, 0.99 * seconds(plan.problem));
+  EXPECT_LT(*estimate, 1.5 * seconds(plan.problem));
 }
 
 TEST(EstimateTest, EmptyProblemsEnd) {

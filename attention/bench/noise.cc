@@ -97,7 +97,7 @@ double MedianNoise(const std::vector<double>& values) {
   std::vector<double> sorted = values;
   std::sort(sorted.begin(), sorted.end());
   const double n = static_cast<double>(sorted.size());
-  const double reach = 0.98 * std::sqrt(n);  // 1.96 standard deviations of a binomial with p = 1/2
+  const double reach = 1.5 * std::sqrt(n);  // 3 standard deviations of a binomial with p = 1/2
   const auto at = [&](double rank) {
     return sorted[static_cast<size_t>(std::clamp(rank, 0.0, n - 1))];
   };

@@ -57,9 +57,10 @@ class ProcessorMeter {
   Reading start_;
 };
 
-// Half of the 95 % confidence interval of the median over the median, from order statistics, or
+// Half of the 99.7 % confidence interval of the median over the median, from order statistics, or
 // half the difference between the medians of the first and the second half if that is more: a
-// machine that changes its speed shows there. 1 for fewer than two values.
+// machine that changes its speed shows there. Of 95 % intervals, one row in twenty would be wrong.
+// 1 for fewer than two values.
 double MedianNoise(const std::vector<double>& values);
 
 // A median and how far off it may be.

@@ -77,7 +77,7 @@ ArgumentParser MakeParser(Flags* f) {
       "device     where several are compared; inputs are the same numbers on each\n"
       "median     of a call, over the repetitions; a repetition is the mean of a few calls.\n"
       "           On a GPU between two events in the stream, on the CPU wall-clock time\n"
-      "noise      how far off the median may be, by its 95 % confidence interval; on a busy "
+      "noise      how far off the median may be, by its 99.7 % confidence interval; on a busy "
       "machine\n"
       "           also by the time that threads waited for a processor\n"
       "p10-p90    within which 80 % of the repetitions lie\n"
