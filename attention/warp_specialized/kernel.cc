@@ -136,6 +136,13 @@ class WarpSpecializedKernel : public Kernel {
     return std::make_unique<const PreparedHopper>(p, device, *options);
   }
 
+  absl::StatusOr<Traffic> ExpectedTraffic(const AttentionProblem& p, const DeviceInfo& device,
+                                          const LaunchConfig& config) const override {
+    const absl::StatusOr<Options> options = OptionsFor(p, device, CodeCapabilityOf(device), config);
+    if (!options.ok()) return options.status();
+    return warp_specialized::ExpectedTraffic(p, device, *options);
+  }
+
  private:
   KernelTraits traits_;
 };

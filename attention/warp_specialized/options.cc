@@ -1,11 +1,13 @@
 #include "attention/warp_specialized/options.h"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "attention/core/dtype.h"
+#include "attention/core/l2_reuse.h"
 #include "attention/core/mask.h"
 #include "attention/warp_specialized/hopper_shape.h"
 
@@ -78,6 +80,27 @@ absl::StatusOr<Options> OptionsFor(const AttentionProblem& p, const DeviceInfo& 
                                                  " query tiles each are more than ", kMost));
   }
   return options;
+}
+
+Traffic ExpectedTraffic(const AttentionProblem& p, const DeviceInfo& device,
+                        const Options& options) {
+  Traffic traffic = CompulsoryTraffic(p);
+  if (options.units == 0 || options.unit_tiles == 0) return traffic;
+  const int64_t units = std::max<int64_t>(1, device.multiprocessors / options.unit_tiles);
+  KvWalk walk;
+  walk.heads = static_cast<double>(p.b * p.hkv);
+  // The next head begins while the last one ends.
+  walk.heads_at_a_time =
+      std::min(walk.heads, std::ceil(static_cast<double>(units * options.pack) /
+                                     static_cast<double>(p.GroupSize())) +
+                               1);
+  walk.rows = std::max<int64_t>(
+      1, device.multiprocessors * options.tile.rows / (units * options.pack));
+  walk.shared = true;
+  ReadAgain again(L2BytesForAll(device));
+  again.AddKv(p, walk);
+  again.AddTo(&traffic);
+  return traffic;
 }
 
 }  // namespace attnlab::warp_specialized

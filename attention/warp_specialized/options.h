@@ -41,6 +41,11 @@ inline constexpr int64_t kMostBf16Keys = int64_t{1} << 20;
 absl::StatusOr<Options> OptionsFor(const AttentionProblem& problem, const DeviceInfo& device,
                                    int code_capability, const LaunchConfig& config);
 
+// Blocks are at neighbouring query tiles of a few units at a time. K and V come from memory again if
+// those of these units do not fit L2.
+Traffic ExpectedTraffic(const AttentionProblem& problem, const DeviceInfo& device,
+                        const Options& options);
+
 }  // namespace attnlab::warp_specialized
 
 #endif  // ATTENTION_WARP_SPECIALIZED_OPTIONS_H_
