@@ -357,7 +357,7 @@ const std::vector<Check>& Checks() {
       {"nan_reaches_rows_that_see_it", Always, 4, NanReachesRowsThatSeeIt},
       {"sequences_are_independent", Batched, 1, SequencesAreIndependent},
       {"lse_is_optional", Always, 4, LseIsOptional, Where::kAnywhere, /*watched=*/true},
-      {"lens_modes_agree", Fixed, 3, LensModesAgree},
+      {"lens_modes_agree", Fixed, 2, LensModesAgree},
       {"config_overrides", WithConfigs, 1, ConfigOverrides, Where::kAnywhere, /*watched=*/true},
       {"traffic_model", Always, 1, TrafficModel},
       {"gives_its_scores", Always, 2, GivesItsScores, Where::kWithIntermediates, /*watched=*/true},

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "attention/conformance/conformance.h"
@@ -124,8 +125,11 @@ std::vector<Column> Columns(const std::vector<const Kernel*>& kernels) {
   return columns;
 }
 
-Counts Count(const Column& column, const std::vector<Case>& cases) {
+Counts Count(const Column& column, std::vector<Case> cases) {
   std::vector<bool> supported;
+  if (column.kernel->traits().needs_aligned_rows) {
+    for (Case& c : cases) c = WithAlignedRows(std::move(c));
+  }
   for (const Case& c : cases) {
     supported.push_back(column.kernel->Supports(c.problem, column.device, {}).ok());
   }

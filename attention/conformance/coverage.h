@@ -31,7 +31,7 @@ std::vector<Column> Columns(const std::vector<const Kernel*>& kernels);
 // [feature][check]: the number of the cases that have the feature, that the check runs on, and that
 // the kernel supports.
 using Counts = std::map<std::string, std::map<std::string, int>>;
-Counts Count(const Column& column, const std::vector<Case>& cases);
+Counts Count(const Column& column, std::vector<Case> cases);
 
 // [config]: the number of problems on which config_overrides runs this example configuration.
 std::map<std::string, int> CountConfigs(const Column& column, const std::vector<Case>& cases);

@@ -90,12 +90,11 @@ Traffic ExpectedTraffic(const AttentionProblem& p, const DeviceInfo& device,
   KvWalk walk;
   walk.heads = static_cast<double>(p.b * p.hkv);
   // The next head begins while the last one ends.
-  walk.heads_at_a_time =
-      std::min(walk.heads, std::ceil(static_cast<double>(units * options.pack) /
-                                     static_cast<double>(p.GroupSize())) +
-                               1);
-  walk.rows = std::max<int64_t>(
-      1, device.multiprocessors * options.tile.rows / (units * options.pack));
+  walk.heads_at_a_time = std::min(walk.heads, std::ceil(static_cast<double>(units * options.pack) /
+                                                        static_cast<double>(p.GroupSize())) +
+                                                  1);
+  walk.rows =
+      std::max<int64_t>(1, device.multiprocessors * options.tile.rows / (units * options.pack));
   walk.shared = true;
   ReadAgain again(L2BytesForAll(device));
   again.AddKv(p, walk);
