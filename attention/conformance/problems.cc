@@ -254,6 +254,7 @@ std::vector<Case> TileCases() {
         c.inputs.layout = oracle::Layout::kQkv;
         p.hkv = p.hq;
         p.skv = p.sq;
+        p.dv = p.d;
       } else {
         c.inputs.layout = kLayouts[turn % 4];
       }
