@@ -1,8 +1,8 @@
 // Traffic as a contract: the HBM bytes that the GPU counts must match each kernel's
-// ExpectedTraffic(). Reads must be within 6 % and 1 MiB of the model: 5 % for the model, and 1 % by
-// which the counts of an H200 differ from run to run. Writes must be within 6 %, less up to one L2,
-// which may still be in the cache when a call ends. Where a model says that L2 decides, there is
-// nothing to check. Skipped where the driver keeps its counters to administrators.
+// ExpectedTraffic(). Reads must be within 5 % and 1 MiB of the model. Writes must be within 5 %,
+// less up to one L2, which may still be in the cache when a call ends. Where a model says that L2
+// decides, there is nothing to check. Skipped where the driver keeps its counters to
+// administrators.
 #include <cstdint>
 #include <iostream>
 #include <optional>
@@ -51,8 +51,8 @@ void ExpectCounted(const char* what, double counted, int64_t model, double slack
                    double slack_above) {
   const auto bytes = static_cast<double>(model);
   std::cout << "  " << what << " " << counted / bytes << " times the model\n";
-  EXPECT_GE(counted, 0.94 * bytes - slack_below) << what;
-  EXPECT_LE(counted, 1.06 * bytes + slack_above) << what;
+  EXPECT_GE(counted, 0.95 * bytes - slack_below) << what;
+  EXPECT_LE(counted, 1.05 * bytes + slack_above) << what;
 }
 
 class TrafficContractTest : public ::testing::TestWithParam<const char*> {
@@ -130,16 +130,15 @@ TEST(TrafficModelTest, NoModelIsOftenInDoubt) {
   h200.registers_per_multiprocessor = 65536;
   for (const Kernel* kernel : GpuKernels()) {
     SCOPED_TRACE(kernel->traits().name);
-    int doubts = 0;
+    int verdicts = 0;
     for (const char* line : kProblems) {
       const absl::StatusOr<AttentionProblem> problem = AttentionProblem::Parse(line);
       ASSERT_TRUE(problem.ok()) << problem.status();
       const absl::StatusOr<Traffic> model = kernel->ExpectedTraffic(*problem, h200, {});
-      if (absl::IsUnimplemented(model.status())) continue;  // not a problem for this kernel
       ASSERT_TRUE(model.ok()) << line << ": " << model.status();
-      doubts += model->l2_decides;
+      verdicts += !model->l2_decides;
     }
-    EXPECT_LE(doubts, 1);
+    EXPECT_GE(verdicts, 13);
   }
 }
 

@@ -1,11 +1,10 @@
 #include "attention/bench/estimate.h"
 
-#include <chrono>
 #include <memory>
-#include <thread>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "attention/bench/sleeping_kernel.h"
 #include "attention/core/device.h"
 #include "attention/core/kernel.h"
 #include "attention/core/launch_config.h"
@@ -21,36 +20,16 @@ Plan PlanOf(const char* line) {
   return *MakePlan(*AttentionProblem::Parse(line), Device::Cpu(), "reference");
 }
 
-// Takes `seconds(problem)`, and computes nothing.
-class Sleeping : public Kernel {
- public:
-  explicit Sleeping(double (*seconds)(const AttentionProblem&)) : seconds_(seconds) {}
-  const KernelTraits& traits() const override { return traits_; }
-  absl::StatusOr<std::unique_ptr<const Prepared>> Prepare(const AttentionProblem& p,
-                                                          const DeviceInfo&,
-                                                          const LaunchConfig&) const override {
-    const double seconds = seconds_(p);
-    return PreparedAs(/*workspace_bytes=*/0, [seconds](const AttentionTensors&, const Launch&) {
-      std::this_thread::sleep_for(std::chrono::duration<double>(seconds));
-      return absl::OkStatus();
-    });
-  }
-
- private:
-  double (*seconds_)(const AttentionProblem&);
-  KernelTraits traits_;
-};
-
 TEST(EstimateTest, GrowsWithTheProblem) {
-  // 33 ms for 512 tokens, the first part that is long enough, and 8.6 s for the problem.
-  const auto seconds = [](const AttentionProblem& p) { return 1e-9 * CompulsoryTraffic(p).flops; };
-  const Sleeping kernel(+seconds);
+  // 27 ms for 2048 tokens, the first part that is long enough, and 0.43 s for the problem.
+  const SleepingKernel kernel;
   Plan plan = PlanOf("b=4,hq=1,sq=4096,d=32,dtype=fp32");
   plan.kernel = &kernel;
+  const double truth = SleepingKernel::Seconds(plan.problem);
   const auto estimate = EstimateSeconds(plan);
   ASSERT_TRUE(estimate.ok()) << estimate.status();
-  EXPECT_GT(*estimate, 0.99 * seconds(plan.problem));
-  EXPECT_LT(*estimate, 1.5 * seconds(plan.problem));
+  EXPECT_GT(*estimate, 0.99 * truth);
+  EXPECT_LT(*estimate, 1.5 * truth);
 }
 
 TEST(EstimateTest, EmptyProblemsEnd) {

@@ -51,13 +51,13 @@ double Work(const AttentionProblem& p) {
          static_cast<double>(p.skv) * static_cast<double>(p.d + p.dv);
 }
 
-// The features that ReducedCases() must each have once: "dtype=fp16, mask=1" and so on.
 bool HasAlignedRows(const Case& c) {
   const int64_t unit = 16 / SizeOf(c.problem.dtype);
   return c.problem.d % unit == 0 && c.problem.dv % unit == 0 &&
          c.inputs.layout != oracle::Layout::kOdd;
 }
 
+// The features that ReducedCases() must each have once: "dtype=fp16, mask=1" and so on.
 std::set<std::string> FeaturesOf(const Case& c) {
   const AttentionProblem& p = c.problem;
   const auto number = [](auto value) { return absl::StrCat(static_cast<int>(value)); };

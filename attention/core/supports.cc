@@ -1,7 +1,10 @@
 #include "attention/core/supports.h"
 
+#include <algorithm>
+
 #include "absl/strings/str_cat.h"
 #include "attention/core/dtype.h"
+#include "attention/core/mask.h"
 
 namespace attnlab {
 
@@ -23,6 +26,23 @@ absl::Status CheckDtypeAndPage(const AttentionProblem& problem) {
         absl::StrCat("page: ", problem.page, "; paged K and V are not supported, only page = 0"));
   }
   return absl::OkStatus();
+}
+
+int64_t MostKeys(const AttentionProblem& problem) {
+  if (problem.mask.kind != Mask::Kind::kSlidingWindow) return problem.skv;
+  return std::min(problem.skv, problem.mask.left + 1 + problem.mask.right);
+}
+
+absl::Status CheckTensorCoreKeys(const AttentionProblem& problem, int code_capability) {
+  int64_t most = kMostBf16Keys;
+  if (problem.dtype == DType::kFloat16) {
+    most = code_capability < 80 ? kMostFp16Keys / 2 : kMostFp16Keys;
+  }
+  const int64_t seen = MostKeys(problem);
+  if (seen <= most) return absl::OkStatus();
+  return absl::UnimplementedError(absl::StrCat(
+      "skv: a row sees ", seen, " keys, above ", most, ", the most for ", Name(problem.dtype),
+      " on tensor cores (they truncate sums instead of rounding)"));
 }
 
 }  // namespace attnlab

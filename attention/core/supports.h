@@ -2,6 +2,8 @@
 #ifndef ATTENTION_CORE_SUPPORTS_H_
 #define ATTENTION_CORE_SUPPORTS_H_
 
+#include <cstdint>
+
 #include "absl/status/status.h"
 #include "attention/core/problem.h"
 
@@ -11,6 +13,21 @@ namespace attnlab {
 // constant stride between tokens. Unimplemented for other dtypes, for K and V or O of another dtype
 // than Q, and for paged K and V. The problem must be valid.
 absl::Status CheckDtypeAndPage(const AttentionProblem& problem);
+
+// The most keys that a row sees.
+int64_t MostKeys(const AttentionProblem& problem);
+
+// The most keys of a row that tensor cores are given. They truncate what they add to an accumulator
+// instead of rounding it. If V has one sign, that makes O smaller with each key: on an H200 by at
+// most 2.4 roundings to the dtype for this many keys, and in proportion for more
+// (docs/fa2_measurements.md). Code for 7.5 multiplies with m16n8k8, which takes twice as many
+// products, so it gets half as many keys.
+inline constexpr int64_t kMostFp16Keys = int64_t{1} << 17;
+inline constexpr int64_t kMostBf16Keys = int64_t{1} << 20;
+
+// For kernels that multiply fp16 and bf16 on tensor cores with code of this compute capability.
+// Unimplemented if a row sees more keys than these.
+absl::Status CheckTensorCoreKeys(const AttentionProblem& problem, int code_capability);
 
 }  // namespace attnlab
 

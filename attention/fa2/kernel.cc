@@ -15,7 +15,7 @@
 #include "attention/core/registry.h"
 #include "attention/core/supports.h"
 #include "attention/cuda/call.h"
-#include "attention/cuda/code_capability.h"
+#include "attention/cuda/code_capability_of.h"
 #include "attention/device/arguments_of.h"
 #include "attention/device/element_of.h"
 #include "attention/fa2/call.h"
@@ -25,25 +25,14 @@
 namespace attnlab::fa2 {
 namespace {
 
-// The compute capability of the code that runs on the device, or the device's own if it cannot be
-// asked.
-int CodeCapabilityOf(const DeviceInfo& device) {
-  const cuda_backend::ScopedDevice current(device.device.ordinal);
-  int capability = 0;
-  if (current.status().ok() &&
-      cuda_backend::ToStatus(device::CodeCapability(&capability), "").ok()) {
-    return capability;
-  }
-  return device.compute_capability;
-}
-
 absl::StatusOr<Options> Choose(const AttentionProblem& p, const DeviceInfo& device,
                                const LaunchConfig& config) {
   if (absl::Status s = CheckDtypeAndPage(p); !s.ok()) return s;
   // Only products on tensor cores depend on it: those of 16 bits and TF32.
   const bool depends = device.compute_capability >= 80 &&
                        (p.dtype != DType::kFloat32 || config.Get("mma", "auto") == "tf32x3");
-  return OptionsFor(p, device, depends ? CodeCapabilityOf(device) : device.compute_capability,
+  return OptionsFor(p, device,
+                    depends ? cuda_backend::CodeCapabilityOf(device) : device.compute_capability,
                     config);
 }
 

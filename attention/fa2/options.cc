@@ -12,6 +12,7 @@
 #include "attention/core/dtype.h"
 #include "attention/core/l2_reuse.h"
 #include "attention/core/mask.h"
+#include "attention/core/supports.h"
 #include "attention/device/cuda_core_choice.h"
 #include "attention/device/tile_choice.h"
 
@@ -27,18 +28,6 @@ absl::Status CheckHeadDims(const AttentionProblem& p) {
                                                kMaxHeadDim, ", the largest head dim of FA2"));
 }
 
-// The most keys that a row sees.
-int64_t MostKeys(const AttentionProblem& p) {
-  if (p.mask.kind != Mask::Kind::kSlidingWindow) return p.skv;
-  return std::min(p.skv, p.mask.left + 1 + p.mask.right);
-}
-
-// The most keys that tensor cores may add up to O of a row.
-int64_t MostTensorCoreKeys(DType dtype, int capability) {
-  if (dtype == DType::kBFloat16) return kMostBf16Keys;
-  return capability < 80 ? kMostFp16Keys / 2 : kMostFp16Keys;
-}
-
 // Ok if tensor cores may compute the problem's products; otherwise the reason why not.
 absl::Status TensorCoresMultiply(const AttentionProblem& p, int capability) {
   if (p.dtype == DType::kFloat32) {
@@ -50,13 +39,7 @@ absl::Status TensorCoresMultiply(const AttentionProblem& p, int capability) {
                      "that runs here is for ",
                      capability / 10, ".", capability % 10));
   }
-  const int64_t most = MostTensorCoreKeys(p.dtype, capability);
-  if (MostKeys(p) > most) {
-    return absl::UnimplementedError(
-        absl::StrCat("skv: a row sees ", MostKeys(p), " keys, above ", most, ", the most for ",
-                     Name(p.dtype), " on tensor cores (they truncate sums instead of rounding)"));
-  }
-  return absl::OkStatus();
+  return CheckTensorCoreKeys(p, capability);
 }
 
 // Ok if tensor cores can multiply the dtype by 3xTF32; otherwise the reason why not.

@@ -103,13 +103,6 @@ inline constexpr TensorCoreTileRow kTensorCoreTiles[] = {
     RowOf<TileSize::kSmall, TensorCoreShapes<256>::Small>(),
 };
 inline constexpr int kMaxHeadDim = 256;
-// The most keys of a row that tensor cores are given. They truncate what they add to an accumulator
-// instead of rounding it. If V has one sign, that makes O smaller with each key: on an H200 by at
-// most 2.4 roundings to the dtype for this many keys, and in proportion for more
-// (docs/fa2_measurements.md). Code for 7.5 multiplies with m16n8k8, which takes twice as many
-// products, so it gets half as many keys.
-inline constexpr int64_t kMostFp16Keys = int64_t{1} << 17;
-inline constexpr int64_t kMostBf16Keys = int64_t{1} << 20;
 
 struct TensorCoreCall {
   device::Arguments arguments;

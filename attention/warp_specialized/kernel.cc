@@ -15,7 +15,7 @@
 #include "attention/core/registry.h"
 #include "attention/core/supports.h"
 #include "attention/cuda/call.h"
-#include "attention/cuda/code_capability.h"
+#include "attention/cuda/code_capability_of.h"
 #include "attention/device/arguments_of.h"
 #include "attention/device/element_of.h"
 #include "attention/device/tensor_map.h"
@@ -40,18 +40,6 @@ Launcher LauncherOf(const HopperTile& tile) {
     default:
       return LaunchHopper<Hopper256>;
   }
-}
-
-// The compute capability of the code that runs on the device, or the device's own if it cannot be
-// asked.
-int CodeCapabilityOf(const DeviceInfo& device) {
-  const cuda_backend::ScopedDevice current(device.device.ordinal);
-  int capability = 0;
-  if (current.status().ok() &&
-      cuda_backend::ToStatus(device::CodeCapability(&capability), "").ok()) {
-    return capability;
-  }
-  return device.compute_capability;
 }
 
 class PreparedHopper : public Prepared {
@@ -131,16 +119,10 @@ class WarpSpecializedKernel : public Kernel {
       const AttentionProblem& p, const DeviceInfo& device,
       const LaunchConfig& config) const override {
     if (absl::Status s = CheckDtypeAndPage(p); !s.ok()) return s;
-    const absl::StatusOr<Options> options = OptionsFor(p, device, CodeCapabilityOf(device), config);
+    const absl::StatusOr<Options> options =
+        OptionsFor(p, device, cuda_backend::CodeCapabilityOf(device), config);
     if (!options.ok()) return options.status();
     return std::make_unique<const PreparedHopper>(p, device, *options);
-  }
-
-  absl::StatusOr<Traffic> ExpectedTraffic(const AttentionProblem& p, const DeviceInfo& device,
-                                          const LaunchConfig& config) const override {
-    const absl::StatusOr<Options> options = OptionsFor(p, device, CodeCapabilityOf(device), config);
-    if (!options.ok()) return options.status();
-    return warp_specialized::ExpectedTraffic(p, device, *options);
   }
 
  private:

@@ -1,14 +1,11 @@
 #include "attention/warp_specialized/options.h"
 
-#include <algorithm>
-#include <cmath>
 #include <limits>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "attention/core/dtype.h"
-#include "attention/core/l2_reuse.h"
-#include "attention/core/mask.h"
+#include "attention/core/supports.h"
 #include "attention/warp_specialized/hopper_shape.h"
 
 namespace attnlab::warp_specialized {
@@ -34,18 +31,6 @@ absl::StatusOr<HopperTile> TileFor(const AttentionProblem& p) {
                                                " is above 256, the largest head dim here"));
 }
 
-absl::Status CheckKeys(const AttentionProblem& p) {
-  int64_t seen = p.skv;
-  if (p.mask.kind == Mask::Kind::kSlidingWindow) {
-    seen = std::min(seen, p.mask.left + 1 + p.mask.right);
-  }
-  const int64_t most = p.dtype == DType::kFloat16 ? kMostFp16Keys : kMostBf16Keys;
-  if (seen <= most) return absl::OkStatus();
-  return absl::UnimplementedError(absl::StrCat("skv: a row sees ", seen, " keys, above ", most,
-                                               ", the most for ", Name(p.dtype),
-                                               " on tensor cores"));
-}
-
 }  // namespace
 
 absl::StatusOr<Options> OptionsFor(const AttentionProblem& p, const DeviceInfo& device,
@@ -61,7 +46,7 @@ absl::StatusOr<Options> OptionsFor(const AttentionProblem& p, const DeviceInfo& 
   if (p.dtype == DType::kFloat32) {
     return absl::UnimplementedError("dtype: wgmma multiplies fp16 and bf16, not fp32");
   }
-  if (absl::Status s = CheckKeys(p); !s.ok()) return s;
+  if (absl::Status s = CheckTensorCoreKeys(p, code_capability); !s.ok()) return s;
   const absl::StatusOr<HopperTile> tile = TileFor(p);
   if (!tile.ok()) return tile.status();
   Options options;
@@ -80,26 +65,6 @@ absl::StatusOr<Options> OptionsFor(const AttentionProblem& p, const DeviceInfo& 
                                                  " query tiles each are more than ", kMost));
   }
   return options;
-}
-
-Traffic ExpectedTraffic(const AttentionProblem& p, const DeviceInfo& device,
-                        const Options& options) {
-  Traffic traffic = CompulsoryTraffic(p);
-  if (options.units == 0 || options.unit_tiles == 0) return traffic;
-  const int64_t units = std::max<int64_t>(1, device.multiprocessors / options.unit_tiles);
-  KvWalk walk;
-  walk.heads = static_cast<double>(p.b * p.hkv);
-  // The next head begins while the last one ends.
-  walk.heads_at_a_time = std::min(walk.heads, std::ceil(static_cast<double>(units * options.pack) /
-                                                        static_cast<double>(p.GroupSize())) +
-                                                  1);
-  walk.rows =
-      std::max<int64_t>(1, device.multiprocessors * options.tile.rows / (units * options.pack));
-  walk.shared = true;
-  ReadAgain again(L2BytesForAll(device));
-  again.AddKv(p, walk);
-  again.AddTo(&traffic);
-  return traffic;
 }
 
 }  // namespace attnlab::warp_specialized

@@ -25,13 +25,8 @@ struct Options {
   int64_t unit_tiles = 0;  // query tiles of each
 };
 
-// The most keys that a row may see. Tensor cores cut what they add to an accumulator instead of
-// rounding it (docs/fa2_measurements.md).
-inline constexpr int64_t kMostFp16Keys = int64_t{1} << 17;
-inline constexpr int64_t kMostBf16Keys = int64_t{1} << 20;
-
 // `code_capability`: the compute capability for which the device code that runs there was compiled
-// (attention/cuda/code_capability.h).
+// (attention/cuda/code_capability_of.h).
 //
 // Errors:
 //
@@ -40,11 +35,6 @@ inline constexpr int64_t kMostBf16Keys = int64_t{1} << 20;
 //   InvalidArgument     any configuration: there is nothing to configure
 absl::StatusOr<Options> OptionsFor(const AttentionProblem& problem, const DeviceInfo& device,
                                    int code_capability, const LaunchConfig& config);
-
-// Blocks are at neighbouring query tiles of a few units at a time. K and V come from memory again if
-// those of these units do not fit L2.
-Traffic ExpectedTraffic(const AttentionProblem& problem, const DeviceInfo& device,
-                        const Options& options);
 
 }  // namespace attnlab::warp_specialized
 

@@ -1,8 +1,6 @@
 #include "attention/warp_specialized/options.h"
 
-#include <cstdint>
 #include <string>
-#include <utility>
 
 #include "absl/status/status.h"
 #include "gmock/gmock.h"
@@ -84,24 +82,6 @@ TEST(OptionsTest, DeclinesWithValueAndLimit) {
   config.Set("tile_q", "64");
   EXPECT_EQ(OptionsFor(small, Gpu(90), 90, config).status().code(),
             absl::StatusCode::kInvalidArgument);
-}
-
-TEST(TrafficTest, KAndVAreReadAgainWhereTheyDoNotFitL2) {
-  const auto traffic_of = [](const char* line) {
-    const AttentionProblem p = *AttentionProblem::Parse(line);
-    DeviceInfo device = Gpu(90);
-    device.last_level_cache_bytes = int64_t{60} << 20;
-    return std::pair(ExpectedTraffic(p, device, *OptionsFor(p, device, 90, {})),
-                     CompulsoryTraffic(p));
-  };
-  // A head's K and V have 2 MB here, and 512 MB there, which 132 blocks walk 8 times.
-  const auto [small, small_least] = traffic_of("b=4,hq=8,sq=4096,d=128,dtype=bf16,mask=causal");
-  EXPECT_EQ(small.bytes_read, small_least.bytes_read);
-  EXPECT_FALSE(small.l2_decides);
-  const auto [large, large_least] = traffic_of("hq=1,sq=131072,skv=1048576,d=128,dtype=bf16");
-  EXPECT_NEAR(static_cast<double>(large.bytes_read - large_least.bytes_read), 7 * 512.0 * (1 << 20),
-              1);
-  EXPECT_TRUE(large.l2_decides);
 }
 
 }  // namespace

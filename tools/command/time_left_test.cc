@@ -2,14 +2,12 @@
 
 #include <unistd.h>
 
-#include <memory>
 #include <utility>
 #include <vector>
 
-#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "attention/attention.h"
-#include "attention/core/kernel.h"
+#include "attention/bench/sleeping_kernel.h"
 #include "attention/core/problem.h"
 #include "attention/cuda/machine.h"
 #include "gmock/gmock.h"
@@ -44,27 +42,8 @@ TEST(TimeLeftTest, ShortStepsSayLittle) {
   EXPECT_THAT(left.Seconds(1), AllOf(Ge(99), Le(100)));
 }
 
-// Takes a second per 20 GFLOP, however busy the machine is, and computes nothing.
-class Sleeping : public Kernel {
- public:
-  static double Seconds(const AttentionProblem& p) { return CompulsoryTraffic(p).flops / 20e9; }
-
-  const KernelTraits& traits() const override { return traits_; }
-  absl::StatusOr<std::unique_ptr<const Prepared>> Prepare(const AttentionProblem& p,
-                                                          const DeviceInfo&,
-                                                          const LaunchConfig&) const override {
-    return PreparedAs(/*workspace_bytes=*/0, [p](const AttentionTensors&, const Launch&) {
-      usleep(static_cast<useconds_t>(1e6 * Seconds(p)));
-      return absl::OkStatus();
-    });
-  }
-
- private:
-  KernelTraits traits_;
-};
-
 TEST(CallTimesTest, HoldsWithinAFactorOfOneAndAHalf) {
-  const Sleeping kernel;
+  const bench::SleepingKernel kernel;
   std::vector<Plan> plans;
   for (const char* line : {"b=2,hq=4,sq=512,d=64,dtype=fp32", "b=2,hq=4,sq=2048,d=64,dtype=fp32"}) {
     absl::StatusOr<Plan> plan =
@@ -74,7 +53,7 @@ TEST(CallTimesTest, HoldsWithinAFactorOfOneAndAHalf) {
   }
   CallTimes times(plans);
   for (const Plan& plan : plans) {
-    const double seconds = Sleeping::Seconds(plan.problem);
+    const double seconds = bench::SleepingKernel::Seconds(plan.problem);
     EXPECT_THAT(times.Seconds(plan), AllOf(Ge(seconds), Le(1.5 * seconds)));
   }
 }
