@@ -7,6 +7,7 @@
 #include "attention/core/dtype.h"
 #include "attention/core/l2_reuse.h"
 #include "attention/core/mask.h"
+#include "attention/device/tile_order.h"
 
 namespace attnlab::fa2 {
 namespace {
@@ -27,6 +28,9 @@ Traffic ExpectedTraffic(const AttentionProblem& p, const DeviceInfo& device,
   if (grid.units == 0 || grid.tiles == 0) return traffic;
   ReadAgain again(L2BytesForAll(device));
 
+  const auto queries_of = [&](int64_t tiles) {
+    return device::QueriesOf(tiles, options.Rows(), grid.pack, p.sq);
+  };
   const double blocks = std::max(1, device.multiprocessors * options.blocks);
   const double group = GroupOf(grid);
   KvWalk walk;
@@ -35,18 +39,22 @@ Traffic ExpectedTraffic(const AttentionProblem& p, const DeviceInfo& device,
   // The next head begins while the last one of the group ends.
   walk.heads_at_a_time =
       std::min(walk.heads, std::ceil(group * grid.pack / static_cast<double>(p.GroupSize())) + 1);
-  walk.first_row =
-      std::min(p.sq, (int64_t{grid.end_tiles} * options.Rows() + grid.pack - 1) / grid.pack);
+  walk.first_row = queries_of(grid.end_tiles);
   walk.rows = static_cast<int64_t>(std::max(1.0, blocks * options.Rows() / (group * grid.pack)));
   again.AddKv(p, walk);
 
-  if (walk.first_row > 0) {
-    const auto bytes_of = [&](int64_t begin, int64_t end) {
-      const KvRange keys = VisibleKvOfRows(p.mask, begin, end, p.sq, p.skv);
-      return walk.heads * static_cast<double>((keys.end - keys.begin) * (p.d + p.dv)) *
-             static_cast<double>(SizeOf(p.KvDType()));
-    };
-    again.Add(bytes_of(0, walk.first_row), /*since=*/bytes_of(0, p.sq));
+  // The tiles after all groups run as rows of one tile per head, so all heads lie between two tiles
+  // of a head. If they see more keys in a row than L2 holds, the next row reads its keys again.
+  const auto seen_by = [&](int64_t queries) {
+    const KvRange keys = VisibleKvOfRows(p.mask, 0, queries, p.sq, p.skv);
+    return walk.heads * static_cast<double>((keys.end - keys.begin) * (p.d + p.dv)) *
+           static_cast<double>(SizeOf(p.KvDType()));
+  };
+  double since = seen_by(p.sq);
+  for (int64_t tiles = grid.end_tiles; tiles > 0; --tiles) {
+    const double bytes = seen_by(queries_of(tiles));
+    again.Add(bytes, since);
+    since = bytes;
   }
   again.AddTo(&traffic);
   return traffic;

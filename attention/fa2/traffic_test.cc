@@ -66,6 +66,14 @@ TEST(TrafficTest, TilesAfterAllGroupsReadOnceMore) {
   EXPECT_EQ(Of(line, 128 << 20, "tile_q=128").bytes_read, (16 + 32) << 20);
 }
 
+TEST(TrafficTest, RowsOfTilesAfterAllGroupsReadWhatL2HasDropped) {
+  // Two tiles of each head come after all groups. Q is 1152 KiB; K and V are 2304 KiB. A quarter of
+  // K and V is read for the second tiles of all heads, and half of that for the first ones.
+  const std::string line = "hq=9,sq=1024,d=32,dtype=fp32,mask=causal";
+  EXPECT_EQ(Of(line, 1024 << 10, "tile_q=128").bytes_read, (1152 + 2304 + 576 + 288) << 10);
+  EXPECT_EQ(Of(line, 1536 << 10, "tile_q=128").bytes_read, (1152 + 2304 + 576) << 10);
+}
+
 TEST(TrafficTest, HugeAndEmptyProblems) {
   EXPECT_GT(Of("hq=1,sq=2147483647,d=256,dtype=fp32,mask=causal", 1 << 20).bytes_read,
             int64_t{1} << 50);
