@@ -46,26 +46,32 @@ class WarpRows {
   }
 
   // Sets the scores of keys that a row does not see to minus infinity. `visible` has the keys [x,
-  // y) that each row of the tile sees. Most tiles are cut on one side only, so each side is checked
-  // by itself.
+  // y) that each row of the tile sees.
   template <typename S>
   static __device__ void MaskOut(S& s, const int2* visible, int first_key) {
-    const int first = first_key + 2 * Pair();
 #pragma unroll
     for (int r = 0; r < kLaneRows; ++r) {
       const int2 seen = visible[Row(r)];
-      const int begin = seen.x - first, end = seen.y - first;
-      if (__any_sync(0xFFFFFFFF, end < kKeys)) {
+      MaskOut(s, r, seen.x - first_key, seen.y - first_key);
+    }
+  }
+
+  // The same for the lane's r-th row, which sees keys [begin, end) of the tile. Most tiles are cut on
+  // one side only, so each side is checked by itself.
+  template <typename S>
+  static __device__ void MaskOut(S& s, int r, int begin, int end) {
+    begin -= 2 * Pair();
+    end -= 2 * Pair();
+    if (__any_sync(0xFFFFFFFF, end < kKeys)) {
 #pragma unroll
-        for (int i = 0; i < kKeys / 4; ++i) {
-          s.At(r, i) = i / 2 * 8 + i % 2 < end ? s.At(r, i) : -INFINITY;
-        }
+      for (int i = 0; i < kKeys / 4; ++i) {
+        s.At(r, i) = i / 2 * 8 + i % 2 < end ? s.At(r, i) : -INFINITY;
       }
-      if (__any_sync(0xFFFFFFFF, begin > 0)) {
+    }
+    if (__any_sync(0xFFFFFFFF, begin > 0)) {
 #pragma unroll
-        for (int i = 0; i < kKeys / 4; ++i) {
-          s.At(r, i) = i / 2 * 8 + i % 2 >= begin ? s.At(r, i) : -INFINITY;
-        }
+      for (int i = 0; i < kKeys / 4; ++i) {
+        s.At(r, i) = i / 2 * 8 + i % 2 >= begin ? s.At(r, i) : -INFINITY;
       }
     }
   }

@@ -23,11 +23,11 @@ __global__ void __launch_bounds__(Shape::kThreads, 1)
   __syncthreads();
   if (threadIdx.x < kProducers) {
     device::TakeRegisters<Shape::kConsumerRegisters>();
-    Consumer<T, Shape, kCaps>(h, shared).Consume();
+    ConsumerBehind<T, Shape, kCaps>(h, shared).Consume();
   } else {
     device::GiveRegisters<Shape::kProducerRegisters>();
     if (threadIdx.x == kProducers) Produce(h, shared);
-    if (threadIdx.x / 32 == kProducers / 32 + 1) Schedule(h, shared.work, shared.work_ring);
+    if (threadIdx.x / 32 == kProducers / 32 + 1) Schedule<T, Shape>(h, shared.work, shared.work_ring);
   }
 }
 

@@ -5,25 +5,26 @@
 namespace attnlab::warp_specialized {
 
 // kDim_, kDimV_: the most that d and dv may be. kKeys_: keys per tile. kStages_: tiles of K, and of V,
-// in shared memory.
-template <int kDim_, int kDimV_, int kKeys_, int kStages_>
+// in shared memory. kQStages_: query tiles there.
+template <int kDim_, int kDimV_, int kKeys_, int kStages_, int kQStages_, int kConsumers_>
 struct HopperShape {
   static constexpr int kDim = kDim_, kDimV = kDimV_;
-  static constexpr int kKeys = kKeys_, kStages = kStages_;
-  static constexpr int kConsumers = 2;  // warpgroups that compute, with 64 rows each
+  static constexpr int kKeys = kKeys_, kStages = kStages_, kQStages = kQStages_;
+  static constexpr int kConsumers = kConsumers_;  // warpgroups that compute, with 64 rows each
   static constexpr int kRows = 64 * kConsumers;
   static constexpr int kThreads = 128 * (kConsumers + 1);
+  static constexpr int kWorks = 4;  // query tiles that are worked out ahead
   // Registers per thread. A block starts with equal shares of 65536 registers, in units of 8 per
   // thread. Warpgroups may only take what others have given.
-  static constexpr int kProducerRegisters = kDim < 192 ? 56 : 40;
-  static constexpr int kConsumerRegisters = kDim < 192 ? 224 : 232;
+  static constexpr int kProducerRegisters = kConsumers == 3 ? 32 : kDim < 192 ? 56 : 40;
+  static constexpr int kConsumerRegisters = kConsumers == 3 ? 160 : kDim < 192 ? 224 : 232;
   // Blocks of 64 columns; the last may be half empty.
   static constexpr int kBlocks = (kDim + 63) / 64, kBlocksV = (kDimV + 63) / 64;
   static constexpr int kQBytes = kRows * kBlocks * 128;
   static constexpr int kKBytes = kKeys * kBlocks * 128, kVBytes = kKeys * kBlocksV * 128;
-  // The rest of HopperShared: two Work and the barriers.
-  static constexpr int kSharedBytes =
-      kQBytes + kStages * (kKBytes + kVBytes) + 2 * (kRows * 8 + 64) + 16 * (2 + 1 + 2 * kStages);
+  // The rest of HopperShared: the Works and the barriers.
+  static constexpr int kSharedBytes = kQStages * kQBytes + kStages * (kKBytes + kVBytes) +
+                                      kWorks * 64 + 16 * (kWorks + kQStages + 2 * kStages);
 
   static_assert(kProducerRegisters + kConsumers * kConsumerRegisters <=
                 (kConsumers + 1) * (65536 / kThreads / 8 * 8));
@@ -31,12 +32,12 @@ struct HopperShape {
 };
 
 // By head dim. In registers, S takes kKeys / 2 per thread, P kKeys / 4 and O kDimV / 2.
-using Hopper64 = HopperShape<64, 64, 128, 3>;
-using Hopper96 = HopperShape<96, 96, 128, 2>;
-using Hopper128 = HopperShape<128, 128, 128, 2>;
-using Hopper192v128 = HopperShape<192, 128, 128, 2>;
-using Hopper192 = HopperShape<192, 192, 112, 2>;  // 128 keys do not fit shared memory
-using Hopper256 = HopperShape<256, 256, 80, 2>;   // nor do 96 here
+using Hopper64 = HopperShape<64, 64, 128, 2, 2, 3>;
+using Hopper96 = HopperShape<96, 96, 128, 2, 2, 2>;
+using Hopper128 = HopperShape<128, 128, 128, 2, 2, 2>;
+using Hopper192v128 = HopperShape<192, 128, 128, 2, 1, 2>;
+using Hopper192 = HopperShape<192, 192, 112, 2, 1, 2>;  // 128 keys do not fit shared memory
+using Hopper256 = HopperShape<256, 256, 80, 2, 1, 2>;   // nor do 96 here
 
 }  // namespace attnlab::warp_specialized
 

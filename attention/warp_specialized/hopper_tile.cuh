@@ -36,12 +36,12 @@ namespace wgmma = device::wgmma;
 
 template <typename Shape>
 struct HopperShared {
-  char q[Shape::kQBytes];
+  char q[Shape::kQStages][Shape::kQBytes];
   char k[Shape::kStages][Shape::kKBytes];
   char v[Shape::kStages][Shape::kVBytes];
-  Work<Shape> work[2];
-  device::Ring<2> work_ring;
-  device::Ring<1> q_ring;
+  Work work[Shape::kWorks];
+  device::Ring<Shape::kWorks> work_ring;
+  device::Ring<Shape::kQStages> q_ring;
   device::Ring<Shape::kStages> k_ring, v_ring;
 
   // One thread calls this. Each warp of consumers releases a stage once.
@@ -55,72 +55,57 @@ struct HopperShared {
   }
 };
 
-// One thread calls this. K of a tile comes before V of the tile before, as consumers need them.
+// One thread calls this. K of a tile comes before V of the tile before, as consumers need them. With
+// room for two query tiles, that holds from one query tile to the next, too.
 template <typename Shape>
 __device__ void Produce(const HopperArguments& h, HopperShared<Shape>& shared) {
-  device::Ring<2>::Place work_at;
-  device::Ring<1>::Place q_at;
+  typename device::Ring<Shape::kWorks>::Place work_at;
+  typename device::Ring<Shape::kQStages>::Place q_at;
   typename device::Ring<Shape::kStages>::Place k_at, v_at;
-  const auto load_k = [&](device::TileOrigin from) {
-    shared.k_ring.WaitEmpty(k_at);
-    device::LoadTile<Shape::kBlocks>(h.k, from, shared.k[k_at.stage], Shape::kKeys,
-                                     shared.k_ring.FillWith(k_at, Shape::kKBytes));
-    k_at.Advance();
-  };
-  const auto load_v = [&](device::TileOrigin from) {
+  bool owes_v = false;
+  device::TileOrigin v_from;
+  const auto load_v = [&] {
     shared.v_ring.WaitEmpty(v_at);
-    device::LoadTile<Shape::kBlocksV>(h.v, from, shared.v[v_at.stage], Shape::kKeys,
+    device::LoadTile<Shape::kBlocksV>(h.v, v_from, shared.v[v_at.stage], Shape::kKeys,
                                       shared.v_ring.FillWith(v_at, Shape::kVBytes));
     v_at.Advance();
+    owes_v = false;
   };
   for (;; work_at.Advance()) {
     shared.work_ring.WaitFull(work_at);
-    const Work<Shape>& work = shared.work[work_at.stage];
-    const int tiles = work.tiles;
-    if (tiles == Work<Shape>::kNoMore) return;
-    const device::TileOrigin q = work.q, kv = work.kv;
+    const Work& work = shared.work[work_at.stage];
+    int i = work.tiles;
+    const device::TileOrigin q = work.q;
+    device::TileOrigin kv = work.kv;
     shared.work_ring.Release(work_at);
-    if (tiles == 0) continue;
-    const auto tile = [&](int i) {
-      return device::TileOrigin{kv.token + i * Shape::kKeys, kv.head, kv.batch};
-    };
+    if (owes_v && (Shape::kQStages == 1 || i == Work::kNoMore)) load_v();
+    if (i == Work::kNoMore) return;
     shared.q_ring.WaitEmpty(q_at);
-    device::LoadTile<Shape::kBlocks>(h.q, q, shared.q, Shape::kRows,
+    device::LoadTile<Shape::kBlocks>(h.q, q, shared.q[q_at.stage], Shape::kRows,
                                      shared.q_ring.FillWith(q_at, Shape::kQBytes));
     q_at.Advance();
-    load_k(tile(tiles - 1));
-    for (int i = tiles - 1; i > 0; --i) {
-      load_k(tile(i - 1));
-      load_v(tile(i));
+    for (kv.token += i * Shape::kKeys; i > 0; --i) {
+      kv.token -= Shape::kKeys;
+      shared.k_ring.WaitEmpty(k_at);
+      device::LoadTile<Shape::kBlocks>(h.k, kv, shared.k[k_at.stage], Shape::kKeys,
+                                       shared.k_ring.FillWith(k_at, Shape::kKBytes));
+      k_at.Advance();
+      if (owes_v) load_v();
+      v_from = kv;
+      owes_v = true;
     }
-    load_v(tile(0));
   }
 }
 
-// A warpgroup of consumers. kCaps: whether there may be a softcap, which takes registers.
+// A warpgroup of consumers: what both orders of work have in common. kCaps: whether there may be a
+// softcap, which takes registers.
 template <typename T, typename Shape, bool kCaps>
 class Consumer {
  public:
   __device__ Consumer(const HopperArguments& h, HopperShared<Shape>& shared)
       : h_(h), shared_(shared), scale_log2_(device::ScaleLog2(h.a, kCaps)) {}
 
-  __device__ void Consume() {
-    if (group_ == Shape::kConsumers - 1) PassTurn();  // the first group begins
-    for (;; work_at_.Advance()) {
-      shared_.work_ring.WaitFull(work_at_);
-      const Work<Shape>& work = shared_.work[work_at_.stage];
-      if (work.tiles == Work<Shape>::kNoMore) break;
-      rows_ = Rows();
-      o_.Clear();
-      if (work.tiles > 0) Walk(work);
-      Store(work);
-      __syncwarp();  // all lanes have read `work`
-      if (Lane() == 0) shared_.work_ring.Release(work_at_);
-    }
-    if (group_ == 0) WaitForTurn();  // the last group has passed it once more than it was taken
-  }
-
- private:
+ protected:
   static constexpr int kKeys = Shape::kKeys;
   using Scores = wgmma::Accumulators<kKeys>;
   using Output = wgmma::Accumulators<Shape::kDimV>;
@@ -129,77 +114,20 @@ class Consumer {
 
   static __device__ int Lane() { return static_cast<int>(threadIdx.x) % 32; }
 
-  // All tiles of keys of a query tile.
-  __device__ void Walk(const Work<Shape>& work) {
-    const int full_begin = work.full_begin, full_end = work.full_end;
-    int i = work.tiles - 1;
-    shared_.q_ring.WaitFull(q_at_);
-    First(work, i--);
-    for (; i >= full_end; --i) Step<true>(work, i);
-    for (; i >= full_begin; --i) Step<false>(work, i);
-    for (; i >= 0; --i) Step<true>(work, i);
-    Last();
-    q_at_.Advance();
+  // The next query tile. Returns whether there is one.
+  __device__ bool WaitForWork() {
+    shared_.work_ring.WaitFull(work_at_);
+    return TheWork().tiles != Work::kNoMore;
   }
-
-  // The tile that is walked first has no P V beside it.
-  __device__ void First(const Work<Shape>& work, int i) {
-    Scores s;
-    shared_.k_ring.WaitFull(k_at_);
-    WaitForTurn();
-    StartScores(s);
-    PassTurn();
-    wgmma::Wait<0>();
-    wgmma::Keep(s.x);
-    ReleaseK(i);
-    LaneRows factors;
-    Softmax<true>(s, work, i, factors);
-    if (i > 0) shared_.k_ring.WaitFull(k_at_);
-    Round(s);
-    if (work.rows_of_v < kKeys) ClearV(work.rows_of_v);
-  }
-
-  // S of tile i, while P V of the tile before is computed. K of tile i is there already.
-  template <bool kMasked>
-  __device__ void Step(const Work<Shape>& work, int i) {
-    Scores s;
-    WaitForTurn();
-    StartScores(s);
-    shared_.v_ring.WaitFull(v_at_);
-    StartOutput();
-    PassTurn();
-    wgmma::Wait<1>();
-    wgmma::Keep(s.x);
-    ReleaseK(i);
-    LaneRows factors;
-    const bool rescale = Softmax<kMasked>(s, work, i, factors);
-    wgmma::Keep(s.x);
-    // Waiting for K of the next tile also keeps ptxas from moving the exponentials behind Wait<0>(),
-    // because the parity depends on their sums. A sum is never negative.
-    if (i > 0) {
-      auto next = k_at_;
-      next.parity ^= rows_.State(0).sum + rows_.State(1).sum < 0;
-      shared_.k_ring.WaitFull(next);
-    }
-    wgmma::Wait<0>();
-    wgmma::Keep(o_.x);
-    ReleaseV();
-    if (rescale) Rows::Multiply(o_, factors);
-    Round(s);
-  }
-
-  __device__ void Last() {
-    shared_.v_ring.WaitFull(v_at_);
-    WaitForTurn();
-    StartOutput();
-    PassTurn();
-    wgmma::Wait<0>();
-    wgmma::Keep(o_.x);
-    ReleaseV();
+  __device__ const Work& TheWork() const { return shared_.work[work_at_.stage]; }
+  __device__ void ReleaseWork() {
+    __syncwarp();
+    if (Lane() == 0) shared_.work_ring.Release(work_at_);
+    work_at_.Advance();
   }
 
   __device__ void StartScores(Scores& s) {
-    const wgmma::SumAlongRows q(device::SharedAddress(shared_.q) + group_ * 64 * 128, Shape::kRows);
+    const wgmma::SumAlongRows q(device::SharedAddress(shared_.q[q_at_.stage]) + group_ * 64 * 128, Shape::kRows);
     const wgmma::SumAlongRows k(device::SharedAddress(shared_.k[k_at_.stage]), kKeys);
     wgmma::Fence();
 #pragma unroll
@@ -220,11 +148,18 @@ class Consumer {
     wgmma::Commit();
   }
 
-  // Replaces scores by their exponentials. Returns whether O has to be multiplied by `factors`.
-  template <bool kMasked>
-  __device__ bool Softmax(Scores& s, const Work<Shape>& work, int i, LaneRows& factors) {
+  // Replaces scores of tile i by their exponentials. Returns whether O has to be multiplied by
+  // `factors`.
+  __device__ bool Softmax(Scores& s, const Work& work, int i, LaneRows& factors) {
     if constexpr (kCaps) Rows::Cap(s, h_.a);
-    if constexpr (kMasked) Rows::MaskOut(s, work.visible, work.first_key + i * kKeys);
+    if (i >= work.full_end || i < work.full_begin) {
+#pragma unroll
+      for (int r = 0; r < 2; ++r) {
+        const int query = static_cast<int>(h_.pack.Divide(Rows::Row(r)));
+        Rows::MaskOut(s, r, work.sees_begin + query - i * kKeys,
+                      min(work.sees_end + query, work.keys) - i * kKeys);
+      }
+    }
     LaneRows max;
     Rows::FindMaxima(s, max);
     const bool rescale = rows_.Grow(max, scale_log2_, factors);
@@ -253,8 +188,11 @@ class Consumer {
     }
   }
 
-  // Rows of V beyond the sequence may be NaN, and 0 · NaN is NaN. All consumers clear them.
-  __device__ void ClearV(int first_row) {
+  // Rows of V beyond the sequence may be NaN, and 0 · NaN is NaN. All consumers clear those of the
+  // last tile of keys.
+  __device__ void ClearV(const Work& work) {
+    const int first_row = work.keys - (work.tiles - 1) * kKeys;
+    if (!h_.rows_beyond || first_row >= kKeys) return;
     constexpr int kChunks = 8, kThreads = 128 * Shape::kConsumers;  // 16-byte chunks per row
     shared_.v_ring.WaitFull(v_at_);
     for (int block = 0; block < Shape::kBlocksV; ++block) {
@@ -283,25 +221,28 @@ class Consumer {
       if (i == 0) shared_.q_ring.Release(q_at_);
     }
     k_at_.Advance();
+    if (i == 0) q_at_.Advance();
   }
   __device__ void ReleaseV() {
     if (Lane() == 0) shared_.v_ring.Release(v_at_);
     v_at_.Advance();
   }
 
-  __device__ void Store(const Work<Shape>& work) {
+  __device__ void Store(const Work& work) {
     const device::Arguments& a = h_.a;
     rows_.Finish();
+    const int first_head = work.q.head * static_cast<int>(h_.pack.Value());
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
       const int row = Rows::Row(r);
       const bool exists = row < work.rows;
-      const int64_t query = h_.pack.Divide(row), head = row - query * h_.pack.Value();
+      const int query = static_cast<int>(h_.pack.Divide(row));
+      const int head = first_head + row - query * static_cast<int>(h_.pack.Value());
       if (exists && Rows::Pair() == 0 && a.lse.data != nullptr) {
-        static_cast<float*>(a.lse.data)[work.lse + a.lse.Offset(0, query, head)] =
+        static_cast<float*>(a.lse.data)[a.lse.Offset(work.q.batch, work.q.token + query, head)] =
             rows_.State(r).Lse();
       }
-      T* const to = static_cast<T*>(a.o.data) + work.o + a.o.Offset(0, query, head);
+      T* const to = static_cast<T*>(a.o.data) + a.o.Offset(work.q.batch, work.q.token + query, head);
       StoreRow<T>(o_, r, rows_.State(r).Inverse(), to, exists, a.dv, a.o.whole_chunks);
     }
   }
@@ -315,10 +256,132 @@ class Consumer {
   const float scale_log2_;
   Rows rows_;
   Output o_;
-  uint32_t p_[kKeys / 16][4];  // P of the tile before
-  device::Ring<2>::Place work_at_;
-  device::Ring<1>::Place q_at_;
+  uint32_t p_[kKeys / 16][4];  // P
+  typename device::Ring<Shape::kWorks>::Place work_at_;
+  typename device::Ring<Shape::kQStages>::Place q_at_;
   typename device::Ring<Shape::kStages>::Place k_at_, v_at_;
+};
+
+// S of a tile and P V of the tile before are computed together, and the softmax runs beside P V:
+//
+//   tensor cores   | S 0 |      | S 1 | P V 0 |      | S 2 | P V 1 |
+//   CUDA cores            soft 0         soft 1               soft 2
+//
+// One consumer's softmax leaves the tensor cores to the other.
+template <typename T, typename Shape, bool kCaps>
+class ConsumerBehind : Consumer<T, Shape, kCaps> {
+  using Base = Consumer<T, Shape, kCaps>;
+  using typename Base::LaneRows, typename Base::Rows, typename Base::Scores;
+  using Base::h_, Base::shared_, Base::group_, Base::rows_, Base::o_, Base::q_at_, Base::k_at_,
+      Base::v_at_;
+
+ public:
+  using Base::Base;
+
+  __device__ void Consume() {
+    if (group_ == Shape::kConsumers - 1) this->PassTurn();  // the first group begins
+    bool begun = false;
+    while (this->WaitForWork()) {
+      const Work& work = this->TheWork();
+      if (!begun) First(work);
+      for (int i = work.tiles - 2; i >= 0; --i) Step(work, i);
+      begun = Last(work);
+    }
+    if (group_ == 0) this->WaitForTurn();  // the last group has passed it once more than it was taken
+  }
+
+ private:
+  // The tile that is walked first has no P V beside it.
+  __device__ void First(const Work& work) {
+    Scores s;
+    shared_.q_ring.WaitFull(q_at_);
+    shared_.k_ring.WaitFull(k_at_);
+    this->WaitForTurn();
+    this->StartScores(s);
+    this->PassTurn();
+    wgmma::Wait<0>();
+    wgmma::Keep(s.x);
+    Begin(work, s);
+  }
+
+  __device__ void Begin(const Work& work, Scores& s) {
+    this->ReleaseK(work.tiles - 1);
+    rows_ = Rows();
+    o_.Clear();
+    LaneRows factors;
+    this->Softmax(s, work, work.tiles - 1, factors);
+    if (work.tiles > 1) shared_.k_ring.WaitFull(k_at_);
+    this->Round(s);
+    this->ClearV(work);
+  }
+
+  // S of tile i, while P V of the tile before is computed. K of tile i is there already.
+  __device__ void Step(const Work& work, int i) {
+    Scores s;
+    this->WaitForTurn();
+    this->StartScores(s);
+    shared_.v_ring.WaitFull(v_at_);
+    this->StartOutput();
+    this->PassTurn();
+    wgmma::Wait<1>();
+    wgmma::Keep(s.x);
+    this->ReleaseK(i);
+    LaneRows factors;
+    const bool rescale = this->Softmax(s, work, i, factors);
+    wgmma::Keep(s.x);
+    // Waiting for K of the next tile also keeps ptxas from moving the exponentials behind Wait<0>(),
+    // because the parity depends on their sums. A sum is never negative.
+    if (i > 0) {
+      auto next = k_at_;
+      next.parity ^= rows_.State(0).sum + rows_.State(1).sum < 0;
+      shared_.k_ring.WaitFull(next);
+    }
+    wgmma::Wait<0>();
+    wgmma::Keep(o_.x);
+    this->ReleaseV();
+    if (rescale) Rows::Multiply(o_, factors);
+    this->Round(s);
+  }
+
+  // The last P V, beside S of the next query tile, if there is one and there is room for its Q.
+  // Returns whether there was.
+  __device__ bool Last(const Work& work) {
+    if constexpr (Shape::kQStages > 1) {
+      auto at = this->work_at_;
+      at.Advance();
+      shared_.work_ring.WaitFull(at);
+      const Work& next = shared_.work[at.stage];
+      if (next.tiles != Work::kNoMore) {
+        Scores s;
+        shared_.q_ring.WaitFull(q_at_);
+        shared_.k_ring.WaitFull(k_at_);
+        this->WaitForTurn();
+        shared_.v_ring.WaitFull(v_at_);
+        this->StartOutput();
+        this->StartScores(s);
+        this->PassTurn();
+        wgmma::Wait<1>();
+        wgmma::Keep(o_.x);
+        this->ReleaseV();
+        this->Store(work);
+        this->ReleaseWork();
+        wgmma::Wait<0>();
+        wgmma::Keep(s.x);
+        Begin(next, s);
+        return true;
+      }
+    }
+    this->WaitForTurn();
+    shared_.v_ring.WaitFull(v_at_);
+    this->StartOutput();
+    this->PassTurn();
+    wgmma::Wait<0>();
+    wgmma::Keep(o_.x);
+    this->ReleaseV();
+    this->Store(work);
+    this->ReleaseWork();
+    return false;
+  }
 };
 
 }  // namespace attnlab::warp_specialized

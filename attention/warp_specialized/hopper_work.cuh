@@ -1,106 +1,123 @@
-// The query tiles of a block, worked out ahead by a warp of their own: the 64-bit arithmetic of a
-// tile takes as long as a short tile's products.
+// The query tiles of a block, worked out ahead by a warp of their own.
 #ifndef ATTENTION_WARP_SPECIALIZED_HOPPER_WORK_CUH_
 #define ATTENTION_WARP_SPECIALIZED_HOPPER_WORK_CUH_
 
 #include <cstdint>
 
 #include "attention/core/mask.h"
-#include "attention/device/kv_tiles.h"
 #include "attention/device/mbarrier.cuh"
-#include "attention/device/query_tile.h"
 #include "attention/device/tma.cuh"
 #include "attention/warp_specialized/hopper_call.h"
 
 namespace attnlab::warp_specialized {
 
 // A query tile as the producer and the consumers need it. Tiles of keys are numbered from 0.
-template <typename Shape>
-struct Work {
-  int2 visible[Shape::kRows];  // the keys [x, y) of the sequence that each row sees
-  int64_t o, lse;              // where the tile's first query and head begin, in elements
-  device::TileOrigin q, kv;    // of the query tile, and of tile 0 of keys
-  int rows;                    // that exist
-  int first_key;               // of tile 0, counted from the beginning of the sequence
-  int tiles;                   // of keys; kNoMore: there is no more work
-  int full_begin, full_end;    // the tiles of keys that need no mask
-  int rows_of_v;               // of the last tile; what lies beyond must not be multiplied
+struct alignas(16) Work {
+  device::TileOrigin q, kv;  // of the query tile, and of tile 0 of keys
+  int rows;                  // that exist
+  int tiles;                 // of keys; kNoMore: there is no more work
+  int full_begin, full_end;  // the tiles of keys that need no mask
+  // Keys, counted from tile 0: there are `keys`, of which query i of the tile sees
+  // [sees_begin + i, sees_end + i).
+  int keys, sees_begin, sees_end;
 
   static constexpr int kNoMore = -1;
 };
+static_assert(sizeof(Work) == 64);
 
 // Tiles of a unit come as pairs: the longest and the shortest that are left. Under a causal mask
 // all pairs are equally long. So blocks that take whole pairs are done at about the same time.
-__device__ inline device::QueryTile TileOf(const HopperArguments& h, uint32_t index, int rows) {
-  const uint32_t per_unit = h.unit.Value(), unit = h.unit.Divide(index);
-  const uint32_t place = index - unit * per_unit;
-  const uint32_t tile = place % 2 == 0 ? per_unit - 1 - place / 2 : place / 2;
-  const uint32_t sequence = h.heads.Divide(unit);
-  return device::QueryTileOf(h.a, sequence, static_cast<int32_t>(unit - sequence * h.heads.Value()),
-                             static_cast<int32_t>(h.pack.Value()), tile, rows);
+__device__ inline uint32_t PlaceOf(uint32_t place, uint32_t per_unit) {
+  return place % 2 == 0 ? per_unit - 1 - place / 2 : place / 2;
 }
 
-// The same value, of which the compiler does not know that. What is computed from it again takes no
-// registers meanwhile.
-__device__ inline uint32_t Again(uint32_t x) {
-  asm volatile("" : "+r"(x));
-  return x;
-}
-
-// Writes tile `index` to `work`. One warp calls this. It has few registers, so it works the tile out
-// three times, each time for a part of `work`.
+// Writes tile `index` to `work`.
 template <typename Shape>
-__device__ void Describe(const HopperArguments& h, uint32_t index, Work<Shape>& work) {
-  const int lane = static_cast<int>(threadIdx.x) % 32;
-  {
-    const device::QueryTile tile = TileOf(h, index, Shape::kRows);
-    for (int row = lane; row < Shape::kRows; row += 32) {
-      const KvRange seen = tile.Visible(h.a.mask, tile.begin + row);
-      work.visible[row] = {static_cast<int>(seen.begin), static_cast<int>(seen.end)};
+__device__ void Describe(const HopperArguments& h, uint32_t index, Work& work) {
+  constexpr int kKeys = Shape::kKeys, kFar = 1 << 30;
+  const uint32_t unit = h.unit.Divide(index);
+  const uint32_t tile = PlaceOf(index - unit * h.unit.Value(), h.unit.Value());
+  const uint32_t sequence = h.heads.Divide(unit), head = unit - sequence * h.heads.Value();
+  const device::Span q = h.a.q_sequences[sequence], kv = h.a.kv_sequences[sequence];
+  const int pack = static_cast<int>(h.pack.Value());
+  const int q_len = static_cast<int>(q.length), kv_len = static_cast<int>(kv.length);
+  const int first_row = static_cast<int>(tile) * Shape::kRows;
+  const int rows = max(0, min(Shape::kRows, q_len * pack - first_row));
+  const int query = static_cast<int>(h.pack.Divide(first_row));
+  const int last = static_cast<int>(h.pack.Divide(first_row + max(rows, 1) - 1));
+  // The keys that some row sees, and those that all rows see.
+  int begin = 0, end = kv_len, all_begin = 0, all_end = kv_len;
+  int sees_begin = -kFar, sees_end = kFar;
+  if (h.a.mask.kind != Mask::Kind::kNone) {
+    const int position = query + kv_len - q_len, after = last - query;
+    // Beyond kFar a window is as good as no mask.
+    const int right = static_cast<int>(min(h.a.mask.right, int64_t{kFar}));
+    sees_end = min(position, kFar - 1 - right) + right + 1;
+    all_end = max(0, min(kv_len, sees_end));
+    end = max(0, min(kv_len, sees_end + after));
+    if (h.a.mask.kind == Mask::Kind::kSlidingWindow) {
+      const int left = static_cast<int>(min(h.a.mask.left, int64_t{kFar}));
+      sees_begin = max(position, left - kFar) - left;
+      begin = max(0, min(kv_len, sees_begin));
+      all_begin = max(0, min(kv_len, sees_begin + after));
     }
   }
-  if (lane != 0) return;
-  {
-    const device::QueryTile tile = TileOf(h, Again(index), Shape::kRows);
-    const int64_t query = tile.QueryOf(tile.begin), token = tile.q.begin + query;
-    work.rows = static_cast<int>(tile.end - tile.begin);
-    work.q = {static_cast<int>(token), tile.first_head / static_cast<int>(h.pack.Value()),
-              static_cast<int>(tile.q.batch)};
-    work.o = h.a.o.Offset(tile.q.batch, token, tile.first_head);
-    work.lse = h.a.lse.Offset(tile.q.batch, token, tile.first_head);
-  }
-  const device::QueryTile tile = TileOf(h, Again(index), Shape::kRows);
-  const device::KvTiles keys = tile.Tiles(h.a.mask, Shape::kKeys);
-  const int tiles = static_cast<int>(keys.Count(Shape::kKeys));
-  const auto number_of = [&](int64_t key) {
-    return static_cast<int>(key - keys.begin) / Shape::kKeys;
-  };
-  work.kv = {static_cast<int>(tile.kv.begin + keys.begin), tile.kv_head,
-             static_cast<int>(tile.kv.batch)};
-  work.first_key = static_cast<int>(keys.begin);
+  begin = begin / kKeys * kKeys;
+  const int tiles = rows > 0 && end > begin ? (end - begin + kKeys - 1) / kKeys : 0;
+  int full_begin = max(0, all_begin - begin + kKeys - 1) / kKeys;
+  int full_end = max(0, all_end - begin) / kKeys;
+  if (full_end <= full_begin) full_begin = full_end = 0;
+  work.q = {static_cast<int>(q.begin) + query, static_cast<int>(head), static_cast<int>(q.batch)};
+  work.kv = {static_cast<int>(kv.begin) + begin,
+             static_cast<int>(h.a.group.Divide(head * h.pack.Value())), static_cast<int>(kv.batch)};
+  work.rows = rows;
   work.tiles = tiles;
-  work.full_begin = number_of(keys.full_begin);
-  work.full_end = number_of(keys.full_end);
-  const int left = static_cast<int>(tile.kv.length - keys.begin) - (tiles - 1) * Shape::kKeys;
-  work.rows_of_v = h.rows_beyond && left < Shape::kKeys ? left : Shape::kKeys;
+  work.full_begin = full_begin;
+  work.full_end = full_end;
+  work.keys = kv_len - begin;
+  work.sees_begin = sees_begin - begin;
+  work.sees_end = sees_end - begin;
 }
 
-template <typename Shape>
-__device__ void Schedule(const HopperArguments& h, Work<Shape> (&works)[2], device::Ring<2>& ring) {
-  device::Ring<2>::Place at;
+// Rows that see no key: O is 0, and LSE minus infinity. All lanes of a warp call this.
+template <typename T>
+__device__ void StoreEmpty(const HopperArguments& h, const Work& work) {
+  const device::Arguments& a = h.a;
+  const int lane = static_cast<int>(threadIdx.x) % 32, pack = static_cast<int>(h.pack.Value());
+  for (int row = 0; row < work.rows; ++row) {
+    const int query = static_cast<int>(h.pack.Divide(row)), head = work.q.head * pack + row - query * pack;
+    T* const o = static_cast<T*>(a.o.data) + a.o.Offset(work.q.batch, work.q.token + query, head);
+    for (int i = lane; i < a.dv; i += 32) o[i] = T(0.0f);
+    if (lane == 0 && a.lse.data != nullptr) {
+      static_cast<float*>(a.lse.data)[a.lse.Offset(work.q.batch, work.q.token + query, head)] =
+          -INFINITY;
+    }
+  }
+}
+
+template <typename T, typename Shape>
+__device__ void Schedule(const HopperArguments& h, Work (&works)[Shape::kWorks],
+                         device::Ring<Shape::kWorks>& ring) {
+  typename device::Ring<Shape::kWorks>::Place at;
   const bool first = threadIdx.x % 32 == 0;
   for (uint32_t begin = blockIdx.x * h.run; begin < h.tiles; begin += gridDim.x * h.run) {
     for (uint32_t index = begin; index < begin + h.run && index < h.tiles; ++index) {
       ring.WaitEmpty(at);
-      Describe(h, index, works[at.stage]);
+      Work& work = works[at.stage];
+      if (first) Describe<Shape>(h, index, work);
       __syncwarp();
+      if (work.tiles == 0) {  // consumers need not know
+        StoreEmpty<T>(h, work);
+        __syncwarp();
+        continue;
+      }
       if (first) ring.Fill(at);
       at.Advance();
     }
   }
   ring.WaitEmpty(at);
   if (!first) return;
-  works[at.stage].tiles = Work<Shape>::kNoMore;
+  works[at.stage].tiles = Work::kNoMore;
   ring.Fill(at);
 }
 
