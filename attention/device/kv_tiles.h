@@ -51,6 +51,16 @@ ATTNLAB_HOST_DEVICE constexpr KvTiles KvTilesOf(const Mask& mask, int64_t row_be
   return tiles;
 }
 
+// Of 8 keys in a row, a lane of mma.sync's accumulators has two: its i-th key of a tile is key 8 (i / 2)
+// + 2 pair + i % 2, where pair is lane % 4. Bit i of the result is 1 if that key is below `end`. A tile
+// has `keys` keys, at most 128 and a multiple of 8.
+ATTNLAB_HOST_DEVICE constexpr uint32_t KeysBelow(int end, int pair, int keys) {
+  int left = end - 2 * pair;
+  left = left < 0 ? 0 : left > keys ? keys : left;
+  const int count = left / 8 * 2 + (left % 8 < 2 ? left % 8 : 2);
+  return count < 32 ? (1u << count) - 1 : ~0u;
+}
+
 }  // namespace attnlab::device
 
 #endif  // ATTENTION_DEVICE_KV_TILES_H_

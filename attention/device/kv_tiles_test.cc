@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <vector>
 
 #include "gtest/gtest.h"
 
@@ -85,6 +86,22 @@ TEST(KvTilesTest, WindowsHaveTwoEdges) {
   EXPECT_EQ(t.full_begin, 320);
   EXPECT_EQ(t.full_end, 512);
   EXPECT_EQ(t.end, 576);
+}
+
+TEST(KvTilesTest, KeysBelowHasABitForEachKeyOfALane) {
+  for (const int keys : {32, 64, 80, 112, 128}) {
+    for (int pair = 0; pair < 4; ++pair) {
+      std::vector<int> ends = {-(1 << 30), 1 << 30};
+      for (int end = -200; end < 200; ++end) ends.push_back(end);
+      for (const int end : ends) {
+        const uint32_t bits = KeysBelow(end, pair, keys);
+        for (int i = 0; i < keys / 4; ++i) {
+          const int key = i / 2 * 8 + 2 * pair + i % 2;
+          EXPECT_EQ(bits >> i & 1, key < end) << keys << " " << pair << " " << end << " " << i;
+        }
+      }
+    }
+  }
 }
 
 TEST(KvTilesTest, IsKnownWhenCompiled) {

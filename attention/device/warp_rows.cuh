@@ -8,6 +8,7 @@
 
 #include "attention/device/arguments.h"
 #include "attention/device/fragments.cuh"
+#include "attention/device/kv_tiles.h"
 #include "attention/device/online_softmax.h"
 #include "attention/device/query_tile.h"
 #include "attention/device/special_functions.cuh"
@@ -56,24 +57,14 @@ class WarpRows {
     }
   }
 
-  // The same for the lane's r-th row, which sees keys [begin, end) of the tile. Most tiles are cut on
-  // one side only, so each side is checked by itself.
+  // The same for the lane's r-th row, which sees keys [begin, end) of the tile. ptxas moves bits to
+  // predicates seven at a time, where comparisons take an instruction each.
   template <typename S>
   static __device__ void MaskOut(S& s, int r, int begin, int end) {
-    begin -= 2 * Pair();
-    end -= 2 * Pair();
-    if (__any_sync(0xFFFFFFFF, end < kKeys)) {
+    static_assert(kKeys <= 128);
+    const uint32_t seen = KeysBelow(end, Pair(), kKeys) & ~KeysBelow(begin, Pair(), kKeys);
 #pragma unroll
-      for (int i = 0; i < kKeys / 4; ++i) {
-        s.At(r, i) = i / 2 * 8 + i % 2 < end ? s.At(r, i) : -INFINITY;
-      }
-    }
-    if (__any_sync(0xFFFFFFFF, begin > 0)) {
-#pragma unroll
-      for (int i = 0; i < kKeys / 4; ++i) {
-        s.At(r, i) = i / 2 * 8 + i % 2 >= begin ? s.At(r, i) : -INFINITY;
-      }
-    }
+    for (int i = 0; i < kKeys / 4; ++i) s.At(r, i) = seen >> i & 1 ? s.At(r, i) : -INFINITY;
   }
 
   // Whether any row of the warp sees any of the kKeys keys from first_key on.
@@ -87,15 +78,23 @@ class WarpRows {
     return __any_sync(0xFFFFFFFF, some);
   }
 
-  // The largest score of each row that this lane has.
+  // The largest score of each row that this lane has. Four chains of dependent instructions take a
+  // quarter of one chain's time.
   template <typename S>
   static __device__ void FindMaxima(const S& s, LaneRows& max) {
+    LaneRows odd;
 #pragma unroll
-    for (int r = 0; r < kLaneRows; ++r) {
-      max[r] = s.At(r, 0);
+    for (int r = 0; r < kLaneRows; ++r) max[r] = s.At(r, 0), odd[r] = s.At(r, 1);
 #pragma unroll
-      for (int i = 1; i < kKeys / 4; ++i) max[r] = fmaxf(max[r], s.At(r, i));
+    for (int i = 2; i < kKeys / 4; i += 2) {
+#pragma unroll
+      for (int r = 0; r < kLaneRows; ++r) {
+        max[r] = fmaxf(max[r], s.At(r, i));
+        odd[r] = fmaxf(odd[r], s.At(r, i + 1));
+      }
     }
+#pragma unroll
+    for (int r = 0; r < kLaneRows; ++r) max[r] = fmaxf(max[r], odd[r]);
   }
 
   // Takes in the maxima of FindMaxima(). In most tiles no score exceeds its row's running maximum
