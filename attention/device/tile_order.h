@@ -73,7 +73,7 @@ inline int64_t QueriesOf(int64_t tiles, int64_t rows, int64_t pack, int64_t sq) 
 }
 
 // At most 2^31 - 1.
-inline uint32_t BlocksOf(const Grid& grid) { return grid.units * grid.tiles; }
+ATTNLAB_HOST_DEVICE inline uint32_t BlocksOf(const Grid& grid) { return grid.units * grid.tiles; }
 
 struct GridPlace {
   uint32_t unit = 0, tile = 0;

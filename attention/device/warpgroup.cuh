@@ -23,10 +23,10 @@ __device__ void TakeRegisters() {
 // Named barrier `id`, 1 to 15: Sync() waits until `threads` threads have come, Arrive() does not
 // wait. Barrier 0 is that of __syncthreads().
 __device__ inline void NamedSync(int id, int threads) {
-  asm volatile("barrier.cta.sync %0, %1;" ::"r"(id), "r"(threads) : "memory");
+  asm volatile("barrier.cta.sync.aligned %0, %1;" ::"r"(id), "r"(threads) : "memory");
 }
 __device__ inline void NamedArrive(int id, int threads) {
-  asm volatile("barrier.cta.arrive %0, %1;" ::"r"(id), "r"(threads) : "memory");
+  asm volatile("barrier.cta.arrive.aligned %0, %1;" ::"r"(id), "r"(threads) : "memory");
 }
 
 // This thread's stores to shared memory come before what wgmma and TMA read after the next barrier.

@@ -114,12 +114,21 @@ __device__ void MultiplyRows(Accumulators<kColumns>& d, uint64_t a, uint64_t b, 
   ATTNLAB_WGMMA_DISPATCH(ATTNLAB_WGMMA_SHARED)
 }
 
-// D += A B, with A in registers, as a fragment of mma.sync m16n8k16, and a descriptor of
-// SumAlongColumns.
+// The same with A in registers, as a fragment of mma.sync m16n8k16.
+template <typename T, int kColumns>
+__device__ void MultiplyRows(Accumulators<kColumns>& d, const uint32_t (&a)[4], uint64_t b,
+                             bool accumulate) {
+  const int add = accumulate;
+  float(&x)[kColumns / 2] = d.x;
+  ATTNLAB_WGMMA_DISPATCH(ATTNLAB_WGMMA_ROWS)
+}
+
+// D += A B, with A in registers and a descriptor of SumAlongColumns.
 template <typename T, int kColumns>
 __device__ void MultiplyColumns(Accumulators<kColumns>& d, const uint32_t (&a)[4], uint64_t b) {
+  const int add = 1;
   float(&x)[kColumns / 2] = d.x;
-  ATTNLAB_WGMMA_DISPATCH(ATTNLAB_WGMMA_REGISTERS)
+  ATTNLAB_WGMMA_DISPATCH(ATTNLAB_WGMMA_COLUMNS)
 }
 
 }  // namespace attnlab::device::wgmma

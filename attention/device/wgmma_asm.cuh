@@ -24,7 +24,7 @@
   "+f"(x[8 * i]), "+f"(x[8 * i + 1]), "+f"(x[8 * i + 2]), "+f"(x[8 * i + 3]), "+f"(x[8 * i + 4]), \
       "+f"(x[8 * i + 5]), "+f"(x[8 * i + 6]), "+f"(x[8 * i + 7])
 
-// By number of columns: all names, all operands, and the names of the five operands after them.
+// By number of columns: all names, all operands, and the names of the six operands after them.
 #define ATTNLAB_NAMES_OF_64 \
   ATTNLAB_NAMES_0 "," ATTNLAB_NAMES_1 "," ATTNLAB_NAMES_2 "," ATTNLAB_NAMES_3
 #define ATTNLAB_OPERANDS_OF_64 \
@@ -34,6 +34,7 @@
 #define ATTNLAB_C_64 "%34"
 #define ATTNLAB_D_64 "%35"
 #define ATTNLAB_E_64 "%36"
+#define ATTNLAB_F_64 "%37"
 #define ATTNLAB_NAMES_OF_80 \
   ATTNLAB_NAMES_0 "," ATTNLAB_NAMES_1 "," ATTNLAB_NAMES_2 "," ATTNLAB_NAMES_3 "," ATTNLAB_NAMES_4
 #define ATTNLAB_OPERANDS_OF_80 \
@@ -43,6 +44,7 @@
 #define ATTNLAB_C_80 "%42"
 #define ATTNLAB_D_80 "%43"
 #define ATTNLAB_E_80 "%44"
+#define ATTNLAB_F_80 "%45"
 #define ATTNLAB_NAMES_OF_96                                                                       \
   ATTNLAB_NAMES_0 "," ATTNLAB_NAMES_1 "," ATTNLAB_NAMES_2 "," ATTNLAB_NAMES_3 "," ATTNLAB_NAMES_4 \
                   "," ATTNLAB_NAMES_5
@@ -54,6 +56,7 @@
 #define ATTNLAB_C_96 "%50"
 #define ATTNLAB_D_96 "%51"
 #define ATTNLAB_E_96 "%52"
+#define ATTNLAB_F_96 "%53"
 #define ATTNLAB_NAMES_OF_112                                                                      \
   ATTNLAB_NAMES_0 "," ATTNLAB_NAMES_1 "," ATTNLAB_NAMES_2 "," ATTNLAB_NAMES_3 "," ATTNLAB_NAMES_4 \
                   "," ATTNLAB_NAMES_5 "," ATTNLAB_NAMES_6
@@ -65,6 +68,7 @@
 #define ATTNLAB_C_112 "%58"
 #define ATTNLAB_D_112 "%59"
 #define ATTNLAB_E_112 "%60"
+#define ATTNLAB_F_112 "%61"
 #define ATTNLAB_NAMES_OF_128                                                                      \
   ATTNLAB_NAMES_0 "," ATTNLAB_NAMES_1 "," ATTNLAB_NAMES_2 "," ATTNLAB_NAMES_3 "," ATTNLAB_NAMES_4 \
                   "," ATTNLAB_NAMES_5 "," ATTNLAB_NAMES_6 "," ATTNLAB_NAMES_7
@@ -76,6 +80,7 @@
 #define ATTNLAB_C_128 "%66"
 #define ATTNLAB_D_128 "%67"
 #define ATTNLAB_E_128 "%68"
+#define ATTNLAB_F_128 "%69"
 #define ATTNLAB_NAMES_OF_192                                                                      \
   ATTNLAB_NAMES_0 "," ATTNLAB_NAMES_1 "," ATTNLAB_NAMES_2 "," ATTNLAB_NAMES_3 "," ATTNLAB_NAMES_4 \
                   "," ATTNLAB_NAMES_5 "," ATTNLAB_NAMES_6 "," ATTNLAB_NAMES_7 "," ATTNLAB_NAMES_8 \
@@ -89,6 +94,7 @@
 #define ATTNLAB_C_192 "%98"
 #define ATTNLAB_D_192 "%99"
 #define ATTNLAB_E_192 "%100"
+#define ATTNLAB_F_192 "%101"
 #define ATTNLAB_NAMES_OF_256                                                                      \
   ATTNLAB_NAMES_0 "," ATTNLAB_NAMES_1 "," ATTNLAB_NAMES_2 "," ATTNLAB_NAMES_3 "," ATTNLAB_NAMES_4 \
                   "," ATTNLAB_NAMES_5 "," ATTNLAB_NAMES_6 "," ATTNLAB_NAMES_7 "," ATTNLAB_NAMES_8 \
@@ -105,6 +111,7 @@
 #define ATTNLAB_C_256 "%130"
 #define ATTNLAB_D_256 "%131"
 #define ATTNLAB_E_256 "%132"
+#define ATTNLAB_F_256 "%133"
 
 #define ATTNLAB_WGMMA_SHARED(n, type)                                           \
   asm volatile("{ .reg .pred p; setp.ne.b32 p, " ATTNLAB_C_##n                  \
@@ -115,12 +122,17 @@
                : ATTNLAB_OPERANDS_OF_##n                                        \
                : "l"(a), "l"(b), "r"(add))
 
-#define ATTNLAB_WGMMA_REGISTERS(n, type)                                                          \
-  asm volatile("wgmma.mma_async.sync.aligned.m64n" #n "k16.f32." type "." type                    \
+// `transposes`: 1 if sums run along columns of B.
+#define ATTNLAB_WGMMA_REGISTERS(n, type, transposes)                                              \
+  asm volatile("{ .reg .pred p; setp.ne.b32 p, " ATTNLAB_F_##n                                    \
+               ", 0;"                                                                             \
+               "wgmma.mma_async.sync.aligned.m64n" #n "k16.f32." type "." type                    \
                " {" ATTNLAB_NAMES_OF_##n "}, {" ATTNLAB_A_##n "," ATTNLAB_B_##n "," ATTNLAB_C_##n \
-               "," ATTNLAB_D_##n "}, " ATTNLAB_E_##n ", 1, 1, 1, 1;"                              \
+               "," ATTNLAB_D_##n "}, " ATTNLAB_E_##n ", p, 1, 1, " transposes "; }"               \
                : ATTNLAB_OPERANDS_OF_##n                                                          \
-               : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b))
+               : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(add))
+#define ATTNLAB_WGMMA_ROWS(n, type) ATTNLAB_WGMMA_REGISTERS(n, type, "0")
+#define ATTNLAB_WGMMA_COLUMNS(n, type) ATTNLAB_WGMMA_REGISTERS(n, type, "1")
 
 #define ATTNLAB_WGMMA_TYPES(n, form)                \
   if constexpr (kColumns == n) {                    \

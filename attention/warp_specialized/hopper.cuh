@@ -8,7 +8,9 @@
 
 #include "attention/cuda/launch.h"
 #include "attention/warp_specialized/hopper_call.h"
+#include "attention/warp_specialized/hopper_consumer.cuh"
 #include "attention/warp_specialized/hopper_tile.cuh"
+#include "attention/warp_specialized/hopper_work.cuh"
 
 namespace attnlab::warp_specialized {
 
@@ -23,11 +25,12 @@ __global__ void __launch_bounds__(Shape::kThreads, 1)
   __syncthreads();
   if (threadIdx.x < kProducers) {
     device::TakeRegisters<Shape::kConsumerRegisters>();
-    ConsumerBehind<T, Shape, kCaps>(h, shared).Consume();
+    Consumer<T, Shape, kCaps>(h, shared).Consume();
   } else {
     device::GiveRegisters<Shape::kProducerRegisters>();
     if (threadIdx.x == kProducers) Produce(h, shared);
-    if (threadIdx.x / 32 == kProducers / 32 + 1) Schedule<T, Shape>(h, shared.work, shared.work_ring);
+    if (threadIdx.x / 32 == kProducers / 32 + 1)
+      Schedule<T, Shape>(h, shared.work, shared.work_ring);
   }
 }
 

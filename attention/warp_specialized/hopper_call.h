@@ -9,6 +9,7 @@
 #include "attention/device/arguments.h"
 #include "attention/device/divisor.h"
 #include "attention/device/element.h"
+#include "attention/device/tile_order.h"
 #include "attention/warp_specialized/hopper_shape.h"
 #include "cuda_runtime.h"
 
@@ -17,11 +18,11 @@ namespace attnlab::warp_specialized {
 struct HopperArguments {
   CUtensorMap q, k, v;
   device::Arguments a;
-  uint32_t tiles = 0;     // query tiles of all units
-  uint32_t run = 1;       // a block takes `run` tiles in a row: 1, or pairs
-  device::Divisor unit;   // query tiles per unit; a unit is a (sequence, head) pair
-  device::Divisor heads;  // units per sequence
-  device::Divisor pack;   // query heads that share a tile (device/query_tile.h)
+  device::Grid grid;     // the order of the query tiles
+  device::Divisor pack;  // grid.pack
+  // How many tiles blocks have taken beyond their first; 0 before the launch. Null: blocks take them in
+  // a fixed order (TakeTile() in hopper_work.cuh).
+  uint32_t* taken = nullptr;
   // Whether K and V may have rows beyond the end of a sequence: lens = packed or padded.
   bool rows_beyond = false;
 };

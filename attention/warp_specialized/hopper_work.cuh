@@ -25,23 +25,17 @@ struct alignas(16) Work {
 };
 static_assert(sizeof(Work) == 64);
 
-// Tiles of a unit come as pairs: the longest and the shortest that are left. Under a causal mask
-// all pairs are equally long. So blocks that take whole pairs are done at about the same time.
-__device__ inline uint32_t PlaceOf(uint32_t place, uint32_t per_unit) {
-  return place % 2 == 0 ? per_unit - 1 - place / 2 : place / 2;
-}
-
 // Writes tile `index` to `work`.
 template <typename Shape>
 __device__ void Describe(const HopperArguments& h, uint32_t index, Work& work) {
   constexpr int kKeys = Shape::kKeys, kFar = 1 << 30;
-  const uint32_t unit = h.unit.Divide(index);
-  const uint32_t tile = PlaceOf(index - unit * h.unit.Value(), h.unit.Value());
-  const uint32_t sequence = h.heads.Divide(unit), head = unit - sequence * h.heads.Value();
+  const device::GridPlace place = PlaceOf(h.grid, index);
+  const uint32_t sequence = h.grid.heads.Divide(place.unit);
+  const uint32_t head = place.unit - sequence * h.grid.heads.Value();
   const device::Span q = h.a.q_sequences[sequence], kv = h.a.kv_sequences[sequence];
   const int pack = static_cast<int>(h.pack.Value());
   const int q_len = static_cast<int>(q.length), kv_len = static_cast<int>(kv.length);
-  const int first_row = static_cast<int>(tile) * Shape::kRows;
+  const int first_row = static_cast<int>(place.tile) * Shape::kRows;
   const int rows = max(0, min(Shape::kRows, q_len * pack - first_row));
   const int query = static_cast<int>(h.pack.Divide(first_row));
   const int last = static_cast<int>(h.pack.Divide(first_row + max(rows, 1) - 1));
@@ -85,7 +79,8 @@ __device__ void StoreEmpty(const HopperArguments& h, const Work& work) {
   const device::Arguments& a = h.a;
   const int lane = static_cast<int>(threadIdx.x) % 32, pack = static_cast<int>(h.pack.Value());
   for (int row = 0; row < work.rows; ++row) {
-    const int query = static_cast<int>(h.pack.Divide(row)), head = work.q.head * pack + row - query * pack;
+    const int query = static_cast<int>(h.pack.Divide(row)),
+              head = work.q.head * pack + row - query * pack;
     T* const o = static_cast<T*>(a.o.data) + a.o.Offset(work.q.batch, work.q.token + query, head);
     for (int i = lane; i < a.dv; i += 32) o[i] = T(0.0f);
     if (lane == 0 && a.lse.data != nullptr) {
@@ -95,27 +90,37 @@ __device__ void StoreEmpty(const HopperArguments& h, const Work& work) {
   }
 }
 
+// The index of the tile that a block takes after tile `index`. One lane calls this. Without a counter,
+// all blocks take a tile per round, and each moves on by one place. If they did not, a block might have
+// the last tile of its unit in every round, with few rows.
+__device__ inline uint32_t TakeTile(const HopperArguments& h, uint32_t index) {
+  if (h.taken != nullptr) return gridDim.x + atomicAdd(h.taken, 1);
+  return (index + 1) % gridDim.x == 0 ? index + 1 : index + 1 + gridDim.x;
+}
+
+// One warp. Tiles are taken one ahead of the producer, as late as it can be: who takes the last ones
+// decides when the launch ends.
 template <typename T, typename Shape>
 __device__ void Schedule(const HopperArguments& h, Work (&works)[Shape::kWorks],
                          device::Ring<Shape::kWorks>& ring) {
   typename device::Ring<Shape::kWorks>::Place at;
   const bool first = threadIdx.x % 32 == 0;
-  for (uint32_t begin = blockIdx.x * h.run; begin < h.tiles; begin += gridDim.x * h.run) {
-    for (uint32_t index = begin; index < begin + h.run && index < h.tiles; ++index) {
-      ring.WaitEmpty(at);
-      Work& work = works[at.stage];
-      if (first) Describe<Shape>(h, index, work);
-      __syncwarp();
-      if (work.tiles == 0) {  // consumers need not know
-        StoreEmpty<T>(h, work);
-        __syncwarp();
-        continue;
-      }
+  const uint32_t tiles = BlocksOf(h.grid);
+  for (uint32_t index = blockIdx.x; index < tiles;) {
+    Work& work = works[at.stage];
+    if (first) Describe<Shape>(h, index, work);
+    __syncwarp();
+    const bool empty = work.tiles == 0;
+    if (empty) {
+      StoreEmpty<T>(h, work);  // consumers need not know
+    } else {
       if (first) ring.Fill(at);
       at.Advance();
+      ring.WaitEmpty(at);
     }
+    if (first) index = TakeTile(h, index);
+    index = __shfl_sync(0xFFFFFFFF, index, 0);
   }
-  ring.WaitEmpty(at);
   if (!first) return;
   works[at.stage].tiles = Work::kNoMore;
   ring.Fill(at);

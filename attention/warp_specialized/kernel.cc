@@ -6,12 +6,12 @@
 // tile runs beside the products of another.
 #include "attention/core/kernel.h"
 
-#include <algorithm>
+#include <array>
+#include <cstdint>
 #include <memory>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "attention/core/mask.h"
 #include "attention/core/registry.h"
 #include "attention/core/supports.h"
 #include "attention/cuda/call.h"
@@ -27,41 +27,29 @@ namespace {
 
 using Launcher = cudaError_t (*)(const HopperCall&);
 
-Launcher LauncherOf(const HopperTile& tile) {
-  switch (tile.head_dim) {
-    case 64:
-      return LaunchHopper<Hopper64>;
-    case 96:
-      return LaunchHopper<Hopper96>;
-    case 128:
-      return LaunchHopper<Hopper128>;
-    case 192:
-      return tile.head_dim_v == 128 ? LaunchHopper<Hopper192v128> : LaunchHopper<Hopper192>;
-    default:
-      return LaunchHopper<Hopper256>;
-  }
+template <typename... Shapes>
+constexpr std::array<Launcher, sizeof...(Shapes)> LaunchersOf(Shapes...) {
+  return {LaunchHopper<Shapes>...};
 }
+constexpr auto kLaunchers = WithHopperShapes([](auto... shapes) { return LaunchersOf(shapes...); });
 
 class PreparedHopper : public Prepared {
  public:
   PreparedHopper(const AttentionProblem& p, const DeviceInfo& device, const Options& options)
       : problem_(p), ordinal_(device.device.ordinal), options_(options) {
-    const auto divisor = [](int64_t x) {
-      return device::Divisor(static_cast<uint32_t>(std::max<int64_t>(x, 1)));
-    };
     HopperArguments& h = call_.arguments;
-    h.tiles = static_cast<uint32_t>(options.units * options.unit_tiles);
-    h.unit = divisor(options.unit_tiles);
-    h.heads = divisor(p.hq / options.pack);
-    h.pack = divisor(options.pack);
+    h.grid = device::MakeGrid(
+        static_cast<uint32_t>(options.units), static_cast<uint32_t>(p.hq / options.pack),
+        static_cast<uint32_t>(options.unit_tiles), static_cast<uint32_t>(options.groups),
+        options.pack, static_cast<uint32_t>(options.end_tiles));
+    h.pack = device::Divisor(static_cast<uint32_t>(options.pack));
     h.rows_beyond = p.lens != Lengths::kFixed;
     call_.element = device::ElementOf(p.dtype);
-    // Without a mask all tiles are equally long. Few tiles are divided singly.
-    const bool pairs = p.mask != Mask::None() && h.tiles > 2 * device.multiprocessors;
-    h.run = pairs ? 2 : 1;
-    call_.blocks = static_cast<int>(std::min<int64_t>(device.multiprocessors, h.tiles));
-    launch_ = LauncherOf(options.tile);
+    call_.blocks = options.blocks;
+    launch_ = kLaunchers[options.shape];
   }
+
+  int64_t WorkspaceBytes() const override { return options_.dynamic ? sizeof(uint32_t) : 0; }
 
   absl::Status Accepts(const AttentionTensors& t) const override {
     absl::Status s = device::CheckTensorMap("q", t.q);
@@ -89,6 +77,13 @@ class PreparedHopper : public Prepared {
     call.stream = static_cast<cudaStream_t>(launch.stream);
     const cuda_backend::ScopedDevice current(ordinal_);
     if (!current.status().ok()) return current.status();
+    if (options_.dynamic) {
+      call.arguments.taken = static_cast<uint32_t*>(launch.workspace.data);
+      absl::Status zeroed = cuda_backend::ToStatus(
+          cudaMemsetAsync(launch.workspace.data, 0, sizeof(uint32_t), call.stream),
+          "cudaMemsetAsync");
+      if (!zeroed.ok()) return zeroed;
+    }
     return cuda_backend::ToStatus(launch_(call), "warp_specialized");
   }
 

@@ -2,6 +2,7 @@
 #ifndef ATTENTION_WARP_SPECIALIZED_OPTIONS_H_
 #define ATTENTION_WARP_SPECIALIZED_OPTIONS_H_
 
+#include <cstddef>
 #include <cstdint>
 
 #include "absl/status/statusor.h"
@@ -11,7 +12,7 @@
 
 namespace attnlab::warp_specialized {
 
-// A row of the table in hopper_shape.h.
+// A shape of hopper_shape.h.
 struct HopperTile {
   int head_dim = 0, head_dim_v = 0;  // the most that d and dv may be
   int rows = 0, keys = 0;
@@ -19,10 +20,17 @@ struct HopperTile {
 };
 
 struct Options {
+  size_t shape = 0;  // among those of WithHopperShapes()
   HopperTile tile;
   int pack = 1;            // query heads that share a tile
   int64_t units = 0;       // (sequence, head) pairs, or (sequence, KV head) where heads are packed
   int64_t unit_tiles = 0;  // query tiles of each
+  int64_t groups = 1;      // of units (device/tile_order.h)
+  int64_t end_tiles = 0;   // of each unit, that come after all groups
+  int blocks = 0;
+  // Whether blocks take the next tile when they need one: tiles may differ in length. If not, their
+  // order is fixed.
+  bool dynamic = false;
 };
 
 // `code_capability`: the compute capability for which the device code that runs there was compiled

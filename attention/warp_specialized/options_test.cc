@@ -16,6 +16,7 @@ DeviceInfo Gpu(int capability) {
   gpu.device = Device::Cuda(0);
   gpu.compute_capability = capability;
   gpu.multiprocessors = 132;
+  gpu.last_level_cache_bytes = 60 << 20;
   return gpu;
 }
 
@@ -52,6 +53,26 @@ TEST(OptionsTest, ShortQueriesShareTiles) {
   const auto prefill = For("b=2,hq=4,sq=1000,d=128,dtype=bf16");
   EXPECT_EQ(prefill->units, 8);
   EXPECT_EQ(prefill->unit_tiles, 8);
+}
+
+TEST(OptionsTest, BlocksTakeTilesInTurnUnlessTilesDiffer) {
+  const auto full = For("b=4,hq=16,sq=4096,d=128,dtype=bf16");
+  EXPECT_FALSE(full->dynamic);
+  EXPECT_EQ(full->groups, full->units);
+  EXPECT_EQ(full->end_tiles, 0);
+  EXPECT_EQ(full->blocks, 132);
+  EXPECT_TRUE(For("b=4,hq=16,sq=4096,d=128,dtype=bf16,lens=packed")->dynamic);
+  const auto causal = For("b=4,hq=16,sq=4096,d=128,dtype=bf16,mask=causal");
+  EXPECT_TRUE(causal->dynamic);
+  EXPECT_EQ(causal->end_tiles, 32 / 4);
+  // 4096 * 256 * 2 bytes of K and V a head, of which half of the L2 cache holds 14.
+  EXPECT_EQ(causal->groups, 5);
+  EXPECT_EQ(For("b=4,hq=64,hkv=16,sq=4096,d=128,dtype=bf16,mask=causal")->groups, 5);
+  // Two heads fit, but three have 264 tiles.
+  EXPECT_EQ(For("hq=8,sq=16384,d=256,dtype=bf16,mask=causal")->groups, 3);
+  const auto few = For("hq=16,sq=1000,d=128,dtype=bf16,mask=causal");
+  EXPECT_FALSE(few->dynamic);  // a block for each tile
+  EXPECT_EQ(few->blocks, 128);
 }
 
 TEST(OptionsTest, DeclinesWithValueAndLimit) {

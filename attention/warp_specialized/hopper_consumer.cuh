@@ -1,0 +1,396 @@
+// A warpgroup of consumers of the Hopper kernel.
+//
+// S of a tile and P V of the tile before are computed together, and the softmax runs beside P V. The
+// last P V of a query tile runs beside the first S of the next one.
+//
+//   tensor cores   | S 0 |      | S 1 | P V 0 |      | S 2 | P V 1 |
+//   CUDA cores            soft 0         soft 1               soft 2
+//
+// Consumers take turns to start their products: one's softmax leaves the tensor cores to the others.
+// All take as many turns, release each stage, and come to each barrier, also for what they leave out.
+#ifndef ATTENTION_WARP_SPECIALIZED_HOPPER_CONSUMER_CUH_
+#define ATTENTION_WARP_SPECIALIZED_HOPPER_CONSUMER_CUH_
+
+#include <cstdint>
+
+#include "attention/device/fragments.cuh"
+#include "attention/device/mbarrier.cuh"
+#include "attention/device/mma.cuh"
+#include "attention/device/online_softmax.h"
+#include "attention/device/warp_rows.cuh"
+#include "attention/device/warpgroup.cuh"
+#include "attention/device/wgmma.cuh"
+#include "attention/warp_specialized/hopper_call.h"
+#include "attention/warp_specialized/hopper_output.cuh"
+#include "attention/warp_specialized/hopper_tile.cuh"
+#include "attention/warp_specialized/hopper_work.cuh"
+
+namespace attnlab::warp_specialized {
+
+namespace wgmma = device::wgmma;
+
+// kCaps: whether there may be a softcap, which takes registers.
+template <typename T, typename Shape, bool kCaps>
+class Consumer {
+ public:
+  __device__ Consumer(const HopperArguments& h, HopperShared<Shape>& shared)
+      : h_(h), shared_(shared), scale_log2_(device::ScaleLog2(h.a, kCaps)) {}
+
+  __device__ void Consume() {
+    if (group_ == Shape::kConsumers - 1) PassTurn();  // the first group begins
+    bool others_begun = false, begun = false;
+    while (WaitForWork()) {
+      const Work& work = TheWork();
+      if (HasRows(work)) {
+        if (!begun) First(work);
+        for (int i = work.tiles - 2 - SkipsTile(work); i >= 0; --i) Step(work, i);
+        begun = Last(work);
+      } else {
+        LeaveOut(work, others_begun);
+        begun = false;
+      }
+      others_begun = Shape::kGoesAcross;
+    }
+    if (group_ == 0) WaitForTurn();  // the last group has passed it once more than it was taken
+  }
+
+ private:
+  static constexpr int kKeys = Shape::kKeys;
+  using Scores = wgmma::Accumulators<kKeys>;
+  using Output = wgmma::Accumulators<Shape::kDimV>;
+  using Rows = device::WarpRows<16, kKeys, Shape::kDimV>;
+  using LaneRows = typename Rows::LaneRows;
+
+  // The tile that is walked first has no P V beside it.
+  __device__ void First(const Work& work) {
+    Scores s;
+    TakeQ();
+    if (SkipsTile(work)) SkipK();
+    shared_.k_ring.WaitFull(k_at_);
+    WaitForTurn();
+    StartScores(s);
+    PassTurn();
+    wgmma::Wait<0>();
+    wgmma::Keep(s.x);
+    Begin(work, s);
+  }
+
+  // After the scores of the first tile.
+  __device__ void Begin(const Work& work, Scores& s) {
+    const bool skips = SkipsTile(work);
+    const int i = work.tiles - 1 - skips;
+    ReleaseK(i);
+    rows_ = Rows();
+    o_.Clear();
+    LaneRows factors;
+    Softmax(s, work, i, factors);
+    if (i > 0) shared_.k_ring.WaitFull(k_at_);
+    Round(s);
+    ClearV(work);
+    SkipV(skips);
+  }
+
+  // S of tile i, while P V of the tile before is computed. K of tile i is there already.
+  __device__ void Step(const Work& work, int i) {
+    Scores s;
+    WaitForTurn();
+    StartScores(s);
+    shared_.v_ring.WaitFull(v_at_);
+    StartOutput();
+    PassTurn();
+    wgmma::Wait<1>();
+    wgmma::Keep(s.x);
+    ReleaseK(i);
+    LaneRows factors;
+    const bool rescale = Softmax(s, work, i, factors);
+    wgmma::Keep(s.x);
+    // Waiting for K of the next tile also keeps ptxas from moving the exponentials behind Wait<0>(),
+    // because the parity depends on their sums. A sum is never negative.
+    if (i > 0) {
+      auto next = k_at_;
+      next.parity ^= rows_.State(0).sum + rows_.State(1).sum < 0;
+      shared_.k_ring.WaitFull(next);
+    }
+    wgmma::Wait<0>();
+    wgmma::Keep(o_.x);
+    ReleaseV();
+    if (rescale) Rows::Multiply(o_, factors);
+    Round(s);
+  }
+
+  // The last P V, beside S of the next query tile if there is one. Returns whether there was.
+  __device__ bool Last(const Work& work) {
+    if constexpr (Shape::kGoesAcross) {
+      const Work& next = NextWork();
+      if (next.tiles != Work::kNoMore && HasRows(next)) {
+        Scores s;
+        TakeQ();
+        if (SkipsTile(next)) SkipK();
+        shared_.k_ring.WaitFull(k_at_);
+        WaitForTurn();
+        shared_.v_ring.WaitFull(v_at_);
+        StartOutput();
+        StartScores(s);
+        PassTurn();
+        wgmma::Wait<1>();
+        wgmma::Keep(o_.x);
+        ReleaseV();
+        Store(work);
+        ReleaseWork();
+        wgmma::Wait<0>();
+        wgmma::Keep(s.x);
+        Begin(next, s);
+        return true;
+      }
+    }
+    WaitForTurn();
+    shared_.v_ring.WaitFull(v_at_);
+    StartOutput();
+    PassTurn();
+    wgmma::Wait<0>();
+    wgmma::Keep(o_.x);
+    ReleaseV();
+    Store(work);
+    ReleaseWork();
+    return false;
+  }
+
+  // The next query tile. Returns whether there is one.
+  __device__ bool WaitForWork() {
+    shared_.work_ring.WaitFull(work_at_);
+    return TheWork().tiles != Work::kNoMore;
+  }
+  __device__ const Work& TheWork() const { return shared_.work[work_at_.stage]; }
+  __device__ const Work& NextWork() {
+    auto at = work_at_;
+    at.Advance();
+    shared_.work_ring.WaitFull(at);
+    return shared_.work[at.stage];
+  }
+  __device__ void ReleaseWork() {
+    __syncwarp();
+    if (Lane() == 0) shared_.work_ring.Release(work_at_);
+    work_at_.Advance();
+  }
+
+  // Short sequences and the ends of long ones leave consumers without rows.
+  __device__ bool HasRows(const Work& work) const { return group_ * 64 < work.rows; }
+
+  // For a query tile of which this consumer has no rows. Others take a turn for each tile of keys, and
+  // one more to begin unless they have. In the last turn they begin the next query tile. If this
+  // consumer has rows of that, it takes this turn in First().
+  __device__ void LeaveOut(const Work& work, bool others_begun) {
+    bool begins_next = false;
+    if constexpr (Shape::kGoesAcross) {
+      const Work& next = NextWork();
+      begins_next = next.tiles != Work::kNoMore && HasRows(next);
+    }
+    const int turns = work.tiles - begins_next;
+    shared_.q_ring.WaitFull(q_at_);
+    ReleaseQ();
+    if (!others_begun) LeaveOutTurn();
+    for (int i = 0; i < work.tiles; ++i) {
+      SkipK();
+      if (i == 0) ClearV(work);
+      shared_.v_ring.WaitFull(v_at_);
+      ReleaseV();
+      if (i < turns) LeaveOutTurn();
+    }
+    ReleaseWork();
+  }
+
+  // Whether this consumer's rows see nothing of the tile that is walked first, as may be under a causal
+  // mask. It then leaves that tile out.
+  __device__ bool SkipsTile(const Work& work) const {
+    if constexpr (Shape::kRows - 64 < kKeys) return false;
+    const int last = static_cast<int>(h_.pack.Divide(group_ * 64 + 63));
+    return work.tiles > 1 && work.sees_end + last <= (work.tiles - 1) * kKeys;
+  }
+  __device__ void SkipK() {
+    shared_.k_ring.WaitFull(k_at_);
+    ReleaseK(/*i=*/1);
+  }
+  // Without a branch around Advance(), or ptxas takes the warp for divergent from there on.
+  __device__ void SkipV(bool skips) {
+    if (skips) {
+      LeaveOutTurn();
+      shared_.v_ring.WaitFull(v_at_);
+      if (Lane() == 0) shared_.v_ring.Release(v_at_);
+    }
+    auto next = v_at_;
+    next.Advance();
+    v_at_.stage = skips ? next.stage : v_at_.stage;
+    v_at_.parity = skips ? next.parity : v_at_.parity;
+  }
+
+  // Waits for Q. Where it is kept in registers, reads it and releases its place.
+  __device__ void TakeQ() {
+    shared_.q_ring.WaitFull(q_at_);
+    if constexpr (Shape::kKeepsQ) {
+      const int row = group_ * 64 + static_cast<int>(threadIdx.x) % 128 / 32 * 16 + Lane() % 16;
+      const uint32_t rows = device::SharedAddress(shared_.q[q_at_.stage]) + row * 128;
+#pragma unroll
+      for (int i = 0; i < Shape::kDim / 16; ++i) {
+        const int chunk = i % 4 * 2 + Lane() / 16;
+        device::LoadMatrices(q_[i], rows + i / 4 * Shape::kRows * 128 + (chunk ^ row % 8) * 16);
+      }
+      __syncwarp();
+      ReleaseQ();
+    }
+  }
+  __device__ void ReleaseQ() {
+    if (Lane() == 0) shared_.q_ring.Release(q_at_);
+    q_at_.Advance();
+  }
+
+  __device__ void StartScores(Scores& s) {
+    const wgmma::SumAlongRows k(device::SharedAddress(shared_.k[k_at_.stage]), kKeys);
+    if constexpr (Shape::kKeepsQ) {
+#pragma unroll
+      for (int i = 0; i < Shape::kDim / 16; ++i) wgmma::Keep(q_[i]);
+      wgmma::Fence();
+#pragma unroll
+      for (int i = 0; i < Shape::kDim / 16; ++i) wgmma::MultiplyRows<T>(s, q_[i], k.Step(i), i > 0);
+    } else {
+      const wgmma::SumAlongRows q(device::SharedAddress(shared_.q[q_at_.stage]) + group_ * 64 * 128,
+                                  Shape::kRows);
+      wgmma::Fence();
+#pragma unroll
+      for (int i = 0; i < Shape::kDim / 16; ++i) {
+        wgmma::MultiplyRows<T>(s, q.Step(i), k.Step(i), i > 0);
+      }
+    }
+    wgmma::Commit();
+  }
+
+  __device__ void StartOutput() {
+    const wgmma::SumAlongColumns v(device::SharedAddress(shared_.v[v_at_.stage]), kKeys);
+    wgmma::Keep(o_.x);
+#pragma unroll
+    for (int i = 0; i < kKeys / 16; ++i) wgmma::Keep(p_[i]);
+    wgmma::Fence();
+#pragma unroll
+    for (int i = 0; i < kKeys / 16; ++i) wgmma::MultiplyColumns<T>(o_, p_[i], v.Step(i));
+    wgmma::Commit();
+  }
+
+  // Replaces scores of tile i by their exponentials. Returns whether O has to be multiplied by
+  // `factors`.
+  __device__ bool Softmax(Scores& s, const Work& work, int i, LaneRows& factors) {
+    if constexpr (kCaps) Rows::Cap(s, h_.a);
+    if (i >= work.full_end || i < work.full_begin) {
+#pragma unroll
+      for (int r = 0; r < 2; ++r) {
+        const int query = static_cast<int>(h_.pack.Divide(Rows::Row(r)));
+        Rows::MaskOut(s, r, work.sees_begin + query - i * kKeys,
+                      min(work.sees_end + query, work.keys) - i * kKeys);
+      }
+    }
+    LaneRows max;
+    Rows::FindMaxima(s, max);
+    const bool rescale = rows_.Grow(max, scale_log2_, factors);
+#pragma unroll
+    for (int r = 0; r < 2; ++r) {
+      device::OnlineSoftmax& row = rows_.State(r);
+      float sums[2] = {0, 0};
+#pragma unroll
+      for (int j = 0; j < kKeys / 4; ++j) {
+        s.At(r, j) = row.Weight(s.At(r, j), scale_log2_);
+        sums[j % 2] += s.At(r, j);
+      }
+      row.sum += sums[0] + sums[1];
+    }
+    return rescale;
+  }
+
+  // P, as the A fragments of P V.
+  __device__ void Round(const Scores& s) {
+#pragma unroll
+    for (int i = 0; i < kKeys / 16; ++i) {
+#pragma unroll
+      for (int j = 0; j < 4; ++j) {
+        p_[i][j] = device::PackPair<T>(s.x[8 * i + 2 * j], s.x[8 * i + 2 * j + 1]);
+      }
+    }
+  }
+
+  // Rows of V beyond the sequence may be NaN, and 0 · NaN is NaN. All consumers clear those of the
+  // last tile of keys.
+  __device__ void ClearV(const Work& work) {
+    const int first_row = work.keys - (work.tiles - 1) * kKeys;
+    if (!h_.rows_beyond || first_row >= kKeys) return;
+    constexpr int kChunks = 8, kThreads = 128 * Shape::kConsumers;  // 16-byte chunks per row
+    shared_.v_ring.WaitFull(v_at_);
+    for (int block = 0; block < Shape::kBlocksV; ++block) {
+      uint4* const chunks = reinterpret_cast<uint4*>(shared_.v[v_at_.stage] + block * kKeys * 128);
+      for (int i = first_row * kChunks + static_cast<int>(threadIdx.x); i < kKeys * kChunks;
+           i += kThreads) {
+        chunks[i] = make_uint4(0, 0, 0, 0);
+      }
+    }
+    device::FenceSharedStores();
+    device::NamedSync(kAllConsumers, kThreads);
+  }
+
+  __device__ void WaitForTurn() { device::NamedSync(kTurns + group_, 256); }
+  __device__ void PassTurn() {
+    const int next = group_ + 1 == Shape::kConsumers ? 0 : group_ + 1;
+    device::NamedArrive(kTurns + next, 256);
+  }
+  __device__ void LeaveOutTurn() {
+    WaitForTurn();
+    PassTurn();
+  }
+
+  // After the scores of tile i. Tile 0 is the last one, with which Q is done as well.
+  __device__ void ReleaseK(int i) {
+    if (Lane() == 0) shared_.k_ring.Release(k_at_);
+    k_at_.Advance();
+    if (!Shape::kKeepsQ && i == 0) ReleaseQ();
+  }
+  __device__ void ReleaseV() {
+    if (Lane() == 0) shared_.v_ring.Release(v_at_);
+    v_at_.Advance();
+  }
+
+  __device__ void Store(const Work& work) {
+    const device::Arguments& a = h_.a;
+    rows_.Finish();
+    const int first_head = work.q.head * static_cast<int>(h_.pack.Value());
+#pragma unroll
+    for (int r = 0; r < 2; ++r) {
+      const int row = Rows::Row(r);
+      const bool exists = row < work.rows;
+      const int query = static_cast<int>(h_.pack.Divide(row));
+      const int head = first_head + row - query * static_cast<int>(h_.pack.Value());
+      if (exists && Rows::Pair() == 0 && a.lse.data != nullptr) {
+        static_cast<float*>(a.lse.data)[a.lse.Offset(work.q.batch, work.q.token + query, head)] =
+            rows_.State(r).Lse();
+      }
+      T* const to =
+          static_cast<T*>(a.o.data) + a.o.Offset(work.q.batch, work.q.token + query, head);
+      StoreRow<T>(o_, r, rows_.State(r).Inverse(), to, exists, a.dv, a.o.whole_chunks);
+    }
+  }
+
+  static __device__ int Lane() { return static_cast<int>(threadIdx.x) % 32; }
+
+  // Named barriers.
+  static constexpr int kAllConsumers = 1, kTurns = 2;
+
+  const HopperArguments& h_;
+  HopperShared<Shape>& shared_;
+  const int group_ = device::Uniform(static_cast<int>(threadIdx.x) / 128);
+  const float scale_log2_;
+  Rows rows_;
+  Output o_;
+  uint32_t p_[kKeys / 16][4];                             // P
+  uint32_t q_[Shape::kKeepsQ ? Shape::kDim / 16 : 1][4];  // Q
+  typename device::Ring<Shape::kWorks>::Place work_at_;
+  typename device::Ring<Shape::kQStages>::Place q_at_;
+  typename device::Ring<Shape::kStages>::Place k_at_, v_at_;
+};
+
+}  // namespace attnlab::warp_specialized
+
+#endif  // ATTENTION_WARP_SPECIALIZED_HOPPER_CONSUMER_CUH_
