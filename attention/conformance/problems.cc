@@ -206,10 +206,6 @@ std::vector<Case> SpecialCases() {
       Special("b=17,hq=7,hkv=1,sq=2,skv=300,d=64,dtype=fp16,mask=causal,lens=packed", 12),
       Special("b=257,hq=2,sq=3,skv=9,d=16,dtype=fp32,mask=causal", 13),
       Special("b=64,hq=1,sq=40,d=8,dtype=bf16,lens=packed,mask=causal", 14),
-      // Several query tiles for each block of the largest GPU, the last of a head with few rows.
-      Special("b=5,hq=40,sq=200,skv=260,d=8,dtype=fp16", 21),
-      Special("b=24,hq=12,hkv=3,sq=200,skv=260,d=16,dtype=bf16,mask=causal,lens=packed", 22),
-      Special("b=10,hq=20,sq=140,d=72,dtype=fp16,mask=window:50:20,lens=padded", 23),
       // The largest head dim, and softcap with scores far above it.
       Special("b=1,hq=2,hkv=1,sq=130,d=512,dtype=bf16,mask=causal", 15),
       Special("b=1,hq=2,sq=90,d=64,dtype=fp32,softcap=20", 16, oracle::Values::kLargeScores),
@@ -272,10 +268,19 @@ std::vector<Case> TileCases() {
   return cases;
 }
 
+std::vector<Case> ManyTileCases() {
+  return {
+      Special("b=5,hq=40,sq=200,skv=260,d=8,dtype=fp16", 21),
+      Special("b=24,hq=12,hkv=3,sq=200,skv=260,d=16,dtype=bf16,mask=causal,lens=packed", 22),
+      Special("b=10,hq=20,sq=140,d=72,dtype=fp16,mask=window:50:20,lens=padded", 23),
+  };
+}
+
 std::vector<Case> ConformanceCases(uint64_t seed, int count) {
   std::vector<Case> cases = SpecialCases();
   for (Case& c : TileCases()) cases.push_back(std::move(c));
   for (Case& c : EdgeCases(seed, count)) cases.push_back(std::move(c));
+  for (Case& c : ManyTileCases()) cases.push_back(std::move(c));
   return Numbered(std::move(cases));
 }
 

@@ -45,7 +45,11 @@ std::vector<Case> SpecialCases();
 // every tile of a kernel.
 std::vector<Case> TileCases();
 
-// What the conformance suite runs: SpecialCases(), TileCases(), EdgeCases(seed, count).
+// Several query tiles for each block of the largest GPU, the last of a head with few rows.
+std::vector<Case> ManyTileCases();
+
+// What the conformance suite runs: SpecialCases(), TileCases(), EdgeCases(seed, count),
+// ManyTileCases().
 std::vector<Case> ConformanceCases(uint64_t seed = 1, int count = 320);
 
 // The case for a kernel that needs aligned rows (KernelTraits): with a layout whose rows lie at
