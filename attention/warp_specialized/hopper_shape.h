@@ -41,7 +41,7 @@ struct HopperShape {
 
 // By head dim. In registers, S takes kKeys / 2 per thread, P kKeys / 4, O kDimV / 2, and Q, where it
 // is kept, kDim / 4.
-using Hopper64 = HopperShape<64, 64, 128, 2, 3>;
+using Hopper64 = HopperShape<64, 64, 128, 4, 3>;
 using Hopper96 = HopperShape<96, 96, 128, 3, 2>;
 using Hopper128 = HopperShape<128, 128, 128, 3, 2>;
 using Hopper192v128 = HopperShape<192, 128, 128, 2, 2>;
