@@ -83,7 +83,7 @@ class Benchmark {
  private:
   absl::Status Prepare() {
     oracle::VerifyOptions options;
-    options.rerun = false;
+    options.reruns = 0;
     absl::StatusOr<oracle::VerifyResult> result = oracle::Verify(plan_, options);
     if (!result.ok()) return result.status();
     if (!result->passed) return absl::DataLossError(result->message);

@@ -68,7 +68,7 @@ Row VerifiedRow(const Plan& plan, const Options& options) {
     Tell(options, absl::StrCat("verifying ", plan.kernel->traits().name));
     oracle::VerifyOptions verify;
     verify.inputs.seed = options.seed;
-    verify.rerun = false;  // the conformance suite does that
+    verify.reruns = 0;  // the conformance suite does that
     absl::StatusOr<oracle::VerifyResult> result = oracle::Verify(plan, verify);
     row.status = result.status();
     if (result.ok()) {

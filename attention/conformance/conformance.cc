@@ -41,7 +41,7 @@ oracle::VerifyOptions OptionsOf(const Case& c) {
   oracle::VerifyOptions options;
   options.inputs = c.inputs;
   options.with_lse = c.with_lse;
-  options.rerun = !oracle::BareMemory();
+  options.reruns = oracle::BareMemory() ? 0 : 1;
   return options;
 }
 

@@ -57,7 +57,7 @@ TEST_P(LongSequenceTest, SampledRowsAreRight) {
     SCOPED_TRACE(NameOf(plan));
     oracle::VerifyOptions options;
     // With two heads and one block per head, a single run takes long enough.
-    options.rerun = false;
+    options.reruns = 0;
     const absl::StatusOr<oracle::VerifyResult> result = oracle::Verify(plan, options);
     ASSERT_TRUE(result.ok()) << result.status();
     EXPECT_TRUE(result->passed) << result->message;

@@ -1,10 +1,20 @@
 #include "attention/oracle/verify.h"
 
+#include <algorithm>
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <utility>
 
+#include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
+#include "attention/attention.h"
 #include "attention/conformance/mutants/mutants.h"
+#include "attention/core/device.h"
+#include "attention/core/kernel.h"
+#include "attention/core/launch_config.h"
+#include "attention/core/problem.h"
+#include "attention/core/tensors.h"
 #include "attention/cuda/machine.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -64,6 +74,44 @@ TEST(VerifyTest, ReportsWhatIsWrongAndHowToSeeItAgain) {
   result = oracle::Verify(PlanFor(*kernel, "hq=2,sq=20,d=8,dtype=fp32"), options);
   ASSERT_TRUE(result.ok()) << result.status();
   EXPECT_TRUE(result->passed) << result->message;
+}
+
+// Its fourth run is wrong.
+class WrongOnce : public Kernel {
+ public:
+  WrongOnce() { traits_.name = "wrong_once"; }
+  const KernelTraits& traits() const override { return traits_; }
+  absl::StatusOr<std::unique_ptr<const Prepared>> Prepare(const AttentionProblem& p,
+                                                          const DeviceInfo& device,
+                                                          const LaunchConfig&) const override {
+    absl::StatusOr<std::unique_ptr<const Prepared>> right = right_->Prepare(p, device, {});
+    absl::StatusOr<std::unique_ptr<const Prepared>> wrong = wrong_->Prepare(p, device, {});
+    if (!right.ok() || !wrong.ok()) return right.ok() ? wrong.status() : right.status();
+    const std::shared_ptr<const Prepared> both[] = {*std::move(right), *std::move(wrong)};
+    const int64_t bytes = std::max(both[0]->WorkspaceBytes(), both[1]->WorkspaceBytes());
+    return PreparedAs(bytes, [right = both[0], wrong = both[1], runs = std::make_shared<int>(0)](
+                                 const AttentionTensors& t, const Launch& launch) {
+      return (++*runs == 4 ? wrong : right)->Run(t, launch);
+    });
+  }
+
+ private:
+  KernelTraits traits_;
+  const std::unique_ptr<const Kernel> right_ = SoundKernel(), wrong_ = MutantNamed("no_rescale");
+};
+
+TEST(VerifyTest, RunsAsOftenAsAskedFor) {
+  const WrongOnce kernel;
+  oracle::VerifyOptions options;
+  for (const int64_t reruns : {0, 2, 3, 9}) {
+    options.reruns = reruns;
+    const auto result = oracle::Verify(PlanFor(kernel, "hq=2,sq=99,d=8,dtype=fp32"), options);
+    ASSERT_TRUE(result.ok()) << result.status();
+    EXPECT_EQ(result->passed, reruns < 3) << result->message;
+    if (reruns < 3) continue;
+    EXPECT_THAT(result->message, HasSubstr("a second run with different workspace contents"));
+    EXPECT_THAT(result->message, HasSubstr(absl::StrCat(" --reruns=", reruns)));
+  }
 }
 
 TEST(ReproduceCommandTest, HasEverythingThatIsNotTheDefault) {

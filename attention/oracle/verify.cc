@@ -156,15 +156,15 @@ absl::StatusOr<VerifyResult> Verify(const Plan& plan, const VerifyOptions& optio
   result.message = run->faults;
   if (!result.o.Passed()) absl::StrAppend(&result.message, "o: ", result.o.ToString(), "\n");
   if (!result.lse.Passed()) absl::StrAppend(&result.message, "lse: ", result.lse.ToString(), "\n");
-  if (options.rerun) {
-    absl::StatusOr<Trial::Run> again = trial->RunOnce(kOtherPoison);
+  std::string difference;
+  for (int64_t i = 0; i < options.reruns && difference.empty(); ++i) {
+    absl::StatusOr<Trial::Run> again = trial->RunOnce(i % 2 == 0 ? kOtherPoison : kPoison);
     if (!again.ok()) return again.status();
-    const std::string difference =
-        BitDifference(p, host, run->outputs, again->outputs, AllRows(p, host));
-    if (!difference.empty()) {
-      absl::StrAppend(&result.message,
-                      "a second run with different workspace contents: ", difference);
-    }
+    difference = BitDifference(p, host, run->outputs, again->outputs, AllRows(p, host));
+  }
+  if (!difference.empty()) {
+    absl::StrAppend(&result.message,
+                    "a second run with different workspace contents: ", difference);
   }
   result.passed = result.message.empty();
   if (!result.passed) {
@@ -185,6 +185,7 @@ std::string ReproduceCommand(const Plan& plan, const VerifyOptions& options) {
   }
   if (!plan.config.empty()) absl::StrAppend(&command, " --config=", plan.config.ToString());
   if (!options.with_lse) absl::StrAppend(&command, " --lse=false");
+  if (options.reruns > 1) absl::StrAppend(&command, " --reruns=", options.reruns);
   if (!options.inputs.q_lens.empty()) {
     absl::StrAppend(&command, " --q_lens=", absl::StrJoin(options.inputs.q_lens, ","));
   }

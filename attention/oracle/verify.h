@@ -27,8 +27,8 @@ namespace attnlab::oracle {
 struct VerifyOptions {
   InputOptions inputs;
   bool with_lse = true;
-  // Run twice, with different workspace contents, and compare the bits.
-  bool rerun = true;
+  // How often to run again, with other contents of the workspace, and compare the bits.
+  int64_t reruns = 1;
   // If the oracle would need more FLOPs than this, only a sample of the rows is checked: first and
   // last rows of sequences, and others drawn from the seed. (It is always checked in full that all
   // rows in use, and nothing else, are written.)

@@ -73,7 +73,7 @@ void Judge(const ProfileFlags& f, ProfileRow* row) {
   if (!f.verify || !row->profile.status.ok() || Interrupt::Pressed()) return;
   oracle::VerifyOptions options;
   options.inputs.seed = static_cast<uint64_t>(f.seed);
-  options.rerun = false;  // the conformance suite checks that
+  options.reruns = 0;  // the conformance suite checks that
   const absl::StatusOr<oracle::VerifyResult> result = oracle::Verify(row->profile.plan, options);
   if (absl::IsCancelled(result.status())) return;
   if (absl::IsResourceExhausted(result.status())) {

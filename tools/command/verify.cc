@@ -40,7 +40,7 @@ struct Flags {
   ProblemFlags problem;
   std::string kernel = "all", device = "auto";
   std::vector<std::string> configs;
-  int64_t seed = 0;
+  int64_t seed = 0, reruns = 1;
   std::string layout = "bshd", values = "normal";
   std::string q_lens, kv_lens;
   double oracle_flops = 1e9;
@@ -73,6 +73,8 @@ ArgumentParser MakeParser(Flags* f) {
   parser.AddBool("lse", &f->lse, "check the log-sum-exp, too [true]", kLseHint);
   parser.AddNumber("oracle_flops", "N", &f->oracle_flops, 1, 1e18,
                    "FLOPs above which the oracle takes a sample of the rows [1e9]");
+  parser.AddInteger("reruns", "N", &f->reruns, 0, INT64_MAX,
+                    "runs after the first one, which have to give the same bits [1]");
   AddJsonFlag(&parser, &f->formats);
   AddCsvFlag(&parser, &f->formats);
   parser.AddSection("The one-line form of a problem", kProblemHelp);
@@ -234,7 +236,7 @@ absl::StatusOr<Step> StepOf(const Flags& f, const AttentionProblem& problem, con
   return step;
 }
 
-// Each kernel is called twice, and the oracle once per problem.
+// The oracle is called once per problem.
 std::vector<double> ExpectedSeconds(const std::vector<Step>& steps,
                                     const oracle::VerifyOptions& options) {
   std::vector<Plan> plans;
@@ -247,7 +249,7 @@ std::vector<double> ExpectedSeconds(const std::vector<Step>& steps,
   for (const Step& step : steps) {
     seconds.push_back(0);
     if (!step.why_not.ok()) continue;
-    seconds.back() = 2 * times.Seconds(step.plan);
+    seconds.back() = static_cast<double>(1 + options.reruns) * times.Seconds(step.plan);
     if (last != nullptr && *last == step.problem) continue;
     seconds.back() += OracleSeconds(step.problem, options.oracle_flops);
     last = &step.problem;
@@ -260,6 +262,7 @@ absl::Status VerifyAll(const Flags& f, const std::vector<AttentionProblem>& prob
   options.inputs.seed = static_cast<uint64_t>(f.seed);
   options.with_lse = f.lse;
   options.oracle_flops = f.oracle_flops;
+  options.reruns = f.reruns;
   const absl::StatusOr<oracle::Layout> layout = oracle::ParseLayout(f.layout);
   if (!layout.ok()) return layout.status();
   options.inputs.layout = *layout;
