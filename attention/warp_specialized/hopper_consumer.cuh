@@ -14,12 +14,12 @@
 #include <cstdint>
 
 #include "attention/device/fragments.cuh"
-#include "attention/device/mbarrier.cuh"
+#include "attention/device/hopper/mbarrier.cuh"
+#include "attention/device/hopper/warpgroup.cuh"
+#include "attention/device/hopper/wgmma.cuh"
 #include "attention/device/mma.cuh"
 #include "attention/device/online_softmax.h"
 #include "attention/device/warp_rows.cuh"
-#include "attention/device/warpgroup.cuh"
-#include "attention/device/wgmma.cuh"
 #include "attention/warp_specialized/hopper_call.h"
 #include "attention/warp_specialized/hopper_output.cuh"
 #include "attention/warp_specialized/hopper_tile.cuh"

@@ -5,8 +5,8 @@
 #include <cstdint>
 
 #include "attention/device/convert.cuh"
+#include "attention/device/hopper/wgmma.cuh"
 #include "attention/device/mma.cuh"
-#include "attention/device/wgmma.cuh"
 
 namespace attnlab::warp_specialized {
 

@@ -8,15 +8,15 @@
 //   consumers            Consume()    S = Q Kᵀ, softmax, O += P V (wgmma), stores O
 //                                     (hopper_consumer.cuh)
 //
-// They meet at rings of stages (device/mbarrier.cuh). Keys are walked from the last tile to the
+// They meet at rings of stages (device/hopper/mbarrier.cuh). Keys are walked from the last tile to the
 // first, so that the masked tiles of a causal mask come first.
 #ifndef ATTENTION_WARP_SPECIALIZED_HOPPER_TILE_CUH_
 #define ATTENTION_WARP_SPECIALIZED_HOPPER_TILE_CUH_
 
 #include <cstdint>
 
-#include "attention/device/mbarrier.cuh"
-#include "attention/device/tma.cuh"
+#include "attention/device/hopper/mbarrier.cuh"
+#include "attention/device/hopper/tma.cuh"
 #include "attention/warp_specialized/hopper_call.h"
 #include "attention/warp_specialized/hopper_work.cuh"
 

@@ -5,8 +5,8 @@
 #include <cstdint>
 
 #include "attention/core/mask.h"
-#include "attention/device/mbarrier.cuh"
-#include "attention/device/tma.cuh"
+#include "attention/device/hopper/mbarrier.cuh"
+#include "attention/device/hopper/tma.cuh"
 #include "attention/warp_specialized/hopper_call.h"
 
 namespace attnlab::warp_specialized {

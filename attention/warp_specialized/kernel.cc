@@ -18,7 +18,7 @@
 #include "attention/cuda/code_capability_of.h"
 #include "attention/device/arguments_of.h"
 #include "attention/device/element_of.h"
-#include "attention/device/tensor_map.h"
+#include "attention/device/hopper/tensor_map.h"
 #include "attention/warp_specialized/hopper_call.h"
 #include "attention/warp_specialized/options.h"
 

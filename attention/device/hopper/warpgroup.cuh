@@ -2,8 +2,8 @@
 // hands, warpgroups that take turns, and the fence between ordinary stores and wgmma or TMA.
 //
 // Needs sm_90a. Source: PTX ISA 9.0, "setmaxnreg", "barrier", "fence.proxy.async".
-#ifndef ATTENTION_DEVICE_WARPGROUP_CUH_
-#define ATTENTION_DEVICE_WARPGROUP_CUH_
+#ifndef ATTENTION_DEVICE_HOPPER_WARPGROUP_CUH_
+#define ATTENTION_DEVICE_HOPPER_WARPGROUP_CUH_
 
 #include <cuda/ptx>
 
@@ -36,4 +36,4 @@ __device__ inline void FenceSharedStores() {
 
 }  // namespace attnlab::device
 
-#endif  // ATTENTION_DEVICE_WARPGROUP_CUH_
+#endif  // ATTENTION_DEVICE_HOPPER_WARPGROUP_CUH_

@@ -1,7 +1,7 @@
 // The text of wgmma's instructions. PTX writes out all registers of D, N / 2 of them, so the text
 // depends on N: the macros below compose it from groups of eight registers.
-#ifndef ATTENTION_DEVICE_WGMMA_ASM_CUH_
-#define ATTENTION_DEVICE_WGMMA_ASM_CUH_
+#ifndef ATTENTION_DEVICE_HOPPER_WGMMA_ASM_CUH_
+#define ATTENTION_DEVICE_HOPPER_WGMMA_ASM_CUH_
 
 // Names and operands of accumulators 8 i to 8 i + 7.
 #define ATTNLAB_NAMES_0 "%0,%1,%2,%3,%4,%5,%6,%7"
@@ -151,4 +151,4 @@
   ATTNLAB_WGMMA_TYPES(192, form)     \
   ATTNLAB_WGMMA_TYPES(256, form)
 
-#endif  // ATTENTION_DEVICE_WGMMA_ASM_CUH_
+#endif  // ATTENTION_DEVICE_HOPPER_WGMMA_ASM_CUH_

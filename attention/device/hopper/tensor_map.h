@@ -1,6 +1,6 @@
 // Describes Q, K or V to TMA (tma.cuh).
-#ifndef ATTENTION_DEVICE_TENSOR_MAP_H_
-#define ATTENTION_DEVICE_TENSOR_MAP_H_
+#ifndef ATTENTION_DEVICE_HOPPER_TENSOR_MAP_H_
+#define ATTENTION_DEVICE_HOPPER_TENSOR_MAP_H_
 
 #include <cuda.h>
 
@@ -27,4 +27,4 @@ absl::StatusOr<CUtensorMap> MakeTensorMap(absl::string_view name, const ConstTen
 
 }  // namespace attnlab::device
 
-#endif  // ATTENTION_DEVICE_TENSOR_MAP_H_
+#endif  // ATTENTION_DEVICE_HOPPER_TENSOR_MAP_H_

@@ -1,4 +1,4 @@
-#include "attention/device/tensor_map.h"
+#include "attention/device/hopper/tensor_map.h"
 
 #include <algorithm>
 #include <cstdint>

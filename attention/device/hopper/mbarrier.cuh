@@ -2,8 +2,8 @@
 // ring of stages on top of them, through which one warp hands tiles to others.
 //
 // Needs 9.0. Source: PTX ISA 9.0, "mbarrier".
-#ifndef ATTENTION_DEVICE_MBARRIER_CUH_
-#define ATTENTION_DEVICE_MBARRIER_CUH_
+#ifndef ATTENTION_DEVICE_HOPPER_MBARRIER_CUH_
+#define ATTENTION_DEVICE_HOPPER_MBARRIER_CUH_
 
 #include <cstdint>
 #include <cuda/ptx>
@@ -77,4 +77,4 @@ class Ring {
 
 }  // namespace attnlab::device
 
-#endif  // ATTENTION_DEVICE_MBARRIER_CUH_
+#endif  // ATTENTION_DEVICE_HOPPER_MBARRIER_CUH_

@@ -16,8 +16,8 @@
 // and A. The compiler does not know that, and Keep() keeps it from moving computations with them.
 //
 // Needs sm_90a. Source: PTX ISA 9.0, "Asynchronous Warpgroup Level Matrix Instructions".
-#ifndef ATTENTION_DEVICE_WGMMA_CUH_
-#define ATTENTION_DEVICE_WGMMA_CUH_
+#ifndef ATTENTION_DEVICE_HOPPER_WGMMA_CUH_
+#define ATTENTION_DEVICE_HOPPER_WGMMA_CUH_
 
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
@@ -25,7 +25,7 @@
 #include <cstdint>
 #include <type_traits>
 
-#include "attention/device/wgmma_asm.cuh"
+#include "attention/device/hopper/wgmma_asm.cuh"
 
 namespace attnlab::device::wgmma {
 
@@ -133,4 +133,4 @@ __device__ void MultiplyColumns(Accumulators<kColumns>& d, const uint32_t (&a)[4
 
 }  // namespace attnlab::device::wgmma
 
-#endif  // ATTENTION_DEVICE_WGMMA_CUH_
+#endif  // ATTENTION_DEVICE_HOPPER_WGMMA_CUH_

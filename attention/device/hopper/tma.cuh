@@ -2,8 +2,8 @@
 // tensor.
 //
 // Needs 9.0. Source: PTX ISA 9.0, "cp.async.bulk.tensor".
-#ifndef ATTENTION_DEVICE_TMA_CUH_
-#define ATTENTION_DEVICE_TMA_CUH_
+#ifndef ATTENTION_DEVICE_HOPPER_TMA_CUH_
+#define ATTENTION_DEVICE_HOPPER_TMA_CUH_
 
 #include <cuda.h>
 
@@ -32,4 +32,4 @@ __device__ void LoadTile(const CUtensorMap& map, TileOrigin from, char* to, int 
 
 }  // namespace attnlab::device
 
-#endif  // ATTENTION_DEVICE_TMA_CUH_
+#endif  // ATTENTION_DEVICE_HOPPER_TMA_CUH_
