@@ -18,9 +18,9 @@
 #include "attention/cuda/code_capability_of.h"
 #include "attention/device/arguments_of.h"
 #include "attention/device/element_of.h"
+#include "attention/device/grid_traffic.h"
 #include "attention/fa2/call.h"
 #include "attention/fa2/options.h"
-#include "attention/fa2/traffic.h"
 
 namespace attnlab::fa2 {
 namespace {
@@ -75,7 +75,7 @@ class Fa2Kernel : public Kernel {
                                           const LaunchConfig& config) const override {
     const absl::StatusOr<Options> options = Choose(p, device, config);
     if (!options.ok()) return options.status();
-    return fa2::ExpectedTraffic(p, device, *options);
+    return device::GridTraffic(p, device, options->grid, options->Rows(), options->blocks);
   }
 
  private:

@@ -1,11 +1,11 @@
-#include "attention/fa2/traffic.h"
-
+// The model of device/grid_traffic.h, for the grids that FA2 chooses.
 #include <cstdint>
 #include <string>
 
 #include "attention/core/device.h"
 #include "attention/core/launch_config.h"
 #include "attention/core/problem.h"
+#include "attention/device/grid_traffic.h"
 #include "attention/fa2/options.h"
 #include "gtest/gtest.h"
 
@@ -20,7 +20,8 @@ Traffic Of(const std::string& line, int64_t l2, const std::string& config = "") 
   gpu.compute_capability = 90;
   gpu.multiprocessors = 4;
   gpu.last_level_cache_bytes = l2;
-  return ExpectedTraffic(problem, gpu, *OptionsFor(problem, gpu, 90, *LaunchConfig::Parse(config)));
+  const Options options = *OptionsFor(problem, gpu, 90, *LaunchConfig::Parse(config));
+  return device::GridTraffic(problem, gpu, options.grid, options.Rows(), options.blocks);
 }
 
 TEST(TrafficTest, InL2EverythingIsReadOnce) {

@@ -18,6 +18,7 @@
 #include "attention/cuda/code_capability_of.h"
 #include "attention/device/arguments_of.h"
 #include "attention/device/element_of.h"
+#include "attention/device/grid_traffic.h"
 #include "attention/device/hopper/tensor_map.h"
 #include "attention/warp_specialized/hopper_call.h"
 #include "attention/warp_specialized/options.h"
@@ -38,11 +39,8 @@ class PreparedHopper : public Prepared {
   PreparedHopper(const AttentionProblem& p, const DeviceInfo& device, const Options& options)
       : problem_(p), ordinal_(device.device.ordinal), options_(options) {
     HopperArguments& h = call_.arguments;
-    h.grid = device::MakeGrid(
-        static_cast<uint32_t>(options.units), static_cast<uint32_t>(p.hq / options.pack),
-        static_cast<uint32_t>(options.unit_tiles), static_cast<uint32_t>(options.groups),
-        options.pack, static_cast<uint32_t>(options.end_tiles));
-    h.pack = device::Divisor(static_cast<uint32_t>(options.pack));
+    h.grid = options.grid;
+    h.pack = device::Divisor(static_cast<uint32_t>(options.grid.pack));
     h.rows_beyond = p.lens != Lengths::kFixed;
     call_.element = device::ElementOf(p.dtype);
     call_.blocks = options.blocks;
@@ -61,7 +59,7 @@ class PreparedHopper : public Prepared {
   absl::Status Run(const AttentionTensors& t, const Launch& launch) const override {
     if (call_.blocks == 0) return absl::OkStatus();
     const absl::StatusOr<CUtensorMap> q =
-        device::MakeTensorMap("q", t.q, options_.tile.rows, options_.pack);
+        device::MakeTensorMap("q", t.q, options_.tile.rows, options_.grid.pack);
     if (!q.ok()) return q.status();
     const absl::StatusOr<CUtensorMap> k =
         device::MakeTensorMap("k", t.k, options_.tile.keys, /*pack=*/1);
@@ -118,6 +116,15 @@ class WarpSpecializedKernel : public Kernel {
         OptionsFor(p, device, cuda_backend::CodeCapabilityOf(device), config);
     if (!options.ok()) return options.status();
     return std::make_unique<const PreparedHopper>(p, device, *options);
+  }
+
+  absl::StatusOr<Traffic> ExpectedTraffic(const AttentionProblem& p, const DeviceInfo& device,
+                                          const LaunchConfig& config) const override {
+    const absl::StatusOr<Options> options =
+        OptionsFor(p, device, cuda_backend::CodeCapabilityOf(device), config);
+    if (!options.ok()) return options.status();
+    return device::GridTraffic(p, device, options->grid, options->tile.rows,
+                               /*blocks_a_multiprocessor=*/1);
   }
 
  private:

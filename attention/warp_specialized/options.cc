@@ -31,20 +31,36 @@ absl::StatusOr<size_t> ShapeFor(const AttentionProblem& p) {
                                                " is above 256, the largest head dim here"));
 }
 
-// Units run in groups (device/tile_order.h), so that K and V of a group stay in half of the L2 cache. A
-// group has tiles enough for two per block.
-int64_t GroupsOf(const AttentionProblem& p, const DeviceInfo& device, const Options& options) {
-  // Without a mask all tiles are equally long.
-  if (p.mask == Mask::None()) return std::max<int64_t>(1, options.units);
-  const double kv_bytes =
-      static_cast<double>(p.skv) * static_cast<double>((p.d + p.dv) * SizeOf(p.dtype));
-  const double kv_heads =
-      static_cast<double>(device.last_level_cache_bytes) / 2 / std::max(kv_bytes, 1.0);
-  const double fit = kv_heads * static_cast<double>(options.pack == 1 ? p.GroupSize() : 1);
-  const double least =
-      2.0 * device.multiprocessors / std::max(1.0, static_cast<double>(options.unit_tiles));
-  const double groups = static_cast<double>(options.units) / std::ceil(std::max(fit, least));
-  return std::max<int64_t>(1, static_cast<int64_t>(std::ceil(groups)));
+// Units run in groups, so that K and V of a group stay in half of the L2 cache. A group has tiles
+// enough for two per block. Under a mask the first quarter of a unit's tiles, the shortest ones, come
+// after all groups. The last group's long tiles end while these run. Otherwise up to a tenth of the time
+// would be lost there.
+absl::StatusOr<device::Grid> GridFor(const AttentionProblem& p, const DeviceInfo& device, int rows,
+                                     int pack) {
+  const int64_t units = p.b * (p.hq / pack), tiles = (p.sq * pack + rows - 1) / rows;
+  constexpr int64_t kMost = std::numeric_limits<int32_t>::max();
+  if (tiles > 0 && units > kMost / tiles) {
+    return absl::UnimplementedError(
+        absl::StrCat("b: ", units, " heads of ", tiles, " query tiles each are more than ", kMost));
+  }
+  // Without a mask all tiles are equally long, and heads run one after the other.
+  int64_t groups = std::max<int64_t>(1, units), end_tiles = 0;
+  if (p.mask != Mask::None()) {
+    const double kv_bytes =
+        static_cast<double>(p.skv) * static_cast<double>((p.d + p.dv) * SizeOf(p.dtype));
+    const double kv_heads =
+        static_cast<double>(device.last_level_cache_bytes) / 2 / std::max(kv_bytes, 1.0);
+    const double fit = kv_heads * static_cast<double>(pack == 1 ? p.GroupSize() : 1);
+    const double least =
+        2.0 * device.multiprocessors / static_cast<double>(std::max<int64_t>(1, tiles));
+    groups = static_cast<int64_t>(
+        std::ceil(static_cast<double>(units) / std::ceil(std::max(fit, least))));
+    groups = std::max<int64_t>(1, groups);
+    end_tiles = tiles / 4;
+  }
+  return device::MakeGrid(static_cast<uint32_t>(units), static_cast<uint32_t>(p.hq / pack),
+                          static_cast<uint32_t>(tiles), static_cast<uint32_t>(groups), pack,
+                          static_cast<uint32_t>(end_tiles));
 }
 
 }  // namespace
@@ -70,25 +86,14 @@ absl::StatusOr<Options> OptionsFor(const AttentionProblem& p, const DeviceInfo& 
   const HopperTile& tile = options.tile = kHopperTiles[*shape];
   // A query that is shorter than a tile shares it with the other heads of its KV head.
   const int64_t group = p.GroupSize();
-  if (p.sq < tile.rows && group <= tile.rows && tile.rows % group == 0) {
-    options.pack = static_cast<int>(group);
-  }
-  options.units = p.b * (p.hq / options.pack);
-  options.unit_tiles = (p.sq * options.pack + tile.rows - 1) / tile.rows;
-  constexpr int64_t kMost = std::numeric_limits<int32_t>::max();
-  if (options.unit_tiles > 0 && options.units > kMost / options.unit_tiles) {
-    return absl::UnimplementedError(absl::StrCat("b: ", options.units, " heads of ",
-                                                 options.unit_tiles,
-                                                 " query tiles each are more than ", kMost));
-  }
-  options.blocks = static_cast<int>(
-      std::min<int64_t>(device.multiprocessors, options.units * options.unit_tiles));
-  options.groups = GroupsOf(p, device, options);
-  // Under a mask the first quarter of a unit's tiles, the shortest ones, come after all groups. The last
-  // group's long tiles end while these run. Otherwise up to a tenth of the time would be lost there.
-  options.end_tiles = p.mask == Mask::None() ? 0 : options.unit_tiles / 4;
-  options.dynamic = (p.mask != Mask::None() || p.lens != Lengths::kFixed) &&
-                    options.units * options.unit_tiles > options.blocks;
+  const bool packs = p.sq < tile.rows && group <= tile.rows && tile.rows % group == 0;
+  const absl::StatusOr<device::Grid> grid =
+      GridFor(p, device, tile.rows, packs ? static_cast<int>(group) : 1);
+  if (!grid.ok()) return grid.status();
+  options.grid = *grid;
+  const int64_t tiles = BlocksOf(*grid);
+  options.blocks = static_cast<int>(std::min<int64_t>(device.multiprocessors, tiles));
+  options.dynamic = (p.mask != Mask::None() || p.lens != Lengths::kFixed) && tiles > options.blocks;
   return options;
 }
 

@@ -9,6 +9,7 @@
 #include "attention/core/device.h"
 #include "attention/core/launch_config.h"
 #include "attention/core/problem.h"
+#include "attention/device/tile_order.h"
 
 namespace attnlab::warp_specialized {
 
@@ -22,11 +23,7 @@ struct HopperTile {
 struct Options {
   size_t shape = 0;  // among those of WithHopperShapes()
   HopperTile tile;
-  int pack = 1;            // query heads that share a tile
-  int64_t units = 0;       // (sequence, head) pairs, or (sequence, KV head) where heads are packed
-  int64_t unit_tiles = 0;  // query tiles of each
-  int64_t groups = 1;      // of units (device/tile_order.h)
-  int64_t end_tiles = 0;   // of each unit, that come after all groups
+  device::Grid grid;
   int blocks = 0;
   // Whether blocks take the next tile when they need one: tiles may differ in length. If not, their
   // order is fixed.

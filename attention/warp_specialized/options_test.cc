@@ -45,31 +45,33 @@ TEST(OptionsTest, ATileForEachHeadDim) {
 TEST(OptionsTest, ShortQueriesShareTiles) {
   const auto decode = For("b=3,hq=32,hkv=8,sq=1,skv=4096,d=128,dtype=bf16");
   ASSERT_TRUE(decode.ok()) << decode.status();
-  EXPECT_EQ(decode->pack, 4);
-  EXPECT_EQ(decode->units, 3 * 8);
-  EXPECT_EQ(decode->unit_tiles, 1);
-  EXPECT_EQ(For("hq=32,hkv=8,sq=1000,d=128,dtype=bf16")->pack, 1);    // fills tiles by itself
-  EXPECT_EQ(For("hq=6,hkv=2,sq=1,skv=9,d=128,dtype=bf16")->pack, 1);  // 3 does not divide 128 rows
+  EXPECT_EQ(decode->grid.pack, 4);
+  EXPECT_EQ(decode->grid.units, 3 * 8);
+  EXPECT_EQ(decode->grid.tiles, 1);
+  EXPECT_EQ(For("hq=32,hkv=8,sq=1000,d=128,dtype=bf16")->grid.pack, 1);  // fills tiles by itself
+  EXPECT_EQ(For("hq=6,hkv=2,sq=1,skv=9,d=128,dtype=bf16")->grid.pack,
+            1);  // 3 does not divide 128 rows
   const auto prefill = For("b=2,hq=4,sq=1000,d=128,dtype=bf16");
-  EXPECT_EQ(prefill->units, 8);
-  EXPECT_EQ(prefill->unit_tiles, 8);
+  EXPECT_EQ(prefill->grid.units, 8);
+  EXPECT_EQ(prefill->grid.tiles, 8);
 }
 
 TEST(OptionsTest, BlocksTakeTilesInTurnUnlessTilesDiffer) {
   const auto full = For("b=4,hq=16,sq=4096,d=128,dtype=bf16");
   EXPECT_FALSE(full->dynamic);
-  EXPECT_EQ(full->groups, full->units);
-  EXPECT_EQ(full->end_tiles, 0);
+  EXPECT_EQ(full->grid.group_units[1].Value(), 1u);
+  EXPECT_EQ(full->grid.end_tiles, 0u);
   EXPECT_EQ(full->blocks, 132);
   EXPECT_TRUE(For("b=4,hq=16,sq=4096,d=128,dtype=bf16,lens=packed")->dynamic);
   const auto causal = For("b=4,hq=16,sq=4096,d=128,dtype=bf16,mask=causal");
   EXPECT_TRUE(causal->dynamic);
-  EXPECT_EQ(causal->end_tiles, 32 / 4);
+  EXPECT_EQ(causal->grid.end_tiles, 32u / 4);
   // 4096 * 256 * 2 bytes of K and V a head, of which half of the L2 cache holds 14.
-  EXPECT_EQ(causal->groups, 5);
-  EXPECT_EQ(For("b=4,hq=64,hkv=16,sq=4096,d=128,dtype=bf16,mask=causal")->groups, 5);
-  // Two heads fit, but three have 264 tiles.
-  EXPECT_EQ(For("hq=8,sq=16384,d=256,dtype=bf16,mask=causal")->groups, 3);
+  EXPECT_EQ(causal->grid.group_units[0].Value(), 13u);  // 64 in five groups
+  const auto grouped = For("b=4,hq=64,hkv=16,sq=4096,d=128,dtype=bf16,mask=causal");
+  EXPECT_EQ(grouped->grid.group_units[0].Value(), 4 * 13u);
+  // One head fits, but three have 264 tiles.
+  EXPECT_EQ(For("hq=8,sq=16384,d=256,dtype=bf16,mask=causal")->grid.group_units[0].Value(), 3u);
   const auto few = For("hq=16,sq=1000,d=128,dtype=bf16,mask=causal");
   EXPECT_FALSE(few->dynamic);  // a block for each tile
   EXPECT_EQ(few->blocks, 128);

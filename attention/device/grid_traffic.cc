@@ -1,4 +1,4 @@
-#include "attention/fa2/traffic.h"
+#include "attention/device/grid_traffic.h"
 
 #include <algorithm>
 #include <cmath>
@@ -9,7 +9,7 @@
 #include "attention/core/mask.h"
 #include "attention/device/tile_order.h"
 
-namespace attnlab::fa2 {
+namespace attnlab::device {
 namespace {
 
 // Units per group, on average.
@@ -21,17 +21,14 @@ double GroupOf(const Grid& grid) {
 
 }  // namespace
 
-Traffic ExpectedTraffic(const AttentionProblem& p, const DeviceInfo& device,
-                        const Options& options) {
+Traffic GridTraffic(const AttentionProblem& p, const DeviceInfo& device, const Grid& grid, int rows,
+                    int blocks_a_multiprocessor) {
   Traffic traffic = CompulsoryTraffic(p);
-  const Grid& grid = options.grid;
   if (grid.units == 0 || grid.tiles == 0) return traffic;
   ReadAgain again(L2BytesForAll(device));
 
-  const auto queries_of = [&](int64_t tiles) {
-    return device::QueriesOf(tiles, options.Rows(), grid.pack, p.sq);
-  };
-  const double blocks = std::max(1, device.multiprocessors * options.blocks);
+  const auto queries_of = [&](int64_t tiles) { return QueriesOf(tiles, rows, grid.pack, p.sq); };
+  const double blocks = std::max(1, device.multiprocessors * blocks_a_multiprocessor);
   const double group = GroupOf(grid);
   KvWalk walk;
   walk.heads = static_cast<double>(p.b * p.hkv);
@@ -40,7 +37,7 @@ Traffic ExpectedTraffic(const AttentionProblem& p, const DeviceInfo& device,
   walk.heads_at_a_time =
       std::min(walk.heads, std::ceil(group * grid.pack / static_cast<double>(p.GroupSize())) + 1);
   walk.first_row = queries_of(grid.end_tiles);
-  walk.rows = static_cast<int64_t>(std::max(1.0, blocks * options.Rows() / (group * grid.pack)));
+  walk.rows = static_cast<int64_t>(std::max(1.0, blocks * rows / (group * grid.pack)));
   again.AddKv(p, walk);
 
   // The tiles after all groups run as rows of one tile per head, so all heads lie between two tiles
@@ -60,4 +57,4 @@ Traffic ExpectedTraffic(const AttentionProblem& p, const DeviceInfo& device,
   return traffic;
 }
 
-}  // namespace attnlab::fa2
+}  // namespace attnlab::device
