@@ -30,7 +30,7 @@ __global__ void __launch_bounds__(Shape::kThreads, 1)
     device::GiveRegisters<Shape::kProducerRegisters>();
     if (threadIdx.x == kProducers) Produce(h, shared);
     if (threadIdx.x / 32 == kProducers / 32 + 1)
-      Schedule<T, Shape>(h, shared.work, shared.work_ring);
+      Schedule<T, Shape>(h, shared.work, shared.work_ring, shared.work_wanted);
   }
 }
 

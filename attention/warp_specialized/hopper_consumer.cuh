@@ -121,8 +121,8 @@ class Consumer {
   // The last P V, beside S of the next query tile if there is one. Returns whether there was.
   __device__ bool Last(const Work& work) {
     if constexpr (Shape::kGoesAcross) {
-      const Work& next = NextWork();
-      if (next.tiles != Work::kNoMore && HasRows(next)) {
+      if (BeginsNext()) {
+        const Work& next = NextWork();
         Scores s;
         TakeQ();
         if (SkipsTile(next)) SkipK();
@@ -180,23 +180,23 @@ class Consumer {
   // one more to begin unless they have. In the last turn they begin the next query tile. If this
   // consumer has rows of that, it takes this turn in First().
   __device__ void LeaveOut(const Work& work, bool others_begun) {
-    bool begins_next = false;
-    if constexpr (Shape::kGoesAcross) {
-      const Work& next = NextWork();
-      begins_next = next.tiles != Work::kNoMore && HasRows(next);
-    }
-    const int turns = work.tiles - begins_next;
     shared_.q_ring.WaitFull(q_at_);
     ReleaseQ();
     if (!others_begun) LeaveOutTurn();
-    for (int i = 0; i < work.tiles; ++i) {
+    for (int i = work.tiles - 1; i >= 0; --i) {
       SkipK();
-      if (i == 0) ClearV(work);
+      if (i == work.tiles - 1) ClearV(work);
       shared_.v_ring.WaitFull(v_at_);
       ReleaseV();
-      if (i < turns) LeaveOutTurn();
+      if (i > 0 || !BeginsNext()) LeaveOutTurn();
     }
     ReleaseWork();
+  }
+  // Not before the last tile of keys: only then is the next query tile worked out.
+  __device__ bool BeginsNext() {
+    if constexpr (!Shape::kGoesAcross) return false;
+    const Work& next = NextWork();
+    return next.tiles != Work::kNoMore && HasRows(next);
   }
 
   // Whether this consumer's rows see nothing of the tile that is walked first, as may be under a causal

@@ -32,7 +32,7 @@ struct HopperShape {
   static constexpr int kKBytes = kKeys * kBlocks * 128, kVBytes = kKeys * kBlocksV * 128;
   // The rest of HopperShared: the Works and the barriers.
   static constexpr int kSharedBytes = kQStages * kQBytes + kStages * (kKBytes + kVBytes) +
-                                      kWorks * 64 + 16 * (kWorks + kQStages + 2 * kStages);
+                                      kWorks * 64 + 16 * (kWorks + kQStages + 2 * kStages) + 16;
 
   static_assert(kProducerRegisters + kConsumers * kConsumerRegisters <=
                 (kConsumers + 1) * (65536 / kThreads / 8 * 8));

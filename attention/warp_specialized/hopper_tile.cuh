@@ -31,6 +31,7 @@ struct HopperShared {
   device::Ring<Shape::kWorks> work_ring;
   device::Ring<Shape::kQStages> q_ring;
   device::Ring<Shape::kStages> k_ring, v_ring;
+  device::Barrier work_wanted;
 
   // One thread calls this. Each warp of consumers releases a stage once.
   __device__ void Init() {
@@ -39,6 +40,7 @@ struct HopperShared {
     q_ring.Init(kWarps);
     k_ring.Init(kWarps);
     v_ring.Init(kWarps);
+    work_wanted.Init(1);
     cuda::ptx::fence_mbarrier_init(cuda::ptx::sem_release, cuda::ptx::scope_cluster);
   }
 };
@@ -72,7 +74,9 @@ __device__ void Produce(const HopperArguments& h, HopperShared<Shape>& shared) {
     device::LoadTile<Shape::kBlocks>(h.q, q, shared.q[q_at.stage], Shape::kRows,
                                      shared.q_ring.FillWith(q_at, Shape::kQBytes));
     q_at.Advance();
+    const int last_but_one = min(i, 2);
     for (kv.token += i * Shape::kKeys; i > 0; --i) {
+      if (i == last_but_one) shared.work_wanted.Arrive();
       kv.token -= Shape::kKeys;
       shared.k_ring.WaitEmpty(k_at);
       device::LoadTile<Shape::kBlocks>(h.k, kv, shared.k[k_at.stage], Shape::kKeys,

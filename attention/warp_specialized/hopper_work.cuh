@@ -98,14 +98,15 @@ __device__ inline uint32_t TakeTile(const HopperArguments& h, uint32_t index) {
   return (index + 1) % gridDim.x == 0 ? index + 1 : index + 1 + gridDim.x;
 }
 
-// One warp. Tiles are taken one ahead of the producer, as late as it can be: who takes the last ones
-// decides when the launch ends.
+// One warp. The producer says through `wanted` when it will soon need the next tile. A block that took
+// its next tile earlier, at the start of a long one, would keep it from blocks that are done sooner.
 template <typename T, typename Shape>
 __device__ void Schedule(const HopperArguments& h, Work (&works)[Shape::kWorks],
-                         device::Ring<Shape::kWorks>& ring) {
+                         device::Ring<Shape::kWorks>& ring, device::Barrier& wanted) {
   typename device::Ring<Shape::kWorks>::Place at;
   const bool first = threadIdx.x % 32 == 0;
   const uint32_t tiles = BlocksOf(h.grid);
+  uint32_t parity = 0;
   for (uint32_t index = blockIdx.x; index < tiles;) {
     Work& work = works[at.stage];
     if (first) Describe<Shape>(h, index, work);
@@ -117,6 +118,8 @@ __device__ void Schedule(const HopperArguments& h, Work (&works)[Shape::kWorks],
       if (first) ring.Fill(at);
       at.Advance();
       ring.WaitEmpty(at);
+      wanted.Wait(parity);
+      parity ^= 1;
     }
     if (first) index = TakeTile(h, index);
     index = __shfl_sync(0xFFFFFFFF, index, 0);

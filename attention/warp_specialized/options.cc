@@ -32,9 +32,7 @@ absl::StatusOr<size_t> ShapeFor(const AttentionProblem& p) {
 }
 
 // Units run in groups, so that K and V of a group stay in half of the L2 cache. A group has tiles
-// enough for two per block. Under a mask the first quarter of a unit's tiles, the shortest ones, come
-// after all groups. The last group's long tiles end while these run. Otherwise up to a tenth of the time
-// would be lost there.
+// enough for two per block: the longest ones then end before the others have run out.
 absl::StatusOr<device::Grid> GridFor(const AttentionProblem& p, const DeviceInfo& device, int rows,
                                      int pack) {
   const int64_t units = p.b * (p.hq / pack), tiles = (p.sq * pack + rows - 1) / rows;
@@ -44,7 +42,7 @@ absl::StatusOr<device::Grid> GridFor(const AttentionProblem& p, const DeviceInfo
         absl::StrCat("b: ", units, " heads of ", tiles, " query tiles each are more than ", kMost));
   }
   // Without a mask all tiles are equally long, and heads run one after the other.
-  int64_t groups = std::max<int64_t>(1, units), end_tiles = 0;
+  int64_t groups = std::max<int64_t>(1, units);
   if (p.mask != Mask::None()) {
     const double kv_bytes =
         static_cast<double>(p.skv) * static_cast<double>((p.d + p.dv) * SizeOf(p.dtype));
@@ -56,11 +54,9 @@ absl::StatusOr<device::Grid> GridFor(const AttentionProblem& p, const DeviceInfo
     groups = static_cast<int64_t>(
         std::ceil(static_cast<double>(units) / std::ceil(std::max(fit, least))));
     groups = std::max<int64_t>(1, groups);
-    end_tiles = tiles / 4;
   }
   return device::MakeGrid(static_cast<uint32_t>(units), static_cast<uint32_t>(p.hq / pack),
-                          static_cast<uint32_t>(tiles), static_cast<uint32_t>(groups), pack,
-                          static_cast<uint32_t>(end_tiles));
+                          static_cast<uint32_t>(tiles), static_cast<uint32_t>(groups), pack);
 }
 
 }  // namespace

@@ -60,12 +60,10 @@ TEST(OptionsTest, BlocksTakeTilesInTurnUnlessTilesDiffer) {
   const auto full = For("b=4,hq=16,sq=4096,d=128,dtype=bf16");
   EXPECT_FALSE(full->dynamic);
   EXPECT_EQ(full->grid.group_units[1].Value(), 1u);
-  EXPECT_EQ(full->grid.end_tiles, 0u);
   EXPECT_EQ(full->blocks, 132);
   EXPECT_TRUE(For("b=4,hq=16,sq=4096,d=128,dtype=bf16,lens=packed")->dynamic);
   const auto causal = For("b=4,hq=16,sq=4096,d=128,dtype=bf16,mask=causal");
   EXPECT_TRUE(causal->dynamic);
-  EXPECT_EQ(causal->grid.end_tiles, 32u / 4);
   // 4096 * 256 * 2 bytes of K and V a head, of which half of the L2 cache holds 14.
   EXPECT_EQ(causal->grid.group_units[0].Value(), 13u);  // 64 in five groups
   const auto grouped = For("b=4,hq=64,hkv=16,sq=4096,d=128,dtype=bf16,mask=causal");
