@@ -181,12 +181,14 @@ class Consumer {
   // consumer has rows of that, it takes this turn in First().
   __device__ void LeaveOut(const Work& work, bool others_begun) {
     shared_.q_ring.WaitFull(q_at_);
+    __syncwarp();
     ReleaseQ();
     if (!others_begun) LeaveOutTurn();
     for (int i = work.tiles - 1; i >= 0; --i) {
       SkipK();
       if (i == work.tiles - 1) ClearV(work);
       shared_.v_ring.WaitFull(v_at_);
+      __syncwarp();
       ReleaseV();
       if (i > 0 || !BeginsNext()) LeaveOutTurn();
     }
@@ -208,6 +210,7 @@ class Consumer {
   }
   __device__ void SkipK() {
     shared_.k_ring.WaitFull(k_at_);
+    __syncwarp();
     ReleaseK(/*i=*/1);
   }
   // Without a branch around Advance(), or ptxas takes the warp for divergent from there on.
@@ -215,6 +218,7 @@ class Consumer {
     if (skips) {
       LeaveOutTurn();
       shared_.v_ring.WaitFull(v_at_);
+      __syncwarp();
       if (Lane() == 0) shared_.v_ring.Release(v_at_);
     }
     auto next = v_at_;

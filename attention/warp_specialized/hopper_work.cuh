@@ -43,15 +43,13 @@ __device__ void Describe(const HopperArguments& h, uint32_t index, Work& work) {
   int begin = 0, end = kv_len, all_begin = 0, all_end = kv_len;
   int sees_begin = -kFar, sees_end = kFar;
   if (h.a.mask.kind != Mask::Kind::kNone) {
-    const int position = query + kv_len - q_len, after = last - query;
-    // Beyond kFar a window is as good as no mask.
-    const int right = static_cast<int>(min(h.a.mask.right, int64_t{kFar}));
-    sees_end = min(position, kFar - 1 - right) + right + 1;
+    const int position = query - q_len + kv_len, after = last - query;
+    constexpr int64_t kAll = int64_t{1} << 32;  // more keys than there are
+    sees_end = static_cast<int>(min(position + min(h.a.mask.right, kAll) + 1, int64_t{kv_len}));
     all_end = max(0, min(kv_len, sees_end));
     end = max(0, min(kv_len, sees_end + after));
     if (h.a.mask.kind == Mask::Kind::kSlidingWindow) {
-      const int left = static_cast<int>(min(h.a.mask.left, int64_t{kFar}));
-      sees_begin = max(position, left - kFar) - left;
+      sees_begin = static_cast<int>(max(position - min(h.a.mask.left, kAll), int64_t{-kFar}));
       begin = max(0, min(kv_len, sees_begin));
       all_begin = max(0, min(kv_len, sees_begin + after));
     }
