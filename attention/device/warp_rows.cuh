@@ -97,6 +97,12 @@ class WarpRows {
     for (int r = 0; r < kLaneRows; ++r) max[r] = fmaxf(max[r], odd[r]);
   }
 
+  // The largest `x` of the four lanes that share a row.
+  static __device__ float RowMax(float x) {
+    x = fmaxf(x, __shfl_xor_sync(0xFFFFFFFF, x, 1));
+    return fmaxf(x, __shfl_xor_sync(0xFFFFFFFF, x, 2));
+  }
+
   // Takes in the maxima of FindMaxima(). In most tiles no score exceeds its row's running maximum
   // by far. Then O is not rescaled, and the lanes of a row need not exchange their maxima. Whether
   // a row is rescaled depends on that row alone, so its bits do too. Returns whether any row of the
@@ -119,6 +125,14 @@ class WarpRows {
   static __device__ void Multiply(O& o, const LaneRows& factors) {
 #pragma unroll
     for (int r = 0; r < kLaneRows; ++r) Multiply(o, r, factors[r]);
+  }
+
+  // Whether any row of the warp has seen no key.
+  __device__ bool AnyUnseen() const {
+    bool unseen = false;
+#pragma unroll
+    for (int r = 0; r < kLaneRows; ++r) unseen |= rows_[r].neg_max == OnlineSoftmax::kNoKey;
+    return __any_sync(0xFFFFFFFF, unseen);
   }
 
   // For warps that share rows: moves the lane's r-th row to the other warp's maximum if that is
@@ -163,9 +177,7 @@ class WarpRows {
 
   // Exchanges the maxima of a row's lanes, and returns the factor for the row's O.
   __device__ float GrowRow(int r, float max, float scale_log2) {
-    max = fmaxf(max, __shfl_xor_sync(0xFFFFFFFF, max, 1));
-    max = fmaxf(max, __shfl_xor_sync(0xFFFFFFFF, max, 2));
-    return rows_[r].GrowLazily(max, scale_log2);
+    return rows_[r].GrowLazily(RowMax(max), scale_log2);
   }
 
   template <typename O>

@@ -20,9 +20,8 @@ struct HopperArguments {
   device::Arguments a;
   device::Grid grid;     // the order of the query tiles
   device::Divisor pack;  // grid.pack
-  // How many tiles blocks have taken beyond their first; 0 before the launch. Null: blocks take them in
-  // a fixed order (TakeTile() in hopper_work.cuh).
-  uint32_t* taken = nullptr;
+  // The TileCounter of hopper_work.cuh. Null: blocks take tiles in a fixed order.
+  unsigned long long* taken = nullptr;
   // Whether K and V may have rows beyond the end of a sequence: lens = packed or padded.
   bool rows_beyond = false;
 };

@@ -18,10 +18,9 @@
 #include "attention/device/hopper/warpgroup.cuh"
 #include "attention/device/hopper/wgmma.cuh"
 #include "attention/device/mma.cuh"
-#include "attention/device/online_softmax.h"
-#include "attention/device/warp_rows.cuh"
 #include "attention/warp_specialized/hopper_call.h"
 #include "attention/warp_specialized/hopper_output.cuh"
+#include "attention/warp_specialized/hopper_softmax.cuh"
 #include "attention/warp_specialized/hopper_tile.cuh"
 #include "attention/warp_specialized/hopper_work.cuh"
 
@@ -34,7 +33,7 @@ template <typename T, typename Shape, bool kCaps>
 class Consumer {
  public:
   __device__ Consumer(const HopperArguments& h, HopperShared<Shape>& shared)
-      : h_(h), shared_(shared), scale_log2_(device::ScaleLog2(h.a, kCaps)) {}
+      : h_(h), shared_(shared), softmax_(h) {}
 
   __device__ void Consume() {
     if (group_ == Shape::kConsumers - 1) PassTurn();  // the first group begins
@@ -56,10 +55,11 @@ class Consumer {
 
  private:
   static constexpr int kKeys = Shape::kKeys;
-  using Scores = wgmma::Accumulators<kKeys>;
+  using Softmax = HopperSoftmax<Shape, kCaps>;
+  using Rows = typename Softmax::Rows;
+  using LaneRows = typename Softmax::LaneRows;
+  using Scores = typename Softmax::Scores;
   using Output = wgmma::Accumulators<Shape::kDimV>;
-  using Rows = device::WarpRows<16, kKeys, Shape::kDimV>;
-  using LaneRows = typename Rows::LaneRows;
 
   // The tile that is walked first has no P V beside it.
   __device__ void First(const Work& work) {
@@ -80,10 +80,10 @@ class Consumer {
     const bool skips = SkipsTile(work);
     const int i = work.tiles - 1 - skips;
     ReleaseK(i);
-    rows_ = Rows();
-    o_.Clear();
+    softmax_.Begin(work, group_);
+    o_is_new_ = true;
     LaneRows factors;
-    Softmax(s, work, i, factors);
+    softmax_.Weigh(s, work, i, factors, [](Scores&) {});
     if (i > 0) shared_.k_ring.WaitFull(k_at_);
     Round(s);
     ClearV(work);
@@ -100,15 +100,17 @@ class Consumer {
     PassTurn();
     wgmma::Wait<1>();
     wgmma::Keep(s.x);
-    ReleaseK(i);
     LaneRows factors;
-    const bool rescale = Softmax(s, work, i, factors);
+    if constexpr (!Softmax::kSpeculates) ReleaseK(i);
+    const bool rescale =
+        softmax_.Weigh(s, work, i, factors, [&](Scores& again) { ScoresAgain(again); });
+    if constexpr (Softmax::kSpeculates) ReleaseK(i);
     wgmma::Keep(s.x);
     // Waiting for K of the next tile also keeps ptxas from moving the exponentials behind Wait<0>(),
     // because the parity depends on their sums. A sum is never negative.
     if (i > 0) {
       auto next = k_at_;
-      next.parity ^= rows_.State(0).sum + rows_.State(1).sum < 0;
+      next.parity ^= softmax_.rows().State(0).sum + softmax_.rows().State(1).sum < 0;
       shared_.k_ring.WaitFull(next);
     }
     wgmma::Wait<0>();
@@ -231,16 +233,18 @@ class Consumer {
   __device__ void TakeQ() {
     shared_.q_ring.WaitFull(q_at_);
     if constexpr (Shape::kKeepsQ) {
-      const int row = group_ * 64 + static_cast<int>(threadIdx.x) % 128 / 32 * 16 + Lane() % 16;
-      const uint32_t rows = device::SharedAddress(shared_.q[q_at_.stage]) + row * 128;
 #pragma unroll
-      for (int i = 0; i < Shape::kDim / 16; ++i) {
-        const int chunk = i % 4 * 2 + Lane() / 16;
-        device::LoadMatrices(q_[i], rows + i / 4 * Shape::kRows * 128 + (chunk ^ row % 8) * 16);
-      }
+      for (int i = 0; i < Shape::kDim / 16; ++i) LoadQ(q_[i], i);
       __syncwarp();
       ReleaseQ();
     }
+  }
+  // Columns 16 i to 16 i + 15 of the warp's 16 rows, as an A fragment.
+  __device__ void LoadQ(uint32_t (&q)[4], int i) const {
+    const int row = static_cast<int>(threadIdx.x) / 32 * 16 + Lane() % 16;
+    const int chunk = i % 4 * 2 + Lane() / 16;
+    device::LoadMatrices(q, device::SharedAddress(shared_.q[q_at_.stage]) +
+                                i / 4 * Shape::kRows * 128 + row * 128 + (chunk ^ row % 8) * 16);
   }
   __device__ void ReleaseQ() {
     if (Lane() == 0) shared_.q_ring.Release(q_at_);
@@ -267,6 +271,37 @@ class Consumer {
     wgmma::Commit();
   }
 
+  // The scores of StartScores() once more, by mma.sync. A warp can do that alone, and needs it rarely.
+  __device__ void ScoresAgain(Scores& s) const {
+    const uint32_t k = device::SharedAddress(shared_.k[k_at_.stage]);
+#pragma unroll
+    for (float& x : s.x) x = 0;
+#pragma unroll
+    for (int i = 0; i < Shape::kDim / 16; ++i) {
+      device::AFragment q;
+      if constexpr (Shape::kKeepsQ) {
+#pragma unroll
+        for (int j = 0; j < 4; ++j) q.x[j] = q_[i][j];
+      } else {
+        LoadQ(q.x, i);
+      }
+#pragma unroll
+      for (int n = 0; n < kKeys / 16; ++n) {
+        const int key = 16 * n + Lane() / 16 * 8 + Lane() % 8, chunk = i % 4 * 2 + Lane() / 8 % 2;
+        uint32_t b[4];
+        device::LoadMatrices(b, k + i / 4 * kKeys * 128 + key * 128 + (chunk ^ key % 8) * 16);
+#pragma unroll
+        for (int half = 0; half < 2; ++half) {
+          float* const x = s.x + 8 * n + 4 * half;
+          device::AccumulatorFragment d = {{x[0], x[1], x[2], x[3]}};
+          device::Mma<T>(d, q, {{b[2 * half], b[2 * half + 1]}});
+#pragma unroll
+          for (int j = 0; j < 4; ++j) x[j] = d.x[j];
+        }
+      }
+    }
+  }
+
   __device__ void StartOutput() {
     const wgmma::SumAlongColumns v(device::SharedAddress(shared_.v[v_at_.stage]), kKeys);
     wgmma::Keep(o_.x);
@@ -274,37 +309,11 @@ class Consumer {
     for (int i = 0; i < kKeys / 16; ++i) wgmma::Keep(p_[i]);
     wgmma::Fence();
 #pragma unroll
-    for (int i = 0; i < kKeys / 16; ++i) wgmma::MultiplyColumns<T>(o_, p_[i], v.Step(i));
+    for (int i = 0; i < kKeys / 16; ++i) {
+      wgmma::MultiplyColumns<T>(o_, p_[i], v.Step(i), i > 0 || !o_is_new_);
+    }
     wgmma::Commit();
-  }
-
-  // Replaces scores of tile i by their exponentials. Returns whether O has to be multiplied by
-  // `factors`.
-  __device__ bool Softmax(Scores& s, const Work& work, int i, LaneRows& factors) {
-    if constexpr (kCaps) Rows::Cap(s, h_.a);
-    if (i >= work.full_end || i < work.full_begin) {
-#pragma unroll
-      for (int r = 0; r < 2; ++r) {
-        const int query = static_cast<int>(h_.pack.Divide(Rows::Row(r)));
-        Rows::MaskOut(s, r, work.sees_begin + query - i * kKeys,
-                      min(work.sees_end + query, work.keys) - i * kKeys);
-      }
-    }
-    LaneRows max;
-    Rows::FindMaxima(s, max);
-    const bool rescale = rows_.Grow(max, scale_log2_, factors);
-#pragma unroll
-    for (int r = 0; r < 2; ++r) {
-      device::OnlineSoftmax& row = rows_.State(r);
-      float sums[2] = {0, 0};
-#pragma unroll
-      for (int j = 0; j < kKeys / 4; ++j) {
-        s.At(r, j) = row.Weight(s.At(r, j), scale_log2_);
-        sums[j % 2] += s.At(r, j);
-      }
-      row.sum += sums[0] + sums[1];
-    }
-    return rescale;
+    o_is_new_ = false;
   }
 
   // P, as the A fragments of P V.
@@ -359,7 +368,8 @@ class Consumer {
 
   __device__ void Store(const Work& work) {
     const device::Arguments& a = h_.a;
-    rows_.Finish();
+    Rows& rows = softmax_.rows();
+    rows.Finish();
     const int first_head = work.q.head * static_cast<int>(h_.pack.Value());
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
@@ -369,11 +379,11 @@ class Consumer {
       const int head = first_head + row - query * static_cast<int>(h_.pack.Value());
       if (exists && Rows::Pair() == 0 && a.lse.data != nullptr) {
         static_cast<float*>(a.lse.data)[a.lse.Offset(work.q.batch, work.q.token + query, head)] =
-            rows_.State(r).Lse();
+            rows.State(r).Lse();
       }
       T* const to =
           static_cast<T*>(a.o.data) + a.o.Offset(work.q.batch, work.q.token + query, head);
-      StoreRow<T>(o_, r, rows_.State(r).Inverse(), to, exists, a.dv, a.o.whole_chunks);
+      StoreRow<T>(o_, r, rows.State(r).Inverse(), to, exists, a.dv, a.o.whole_chunks);
     }
   }
 
@@ -385,9 +395,9 @@ class Consumer {
   const HopperArguments& h_;
   HopperShared<Shape>& shared_;
   const int group_ = device::Uniform(static_cast<int>(threadIdx.x) / 128);
-  const float scale_log2_;
-  Rows rows_;
+  Softmax softmax_;
   Output o_;
+  bool o_is_new_ = true;                                  // nothing is added up in O yet
   uint32_t p_[kKeys / 16][4];                             // P
   uint32_t q_[Shape::kKeepsQ ? Shape::kDim / 16 : 1][4];  // Q
   typename device::Ring<Shape::kWorks>::Place work_at_;

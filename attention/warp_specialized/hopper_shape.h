@@ -12,7 +12,8 @@ struct HopperShape {
   static constexpr int kKeys = kKeys_, kStages = kStages_, kConsumers = kConsumers_;
   static constexpr int kRows = 64 * kConsumers;
   static constexpr int kThreads = 128 * (kConsumers + 1);
-  static constexpr int kWorks = 2;  // query tiles: the current one and the next
+  // Query tiles that are worked out: the current one, and those of which the producer copies keys ahead.
+  static constexpr int kWorks = 4;
 
   // Consumers keep Q in registers if there are enough. Its place in shared memory is then free for
   // the next query tile as soon as they have read it. If not, small tiles have two places.
@@ -23,8 +24,8 @@ struct HopperShape {
 
   // Registers per thread. A block starts with equal shares of 65536 registers, in units of 8 per
   // thread. Warpgroups may only take what others have given.
-  static constexpr int kProducerRegisters = kConsumers == 3 ? 32 : kDim < 192 ? 56 : 40;
-  static constexpr int kConsumerRegisters = kConsumers == 3 ? 160 : kDim < 192 ? 224 : 232;
+  static constexpr int kProducerRegisters = kConsumers == 3 ? 32 : 40;
+  static constexpr int kConsumerRegisters = kConsumers == 3 ? 160 : 232;
 
   // Blocks of 64 columns; the last may be half empty.
   static constexpr int kBlocks = (kDim + 63) / 64, kBlocksV = (kDimV + 63) / 64;
@@ -32,7 +33,7 @@ struct HopperShape {
   static constexpr int kKBytes = kKeys * kBlocks * 128, kVBytes = kKeys * kBlocksV * 128;
   // The rest of HopperShared: the Works and the barriers.
   static constexpr int kSharedBytes = kQStages * kQBytes + kStages * (kKBytes + kVBytes) +
-                                      kWorks * 64 + 16 * (kWorks + kQStages + 2 * kStages) + 16;
+                                      kWorks * 48 + 16 * (kWorks + kQStages + 2 * kStages) + 16;
 
   static_assert(kProducerRegisters + kConsumers * kConsumerRegisters <=
                 (kConsumers + 1) * (65536 / kThreads / 8 * 8));

@@ -16,14 +16,13 @@ struct alignas(16) Work {
   device::TileOrigin q, kv;  // of the query tile, and of tile 0 of keys
   int rows;                  // that exist
   int tiles;                 // of keys; kNoMore: there is no more work
-  int full_begin, full_end;  // the tiles of keys that need no mask
   // Keys, counted from tile 0: there are `keys`, of which query i of the tile sees
   // [sees_begin + i, sees_end + i).
   int keys, sees_begin, sees_end;
 
   static constexpr int kNoMore = -1;
 };
-static_assert(sizeof(Work) == 64);
+static_assert(sizeof(Work) == 48);
 
 // Writes tile `index` to `work`.
 template <typename Shape>
@@ -39,33 +38,25 @@ __device__ void Describe(const HopperArguments& h, uint32_t index, Work& work) {
   const int rows = max(0, min(Shape::kRows, q_len * pack - first_row));
   const int query = static_cast<int>(h.pack.Divide(first_row));
   const int last = static_cast<int>(h.pack.Divide(first_row + max(rows, 1) - 1));
-  // The keys that some row sees, and those that all rows see.
-  int begin = 0, end = kv_len, all_begin = 0, all_end = kv_len;
+  int begin = 0, end = kv_len;  // the keys that some row sees
   int sees_begin = -kFar, sees_end = kFar;
   if (h.a.mask.kind != Mask::Kind::kNone) {
     const int position = query - q_len + kv_len, after = last - query;
     constexpr int64_t kAll = int64_t{1} << 32;  // more keys than there are
     sees_end = static_cast<int>(min(position + min(h.a.mask.right, kAll) + 1, int64_t{kv_len}));
-    all_end = max(0, min(kv_len, sees_end));
     end = max(0, min(kv_len, sees_end + after));
     if (h.a.mask.kind == Mask::Kind::kSlidingWindow) {
       sees_begin = static_cast<int>(max(position - min(h.a.mask.left, kAll), int64_t{-kFar}));
       begin = max(0, min(kv_len, sees_begin));
-      all_begin = max(0, min(kv_len, sees_begin + after));
     }
   }
   begin = begin / kKeys * kKeys;
   const int tiles = rows > 0 && end > begin ? (end - begin + kKeys - 1) / kKeys : 0;
-  int full_begin = max(0, all_begin - begin + kKeys - 1) / kKeys;
-  int full_end = max(0, all_end - begin) / kKeys;
-  if (full_end <= full_begin) full_begin = full_end = 0;
   work.q = {static_cast<int>(q.begin) + query, static_cast<int>(head), static_cast<int>(q.batch)};
   work.kv = {static_cast<int>(kv.begin) + begin,
              static_cast<int>(h.a.group.Divide(head * h.pack.Value())), static_cast<int>(kv.batch)};
   work.rows = rows;
   work.tiles = tiles;
-  work.full_begin = full_begin;
-  work.full_end = full_end;
   work.keys = kv_len - begin;
   work.sees_begin = sees_begin - begin;
   work.sees_end = sees_end - begin;
@@ -88,11 +79,34 @@ __device__ void StoreEmpty(const HopperArguments& h, const Work& work) {
   }
 }
 
-// The index of the tile that a block takes after tile `index`. One lane calls this. Without a counter,
-// all blocks take a tile per round, and each moves on by one place. If they did not, a block might have
-// the last tile of its unit in every round, with few rows.
-__device__ inline uint32_t TakeTile(const HopperArguments& h, uint32_t index) {
-  if (h.taken != nullptr) return gridDim.x + atomicAdd(h.taken, 1);
+// Counts the tiles that blocks have taken beyond their first. The counter is in workspace, which may
+// hold anything when the kernel starts. The upper half of a counter that counts is kCounts; the last
+// take clears it, for the next launch. Other contents pass for a counter with a chance of 2^-32.
+class TileCounter {
+ public:
+  __device__ explicit TileCounter(unsigned long long* word) : word_(word) {}
+
+  // Every block calls this before its first Take().
+  __device__ void Begin() {
+    const auto found = *static_cast<volatile unsigned long long*>(word_);
+    if (found >> 32 != kCounts) atomicCAS(word_, found, kCounts << 32);
+  }
+  // Returns 0, 1, 2 and so on, over all blocks. `takes`: how often they call this together.
+  __device__ uint32_t Take(uint32_t takes) {
+    const auto taken = static_cast<uint32_t>(atomicAdd(word_, 1ULL));
+    if (taken + 1 == takes) atomicExch(word_, 0ULL);
+    return taken;
+  }
+
+ private:
+  static constexpr unsigned long long kCounts = 0xA77E0C07;
+  unsigned long long* const word_;
+};
+
+// The tile that a block takes after tile `index` if there is no counter: all take one per round, and
+// each moves on by one place. If they did not, a block might have the last tile of its unit in every
+// round, with few rows.
+__device__ inline uint32_t TileAfter(uint32_t index) {
   return (index + 1) % gridDim.x == 0 ? index + 1 : index + 1 + gridDim.x;
 }
 
@@ -102,7 +116,8 @@ template <typename T, typename Shape>
 __device__ void Schedule(const HopperArguments& h, Work (&works)[Shape::kWorks],
                          device::Ring<Shape::kWorks>& ring, device::Barrier& wanted) {
   typename device::Ring<Shape::kWorks>::Place at;
-  const bool first = threadIdx.x % 32 == 0;
+  const bool first = threadIdx.x % 32 == 0, counts = h.taken != nullptr;
+  TileCounter counter(h.taken);
   const uint32_t tiles = BlocksOf(h.grid);
   uint32_t parity = 0;
   for (uint32_t index = blockIdx.x; index < tiles;) {
@@ -110,17 +125,23 @@ __device__ void Schedule(const HopperArguments& h, Work (&works)[Shape::kWorks],
     if (first) Describe<Shape>(h, index, work);
     __syncwarp();
     const bool empty = work.tiles == 0;
+    if (first && !empty) ring.Fill(at);
+    if (first && counts && index == blockIdx.x) counter.Begin();
     if (empty) {
       StoreEmpty<T>(h, work);  // consumers need not know
     } else {
-      if (first) ring.Fill(at);
       at.Advance();
       ring.WaitEmpty(at);
       wanted.Wait(parity);
       parity ^= 1;
     }
-    if (first) index = TakeTile(h, index);
-    index = __shfl_sync(0xFFFFFFFF, index, 0);
+    if (counts) {
+      // All tiles are taken once, and each block tries once more.
+      if (first) index = gridDim.x + counter.Take(tiles);
+      index = __shfl_sync(0xFFFFFFFF, index, 0);
+    } else {
+      index = TileAfter(index);
+    }
   }
   if (!first) return;
   works[at.stage].tiles = Work::kNoMore;

@@ -47,7 +47,9 @@ class PreparedHopper : public Prepared {
     launch_ = kLaunchers[options.shape];
   }
 
-  int64_t WorkspaceBytes() const override { return options_.dynamic ? sizeof(uint32_t) : 0; }
+  int64_t WorkspaceBytes() const override {
+    return options_.dynamic ? sizeof(unsigned long long) : 0;
+  }
 
   absl::Status Accepts(const AttentionTensors& t) const override {
     absl::Status s = device::CheckTensorMap("q", t.q);
@@ -76,11 +78,7 @@ class PreparedHopper : public Prepared {
     const cuda_backend::ScopedDevice current(ordinal_);
     if (!current.status().ok()) return current.status();
     if (options_.dynamic) {
-      call.arguments.taken = static_cast<uint32_t*>(launch.workspace.data);
-      absl::Status zeroed = cuda_backend::ToStatus(
-          cudaMemsetAsync(launch.workspace.data, 0, sizeof(uint32_t), call.stream),
-          "cudaMemsetAsync");
-      if (!zeroed.ok()) return zeroed;
+      call.arguments.taken = static_cast<unsigned long long*>(launch.workspace.data);
     }
     return cuda_backend::ToStatus(launch_(call), "warp_specialized");
   }

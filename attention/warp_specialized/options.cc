@@ -31,8 +31,10 @@ absl::StatusOr<size_t> ShapeFor(const AttentionProblem& p) {
                                                " is above 256, the largest head dim here"));
 }
 
-// Units run in groups, so that K and V of a group stay in half of the L2 cache. A group has tiles
-// enough for two per block: the longest ones then end before the others have run out.
+// Units run in groups, so that K and V of a group stay in a quarter of the L2 cache. A group has tiles
+// enough for two per block: the longest ones then end before the others have run out. Of short
+// sequences it has fewer heads than that: blocks then read K and V of the next group while others
+// still compute.
 absl::StatusOr<device::Grid> GridFor(const AttentionProblem& p, const DeviceInfo& device, int rows,
                                      int pack) {
   const int64_t units = p.b * (p.hq / pack), tiles = (p.sq * pack + rows - 1) / rows;
@@ -47,10 +49,11 @@ absl::StatusOr<device::Grid> GridFor(const AttentionProblem& p, const DeviceInfo
     const double kv_bytes =
         static_cast<double>(p.skv) * static_cast<double>((p.d + p.dv) * SizeOf(p.dtype));
     const double kv_heads =
-        static_cast<double>(device.last_level_cache_bytes) / 2 / std::max(kv_bytes, 1.0);
+        static_cast<double>(device.last_level_cache_bytes) / 4 / std::max(kv_bytes, 1.0);
     const double fit = kv_heads * static_cast<double>(pack == 1 ? p.GroupSize() : 1);
+    const double blocks = device.multiprocessors;
     const double least =
-        2.0 * device.multiprocessors / static_cast<double>(std::max<int64_t>(1, tiles));
+        std::min(blocks / 8, 2 * blocks / static_cast<double>(std::max<int64_t>(1, tiles)));
     groups = static_cast<int64_t>(
         std::ceil(static_cast<double>(units) / std::ceil(std::max(fit, least))));
     groups = std::max<int64_t>(1, groups);

@@ -58,11 +58,6 @@ template <int kColumns>
 struct Accumulators {
   float x[kColumns / 2];
 
-  __device__ void Clear() {
-#pragma unroll
-    for (float& element : x) element = 0;
-  }
-
   // The i-th of the lane's kColumns / 4 elements of its r-th row: column i / 2 * 8 + lane % 4 * 2 +
   // i % 2 of the warp's row r * 8 + lane / 4.
   __device__ float& At(int r, int i) { return x[i / 2 * 4 + r * 2 + i % 2]; }
@@ -123,10 +118,11 @@ __device__ void MultiplyRows(Accumulators<kColumns>& d, const uint32_t (&a)[4], 
   ATTNLAB_WGMMA_DISPATCH(ATTNLAB_WGMMA_ROWS)
 }
 
-// D += A B, with A in registers and a descriptor of SumAlongColumns.
+// The same with A in registers and a descriptor of SumAlongColumns.
 template <typename T, int kColumns>
-__device__ void MultiplyColumns(Accumulators<kColumns>& d, const uint32_t (&a)[4], uint64_t b) {
-  const int add = 1;
+__device__ void MultiplyColumns(Accumulators<kColumns>& d, const uint32_t (&a)[4], uint64_t b,
+                                bool accumulate) {
+  const int add = accumulate;
   float(&x)[kColumns / 2] = d.x;
   ATTNLAB_WGMMA_DISPATCH(ATTNLAB_WGMMA_COLUMNS)
 }

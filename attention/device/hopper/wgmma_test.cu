@@ -67,11 +67,10 @@ __global__ void __launch_bounds__(128) Multiply(const __grid_constant__ Maps map
     }
   }
   wgmma::Accumulators<kDimV> o;
-  o.Clear();
   const wgmma::SumAlongColumns columns_of_v(SharedAddress(v), kKeys);
   wgmma::Fence();
   for (int i = 0; i < kKeys / 16; ++i) {
-    wgmma::MultiplyColumns<T>(o, p[i], columns_of_v.Step(i));
+    wgmma::MultiplyColumns<T>(o, p[i], columns_of_v.Step(i), i > 0);
   }
   wgmma::Commit();
   wgmma::Wait<0>();

@@ -1,0 +1,140 @@
+// The softmax of a consumer of the Hopper kernel: scores of a tile become weights.
+//
+// Most tiles have no score that is far above those before. So a tile's weights are computed at once,
+// relative to the running maxima that there are, and its own maxima are not looked for. The sums of
+// the weights, which are needed anyway, show whether that was right: a score that is far above makes
+// them large. Then the weights are scaled down, or if they overflowed, computed again from Q and K.
+#ifndef ATTENTION_WARP_SPECIALIZED_HOPPER_SOFTMAX_CUH_
+#define ATTENTION_WARP_SPECIALIZED_HOPPER_SOFTMAX_CUH_
+
+#include <cmath>
+
+#include "attention/device/hopper/wgmma.cuh"
+#include "attention/device/online_softmax.h"
+#include "attention/device/warp_rows.cuh"
+#include "attention/warp_specialized/hopper_call.h"
+#include "attention/warp_specialized/hopper_work.cuh"
+
+namespace attnlab::warp_specialized {
+
+template <typename Shape, bool kCaps>
+class HopperSoftmax {
+ public:
+  // Whether tiles may do without maxima. K then stays longer in its stage, which takes more than two;
+  // and a softcap leaves too few registers.
+  static constexpr bool kSpeculates = Shape::kStages > 2 && !kCaps;
+
+  using Scores = device::wgmma::Accumulators<Shape::kKeys>;
+  using Rows = device::WarpRows<16, Shape::kKeys, Shape::kDimV>;
+  using LaneRows = typename Rows::LaneRows;
+
+  __device__ explicit HopperSoftmax(const HopperArguments& h)
+      : h_(h), scale_log2_(device::ScaleLog2(h.a, kCaps)) {}
+
+  // A new query tile, of which this is consumer `group`.
+  __device__ void Begin(const Work& work, int group) {
+    rows_ = Rows();
+    unseen_ = true;
+    const int first = static_cast<int>(h_.pack.Divide(group * 64)),
+              last = static_cast<int>(h_.pack.Divide(group * 64 + 63));
+    full_begin_ = max(0, work.sees_begin + last + kKeys - 1) / kKeys;
+    full_end_ = max(0, min(work.sees_end + first, work.keys)) / kKeys;
+  }
+
+  // Replaces the scores of tile i of keys by weights. Returns whether O has to be multiplied by
+  // `factors`. `again` computes the scores once more. The first tile of a query tile never needs it.
+  template <typename Again>
+  __device__ bool Weigh(Scores& s, const Work& work, int i, LaneRows& factors, Again again) {
+    const bool masked = i >= full_end_ || i < full_begin_;
+    if constexpr (kCaps) Rows::Cap(s, h_.a);
+    if (masked) MaskOut(s, work, i);
+    bool rescale = false;
+    const bool speculates = kSpeculates && !masked && !unseen_;
+    if (!speculates) {
+      rescale = Grow(s, factors);
+      unseen_ = rows_.AnyUnseen();
+    }
+    LaneRows sums;
+    Exponentiate(s, sums);
+    if (kSpeculates && speculates && AnyAbove(kMostSum, sums)) {
+      if (AnyAbove(kMostFloat, sums)) {
+        again(s);
+        rescale = Grow(s, factors);
+        Exponentiate(s, sums);
+      } else {
+        ScaleDown(s, sums, factors);
+        rescale = true;
+      }
+    }
+#pragma unroll
+    for (int r = 0; r < 2; ++r) rows_.State(r).sum += sums[r];
+    return rescale;
+  }
+
+  __device__ Rows& rows() { return rows_; }
+
+ private:
+  static constexpr int kKeys = Shape::kKeys;
+  // The largest sum of a lane's weights of a tile that is left as it is. No weight is above 256, so P
+  // is in the range of fp16.
+  static constexpr float kMostSum = 256, kMostFloat = 3.402823466e38f;
+
+  __device__ void MaskOut(Scores& s, const Work& work, int i) {
+#pragma unroll
+    for (int r = 0; r < 2; ++r) {
+      const int query = static_cast<int>(h_.pack.Divide(Rows::Row(r)));
+      Rows::MaskOut(s, r, work.sees_begin + query - i * kKeys,
+                    min(work.sees_end + query, work.keys) - i * kKeys);
+    }
+  }
+
+  // Takes in the maxima of the scores. Returns whether any running maximum has grown.
+  __device__ bool Grow(const Scores& s, LaneRows& factors) {
+    LaneRows max;
+    Rows::FindMaxima(s, max);
+    return rows_.Grow(max, scale_log2_, factors);
+  }
+
+  // Two chains of sums per row, so that an addition need not wait for the one before.
+  __device__ void Exponentiate(Scores& s, LaneRows& sums) {
+#pragma unroll
+    for (int r = 0; r < 2; ++r) {
+      float chains[2] = {0, 0};
+#pragma unroll
+      for (int j = 0; j < kKeys / 4; ++j) {
+        s.At(r, j) = rows_.State(r).Weight(s.At(r, j), scale_log2_);
+        chains[j % 2] += s.At(r, j);
+      }
+      sums[r] = chains[0] + chains[1];
+    }
+  }
+
+  // Also if a sum is NaN.
+  static __device__ bool AnyAbove(float limit, const LaneRows& sums) {
+    return __any_sync(0xFFFFFFFF, !(sums[0] <= limit && sums[1] <= limit));
+  }
+
+  // The largest weight of each row with a large sum becomes 1.
+  __device__ void ScaleDown(Scores& s, LaneRows& sums, LaneRows& factors) {
+    LaneRows max;
+    Rows::FindMaxima(s, max);
+#pragma unroll
+    for (int r = 0; r < 2; ++r) {
+      const float sum = Rows::RowMax(sums[r]), largest = Rows::RowMax(max[r]);
+      factors[r] = rows_.State(r).GrowTo(sum > kMostSum ? largest : 1);
+      sums[r] *= factors[r];
+#pragma unroll
+      for (int j = 0; j < kKeys / 4; ++j) s.At(r, j) *= factors[r];
+    }
+  }
+
+  const HopperArguments& h_;
+  const float scale_log2_;
+  Rows rows_;
+  bool unseen_ = true;                 // whether some row of the warp has seen no key yet
+  int full_begin_ = 0, full_end_ = 0;  // the tiles of keys that need no mask
+};
+
+}  // namespace attnlab::warp_specialized
+
+#endif  // ATTENTION_WARP_SPECIALIZED_HOPPER_SOFTMAX_CUH_
