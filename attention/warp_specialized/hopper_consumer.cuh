@@ -86,7 +86,7 @@ class Consumer {
     softmax_.Weigh(s, work, i, factors, [](Scores&) {});
     if (i > 0) shared_.k_ring.WaitFull(k_at_);
     Round(s);
-    ClearV(work);
+    ClearV(work, /*waits=*/true);
     SkipV(skips);
   }
 
@@ -188,7 +188,7 @@ class Consumer {
     if (!others_begun) LeaveOutTurn();
     for (int i = work.tiles - 1; i >= 0; --i) {
       SkipK();
-      if (i == work.tiles - 1) ClearV(work);
+      if (i == work.tiles - 1) ClearV(work, /*waits=*/false);
       shared_.v_ring.WaitFull(v_at_);
       __syncwarp();
       ReleaseV();
@@ -328,8 +328,8 @@ class Consumer {
   }
 
   // Rows of V beyond the sequence may be NaN, and 0 · NaN is NaN. All consumers clear those of the
-  // last tile of keys.
-  __device__ void ClearV(const Work& work) {
+  // last tile of keys. One that leaves the query tile out does not wait for the others.
+  __device__ void ClearV(const Work& work, bool waits) {
     const int first_row = work.keys - (work.tiles - 1) * kKeys;
     if (!h_.rows_beyond || first_row >= kKeys) return;
     constexpr int kChunks = 8, kThreads = 128 * Shape::kConsumers;  // 16-byte chunks per row
@@ -342,7 +342,11 @@ class Consumer {
       }
     }
     device::FenceSharedStores();
-    device::NamedSync(kAllConsumers, kThreads);
+    if (waits) {
+      device::NamedSync(kAllConsumers, kThreads);
+    } else {
+      device::NamedArrive(kAllConsumers, kThreads);
+    }
   }
 
   __device__ void WaitForTurn() { device::NamedSync(kTurns + group_, 256); }
