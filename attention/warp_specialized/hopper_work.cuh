@@ -135,13 +135,9 @@ __device__ void Schedule(const HopperArguments& h, Work (&works)[Shape::kWorks],
       wanted.Wait(parity);
       parity ^= 1;
     }
-    if (counts) {
-      // All tiles are taken once, and each block tries once more.
-      if (first) index = gridDim.x + counter.Take(tiles);
-      index = __shfl_sync(0xFFFFFFFF, index, 0);
-    } else {
-      index = TileAfter(index);
-    }
+    // All tiles are taken once, and each block tries once more.
+    if (first) index = counts ? gridDim.x + counter.Take(tiles) : TileAfter(index);
+    index = __shfl_sync(0xFFFFFFFF, index, 0);
   }
   if (!first) return;
   works[at.stage].tiles = Work::kNoMore;
