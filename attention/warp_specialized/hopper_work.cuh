@@ -135,6 +135,7 @@ __device__ void Schedule(const HopperArguments& h, Work (&works)[Shape::kWorks],
       wanted.Wait(parity);
       parity ^= 1;
     }
+    __syncwarp();  // all lanes have read `work`, which may be written again now
     // All tiles are taken once, and each block tries once more.
     if (first) index = counts ? gridDim.x + counter.Take(tiles) : TileAfter(index);
     index = __shfl_sync(0xFFFFFFFF, index, 0);
