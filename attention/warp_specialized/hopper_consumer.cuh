@@ -242,9 +242,13 @@ class Consumer {
   // Columns 16 i to 16 i + 15 of the warp's 16 rows, as an A fragment.
   __device__ void LoadQ(uint32_t (&q)[4], int i) const {
     const int row = static_cast<int>(threadIdx.x) / 32 * 16 + Lane() % 16;
-    const int chunk = i % 4 * 2 + Lane() / 16;
-    device::LoadMatrices(q, device::SharedAddress(shared_.q[q_at_.stage]) +
-                                i / 4 * Shape::kRows * 128 + row * 128 + (chunk ^ row % 8) * 16);
+    device::LoadMatrices(
+        q, Chunk(device::SharedAddress(shared_.q[q_at_.stage]), Shape::kRows, row, i, Lane() / 16));
+  }
+  // The address of columns 16 i + 8 half to 16 i + 8 half + 7 of a row, in a tile of so many rows: blocks
+  // of 64 columns in the 128-byte swizzle.
+  static __device__ uint32_t Chunk(uint32_t tile, int rows, int row, int i, int half) {
+    return tile + i / 4 * rows * 128 + row * 128 + ((i % 4 * 2 + half) ^ row % 8) * 16;
   }
   __device__ void ReleaseQ() {
     if (Lane() == 0) shared_.q_ring.Release(q_at_);
@@ -287,9 +291,9 @@ class Consumer {
       }
 #pragma unroll
       for (int n = 0; n < kKeys / 16; ++n) {
-        const int key = 16 * n + Lane() / 16 * 8 + Lane() % 8, chunk = i % 4 * 2 + Lane() / 8 % 2;
+        const int key = 16 * n + Lane() / 16 * 8 + Lane() % 8;
         uint32_t b[4];
-        device::LoadMatrices(b, k + i / 4 * kKeys * 128 + key * 128 + (chunk ^ key % 8) * 16);
+        device::LoadMatrices(b, Chunk(k, kKeys, key, i, Lane() / 8 % 2));
 #pragma unroll
         for (int half = 0; half < 2; ++half) {
           float* const x = s.x + 8 * n + 4 * half;

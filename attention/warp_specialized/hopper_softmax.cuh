@@ -3,11 +3,10 @@
 // Most tiles have no score that is far above those before. So a tile's weights are computed at once,
 // relative to the running maxima that there are, and its own maxima are not looked for. The sums of
 // the weights, which are needed anyway, show whether that was right: a score that is far above makes
-// them large. Then the weights are scaled down, or if they overflowed, computed again from Q and K.
+// them large. Then the weights are scaled down, or if they overflowed, computed again from Q and K:
+// those of all rows of the warp, so a row's last bits may depend on its neighbours.
 #ifndef ATTENTION_WARP_SPECIALIZED_HOPPER_SOFTMAX_CUH_
 #define ATTENTION_WARP_SPECIALIZED_HOPPER_SOFTMAX_CUH_
-
-#include <cmath>
 
 #include "attention/device/hopper/wgmma.cuh"
 #include "attention/device/online_softmax.h"
@@ -56,7 +55,7 @@ class HopperSoftmax {
     }
     LaneRows sums;
     Exponentiate(s, sums);
-    if (kSpeculates && speculates && AnyAbove(kMostSum, sums)) {
+    if (speculates && AnyAbove(kMostSum, sums)) {
       if (AnyAbove(kMostFloat, sums)) {
         again(s);
         rescale = Grow(s, factors);
