@@ -130,15 +130,16 @@ TEST(TrafficModelTest, NoModelIsOftenInDoubt) {
   h200.registers_per_multiprocessor = 65536;
   for (const Kernel* kernel : GpuKernels()) {
     SCOPED_TRACE(kernel->traits().name);
-    int verdicts = 0;
+    int doubts = 0;
     for (const char* line : kProblems) {
       const absl::StatusOr<AttentionProblem> problem = AttentionProblem::Parse(line);
       ASSERT_TRUE(problem.ok()) << problem.status();
       const absl::StatusOr<Traffic> model = kernel->ExpectedTraffic(*problem, h200, {});
+      if (absl::IsUnimplemented(model.status())) continue;  // not a problem for this kernel
       ASSERT_TRUE(model.ok()) << line << ": " << model.status();
-      verdicts += !model->l2_decides;
+      doubts += model->l2_decides;
     }
-    EXPECT_GE(verdicts, 13);
+    EXPECT_LE(doubts, 1);
   }
 }
 

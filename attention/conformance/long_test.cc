@@ -294,9 +294,10 @@ TEST_P(LargeTensorTest, SampledRowsAreRight) {
       absl::StrAppend(&no_room, NameOf(plan), ": ", missing, "\n");
       continue;
     }
-    ++ran;
     const absl::StatusOr<LargeCall> call = LargeCall::Run(plan, GetParam().order);
+    if (plan.kernel->traits().needs_aligned_rows && absl::IsUnimplemented(call.status())) continue;
     ASSERT_TRUE(call.ok()) << call.status();
+    ++ran;
     ASSERT_GT(call->MostElements(), kTwoToThe31);
     const absl::StatusOr<std::string> faults = call->WriteFaults();
     ASSERT_TRUE(faults.ok()) << faults.status();

@@ -31,10 +31,10 @@ absl::StatusOr<size_t> ShapeFor(const AttentionProblem& p) {
                                                " is above 256, the largest head dim here"));
 }
 
-// Units run in groups, so that K and V of a group stay in a quarter of the L2 cache. A group has tiles
-// enough for two per block: the longest ones then end before the others have run out. Of short
-// sequences it has fewer heads than that: blocks then read K and V of the next group while others
-// still compute.
+// Units run in groups, so that K and V of a group, and of the first head of the next one, stay in a
+// quarter of the L2 cache. A group has tiles enough for two per block: the longest ones then end
+// before the others have run out. Of short sequences it has fewer heads than that: blocks then read
+// K and V of the next group while others still compute.
 absl::StatusOr<device::Grid> GridFor(const AttentionProblem& p, const DeviceInfo& device, int rows,
                                      int pack) {
   const int64_t units = p.b * (p.hq / pack), tiles = (p.sq * pack + rows - 1) / rows;
@@ -48,8 +48,9 @@ absl::StatusOr<device::Grid> GridFor(const AttentionProblem& p, const DeviceInfo
   if (p.mask != Mask::None()) {
     const double kv_bytes =
         static_cast<double>(p.skv) * static_cast<double>((p.d + p.dv) * SizeOf(p.dtype));
-    const double kv_heads =
-        static_cast<double>(device.last_level_cache_bytes) / 4 / std::max(kv_bytes, 1.0);
+    const double kv_heads = std::floor(static_cast<double>(device.last_level_cache_bytes) / 4 /
+                                       std::max(kv_bytes, 1.0)) -
+                            1;
     const double fit = kv_heads * static_cast<double>(pack == 1 ? p.GroupSize() : 1);
     const double blocks = device.multiprocessors;
     const double least =

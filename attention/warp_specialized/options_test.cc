@@ -64,13 +64,14 @@ TEST(OptionsTest, BlocksTakeTilesInTurnUnlessTilesDiffer) {
   EXPECT_TRUE(For("b=4,hq=16,sq=4096,d=128,dtype=bf16,lens=packed")->dynamic);
   const auto causal = For("b=4,hq=16,sq=4096,d=128,dtype=bf16,mask=causal");
   EXPECT_TRUE(causal->dynamic);
-  // A quarter of the L2 cache holds K and V of 7 heads, but 9 have two tiles per block.
+  // A quarter of the L2 cache holds K and V of 7 heads, 6 of this group and the first of the next.
+  // But 9 have two tiles per block.
   EXPECT_EQ(causal->grid.group_units[1].Value(), 8u);  // 64 in eight groups
   const auto grouped = For("b=4,hq=64,hkv=16,sq=4096,d=128,dtype=bf16,mask=causal");
-  EXPECT_EQ(grouped->grid.group_units[0].Value(), 29u);  // 256 in nine groups: K and V of 7 heads
+  EXPECT_EQ(grouped->grid.group_units[0].Value(), 24u);  // K and V of 6 heads
   // One head fits, but three have two tiles per block.
   EXPECT_EQ(For("hq=8,sq=16384,d=256,dtype=bf16,mask=causal")->grid.group_units[0].Value(), 3u);
-  // Three heads fit. An eighth of the blocks is 16.5.
+  // Two heads and the next fit. An eighth of the blocks is 16.5.
   EXPECT_EQ(For("b=8,hq=16,sq=2048,d=256,dtype=bf16,mask=causal")->grid.group_units[1].Value(),
             16u);
   const auto few = For("hq=16,sq=1000,d=128,dtype=bf16,mask=causal");
