@@ -40,7 +40,8 @@ struct Transposed {
   static constexpr int kRow = 1, kColumn = kStride;
 };
 
-// Copies tiles of kRows x kColumns with kThreads threads. Layout says where elements go.
+// Copies tiles of kRows x kColumns with kThreads threads: those of the block, or the lanes of a warp.
+// Layout says where elements go.
 template <typename T, int kRows, int kColumns, class Layout, int kThreads, int kMostStaged>
 class FloatTileCopy {
   static constexpr bool kTransposes = Layout::kColumn != 1;
@@ -100,7 +101,7 @@ class FloatTileCopy {
     if constexpr (kAsync) {
       if (rows.whole_chunks && count >= kRows && columns == kColumns) {
         static_assert(kRows % Places::kDownStep == 0);
-        const Places places = Places::Of(ThreadIndex());
+        const Places places = Places::Of(Thread());
         rest.to_ = At(to, places.row, places.unit * kUnit);
         rest.from_ = from + places.row * rows.token_stride + places.unit * kUnit;
         rest.step_ = Places::kDownStep * rows.token_stride;
@@ -143,6 +144,8 @@ class FloatTileCopy {
   using Places = CopyPlaces<kRows, kUnits, kLanes, kThreads>;
   static constexpr bool kStaged = !kAsync && Places::kCount <= kMostStaged;
 
+  static __device__ int Thread() { return kThreads == 32 ? ThreadIndex() % 32 : ThreadIndex(); }
+
   static __device__ float* At(float* to, int row, int column) {
     return to + row * Layout::kRow + column * Layout::kColumn;
   }
@@ -150,7 +153,7 @@ class FloatTileCopy {
   // Calls visit(i, row, column) for each of the thread's places.
   template <typename Visit>
   static __device__ void ForEachPlace(const Visit& visit) {
-    const Places places = Places::Of(ThreadIndex());
+    const Places places = Places::Of(Thread());
 #pragma unroll(kStaged ? Places::kDown : 1)
     for (int down = 0; down < Places::kDown; ++down) {
       if (!places.Has(down)) break;
@@ -162,7 +165,7 @@ class FloatTileCopy {
   }
 
   static __device__ void CopyWhole(float* to, const Rows& rows, const T* from) {
-    const Places places = Places::Of(ThreadIndex());
+    const Places places = Places::Of(Thread());
     const T* row = from + places.row * rows.token_stride + places.unit * kUnit;
     to = At(to, places.row, places.unit * kUnit);
 #pragma unroll
@@ -195,7 +198,7 @@ class FloatTileCopy {
                                       int columns) {
     // In a transposed tile, 8 columns of 4 rows go to different banks.
     using Elements = CopyPlaces<kRows, kColumns, kTransposes ? 8 : 32, kThreads>;
-    const Elements places = Elements::Of(ThreadIndex());
+    const Elements places = Elements::Of(Thread());
 #pragma unroll 1
     for (int down = 0; down < Elements::kDown; ++down) {
       if (!places.Has(down)) break;

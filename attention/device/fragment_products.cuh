@@ -1,4 +1,5 @@
-// The two products of a warp on 16-bit fragments: S = Q Kᵀ and O += P V.
+// The two products of a warp on 16-bit fragments, S = Q Kᵀ and O += P V, and what comes between and
+// after them.
 //
 // Q, K and V lie in shared memory as Swizzle (device/swizzle.h) lays them out, with rows
 // Shape::kRowBytes apart. S, P and O are in registers. Each lane has its own addresses: of the row
@@ -76,6 +77,24 @@ class FragmentProducts {
     }
   }
 
+  // Computes P, which is rounded, and its sums, which are not. `warp` is a WarpRows.
+  template <class Warp>
+  static __device__ void Weigh(const Scores& s, float scale_log2, Warp& warp, Probabilities& p) {
+#pragma unroll
+    for (int i = 0; i < kM * kN; ++i) {
+      const int m = i / kN, n = i % kN;
+      float e[4];
+#pragma unroll
+      for (int x = 0; x < 4; ++x) {
+        e[x] = warp.State(2 * m + x / 2).Weight(s.x[m][n].x[x], scale_log2);
+      }
+      warp.State(2 * m).sum += e[0] + e[1];
+      warp.State(2 * m + 1).sum += e[2] + e[3];
+      p.x[m][n / 2].x[n % 2 * 2] = PackPair<T>(e[0], e[1]);
+      p.x[m][n / 2].x[n % 2 * 2 + 1] = PackPair<T>(e[2], e[3]);
+    }
+  }
+
   // O += P V.
   static __device__ void AddPv(uint32_t v_address, const Probabilities& p, Output& o) {
     constexpr int kBlocks = kNv / 2, kCount = kN / 2 * kBlocks;
@@ -95,6 +114,26 @@ class FragmentProducts {
       for (int m = 0; m < kM; ++m) {
         Mma<T>(o.x[m][n], p.x[m][k], {b[0], b[1]});
         Mma<T>(o.x[m][n + 1], p.x[m][k], {b[2], b[3]});
+      }
+    }
+  }
+
+  // Stores O, divided by the sums of P and rounded, to rows that are laid out like those of Q.
+  template <class Warp>
+  static __device__ void StoreOutput(const Output& o, const Warp& warp, uint32_t o_address) {
+#pragma unroll
+    for (int m = 0; m < kM; ++m) {
+      const float inverse[2] = {warp.State(2 * m).Inverse(), warp.State(2 * m + 1).Inverse()};
+#pragma unroll
+      for (int n = 0; n < kNv; n += 2) {
+        uint32_t pairs[4];
+#pragma unroll
+        for (int i = 0; i < 4; ++i) {
+          const float(&x)[4] = o.x[m][n + i / 2].x;
+          const int half = i % 2;
+          pairs[i] = PackPair<T>(x[2 * half] * inverse[half], x[2 * half + 1] * inverse[half]);
+        }
+        StoreMatrices(PairOfChunks<kDim>(o_address, n / 2) + m * 16 * Shape::kRowBytes, pairs);
       }
     }
   }

@@ -101,6 +101,9 @@ using Tiles = ::testing::Types<
     Tile<__half, 192, 32, 128>, Tile<__half, 256, 32, 64>, Tile<__half, 256, 32, 128>,
     Tile<float, 32, 32, 64>, Tile<float, 96, 32, 128>, Tile<float, 128, 32, 128>,
     Tile<float, 192, 32, 64>, Tile<float, 256, 32, 64>,
+    // A single warp.
+    Tile<__half, 64, 64, 32>, Tile<__half, 96, 32, 32>, Tile<__half, 128, 32, 32>,
+    Tile<__half, 256, 16, 32>,
     // The fewest and the most rows.
     Tile<float, 192, 16>, Tile<float, 256, 16>, Tile<__half, 32, 128>, Tile<__half, 128, 128>>;
 TYPED_TEST_SUITE(TileCopyTest, Tiles);

@@ -12,20 +12,18 @@
 #include <cstdint>
 
 #include "attention/device/arguments.h"
-#include "attention/device/convert.cuh"
 #include "attention/device/cp_async.cuh"
 #include "attention/device/fragment_products.cuh"
 #include "attention/device/fragments.cuh"
 #include "attention/device/kv_stream.cuh"
 #include "attention/device/kv_tiles.h"
-#include "attention/device/mma.cuh"
 #include "attention/device/output_rows.cuh"
 #include "attention/device/query_tile.h"
 #include "attention/device/swizzle.h"
 #include "attention/device/thread_index.cuh"
 #include "attention/device/tile_copy.cuh"
+#include "attention/device/warp_pair.cuh"
 #include "attention/device/warp_rows.cuh"
-#include "attention/fa2/warp_pair.cuh"
 
 namespace attnlab::fa2 {
 
@@ -44,7 +42,7 @@ class TensorCoreTile {
   using QCopy = device::TileCopy<T, Shape::kRows, kDim, Shape::kThreads>;
   using Stream = device::KvStream<T, kKeys, kDim, Shape::kThreads>;
   using Warp = device::WarpRows<Shape::kWarpRows, kWarpKeys, kWarpDim, Shape::kSharing>;
-  using Pair = WarpPair<Shape::kWarpExchange>;
+  using Pair = device::WarpPair<Shape, T>;  // only if kPairs
   using Output = device::OutputRows<T, kDim, Shape::kWarpRows / Shape::kSharing>;
   static_assert(sizeof(device::Kept) <= Shape::kKeptBytes);
   static_assert(QCopy::kBytes == Shape::kK && Stream::kBytes == Shape::kKvBytes);
@@ -91,7 +89,10 @@ class TensorCoreTile {
     return *reinterpret_cast<const device::Kept*>(shared_ + Shape::kKept);
   }
   // This warp's part of its pair's work, and the first key of a tile and first column of O in it.
-  static __device__ int Part() { return kPairs ? Pair::Part() : 0; }
+  static __device__ int Part() {
+    if constexpr (kPairs) return Pair::Part();
+    return 0;
+  }
   static __device__ int FirstWarpKey() { return Part() * kWarpKeys; }
   static __device__ int FirstColumn() { return Part() * kWarpDim; }
 
@@ -188,8 +189,8 @@ class TensorCoreTile {
       const bool rescaled = Rescale(s, keys.First(j));
       bool joins = false;
       Probabilities p;
-      Exponentials(s, p);
-      if constexpr (kPairs) Send(p);
+      Products::Weigh(s, ScaleLog2(), warp_, p);
+      if constexpr (kPairs) Pair::Send(Exchange(), p);
       if (kStages == 1) {
         device::CopyAsyncWait<0>();
         // V, and what pairs sent, has arrived, and all warps are done with K.
@@ -212,61 +213,24 @@ class TensorCoreTile {
       const int first_key = FirstWarpKey();
       Products::AddPv(v_address + first_key * Shape::kRowBytes, p, o_);
       if constexpr (kPairs) {
-        Receive(p);
-        if (joins) Join(p);
+        Pair::Receive(Exchange(), p);
+        if (joins) Pair::Join(Exchange(), warp_, p, o_);
         Products::AddPv(v_address + (kWarpKeys - first_key) * Shape::kRowBytes, p, o_);
       }
     }
   }
 
-  // Returns whether a running maximum has moved without the other warp of the pair knowing. For a
-  // row's first keys, both warps agree on one maximum, because P is rounded relative to it, however
-  // few the keys are.
+  // Returns whether a running maximum has moved without the other warp of the pair knowing.
   __device__ bool Rescale(const Scores& s, bool first) {
     typename Warp::LaneRows max;
     Warp::FindMaxima(s, max);
-    if (kPairs && first) {
-      typename Warp::LaneRows others;
-      Pair::Swap(Exchange(), max, others);
-      Pair::Wait();  // until the other has received it, before P overwrites it
-#pragma unroll
-      for (int r = 0; r < Warp::kLaneRows; ++r) max[r] = fmaxf(max[r], others[r]);
+    if constexpr (kPairs) {
+      if (first) Pair::Agree(Exchange(), max);
     }
     return warp_.Rescale(max, ScaleLog2(), o_) && !first;
   }
   __device__ float ScaleLog2() const { return device::ScaleLog2(a_, Capped()); }
-
-  // Sends P of this warp's keys to the other warp of the pair, and receives P of that warp's keys.
   __device__ char* Exchange() const { return shared_ + Shape::kExchange; }
-  __device__ void Send(const Probabilities& p) const {
-#pragma unroll
-    for (int i = 0; i < kM * kWarpKeys / 16; ++i) Pair::Send(Exchange(), i, p.x[i % kM][i / kM].x);
-  }
-  __device__ void Receive(Probabilities& p) const {
-#pragma unroll
-    for (int i = 0; i < kM * kWarpKeys / 16; ++i) {
-      Pair::Receive(Exchange(), i, p.x[i % kM][i / kM].x);
-    }
-  }
-
-  // Makes O and the other warp's P, which is about to be added, relative to the larger of the two
-  // maxima. That rounds the other's P a second time.
-  __device__ void Join(Probabilities& p) {
-    typename Warp::LaneRows mine, others;
-#pragma unroll
-    for (int r = 0; r < Warp::kLaneRows; ++r) mine[r] = warp_.State(r).neg_max;
-    Pair::Swap(Exchange(), mine, others);
-#pragma unroll
-    for (int r = 0; r < Warp::kLaneRows; ++r) {
-      const float factor = warp_.Join(r, others[r], o_);
-#pragma unroll
-      for (int i = 0; i < kN; ++i) {
-        uint32_t& pair = p.x[r / 2][i / 2].x[i % 2 * 2 + r % 2];
-        const T* const x = reinterpret_cast<const T*>(&pair);
-        pair = device::PackPair<T>(device::ToFloat(x[0]) * factor, device::ToFloat(x[1]) * factor);
-      }
-    }
-  }
 
   // Each lane's address for ldmatrix: lanes point at the rows of four 8 x 8 matrices.
   __device__ uint32_t QAddress() const {
@@ -282,55 +246,13 @@ class TensorCoreTile {
     return AddressOf(Shape::kV, lane % 16, lane / 16) + FirstColumn() * sizeof(T);
   }
 
-  // Computes P, which is rounded, and its sums, which are not.
-  __device__ void Exponentials(const Scores& s, Probabilities& p) {
-    const float scale_log2 = ScaleLog2();
-#pragma unroll
-    for (int i = 0; i < kM * kN; ++i) {
-      const int m = i / kN, n = i % kN;
-      float e[4];
-#pragma unroll
-      for (int x = 0; x < 4; ++x) {
-        e[x] = warp_.State(2 * m + x / 2).Weight(s.x[m][n].x[x], scale_log2);
-      }
-      warp_.State(2 * m).sum += e[0] + e[1];
-      warp_.State(2 * m + 1).sum += e[2] + e[3];
-      p.x[m][n / 2].x[n % 2 * 2] = device::PackPair<T>(e[0], e[1]);
-      p.x[m][n / 2].x[n % 2 * 2 + 1] = device::PackPair<T>(e[2], e[3]);
-    }
-  }
-
   // Stores O, divided by the sums of P and rounded, where this warp's Q was.
   __device__ void Finish() {
     const uint32_t q_address = QAddress();
-    if constexpr (kPairs) {
-      typename Warp::LaneRows mine, others;
-#pragma unroll
-      for (int r = 0; r < Warp::kLaneRows; ++r) mine[r] = warp_.State(r).sum;
-      Pair::Swap(Exchange(), mine, others);
-#pragma unroll
-      for (int r = 0; r < Warp::kLaneRows; ++r) warp_.State(r).sum += others[r];
-    }
+    if constexpr (kPairs) Pair::AddSums(Exchange(), warp_);
     warp_.Finish();
     __syncwarp();
-#pragma unroll
-    for (int m = 0; m < kM; ++m) {
-      const float inverse[2] = {warp_.State(2 * m).Inverse(), warp_.State(2 * m + 1).Inverse()};
-#pragma unroll
-      for (int n = 0; n < kNv; n += 2) {
-        uint32_t pairs[4];
-#pragma unroll
-        for (int i = 0; i < 4; ++i) {
-          const float(&o)[4] = o_.x[m][n + i / 2].x;
-          const int half = i % 2;
-          pairs[i] =
-              device::PackPair<T>(o[2 * half] * inverse[half], o[2 * half + 1] * inverse[half]);
-        }
-        device::StoreMatrices(device::PairOfChunks<kDim>(q_address, n / 2) +
-                                  m * 16 * Shape::kRowBytes + FirstColumn() * sizeof(T),
-                              pairs);
-      }
-    }
+    Products::StoreOutput(o_, warp_, q_address + FirstColumn() * sizeof(T));
     if constexpr (kPairs) {
       Pair::Wait();
     } else {
