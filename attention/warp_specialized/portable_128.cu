@@ -1,0 +1,9 @@
+#include "attention/warp_specialized/portable.cuh"
+#include "attention/warp_specialized/portable_fp32.cuh"
+
+namespace attnlab::warp_specialized {
+
+template cudaError_t LaunchPortable<Portable128>(const PortableCall&);
+template cudaError_t LaunchPortableFp32<128>(const PortableCall&);
+
+}  // namespace attnlab::warp_specialized
