@@ -47,7 +47,7 @@ class WarpSpecializedPortable : public Kernel {
     traits_.device = DeviceKind::kCuda;
     traits_.compute_capabilities = {75, 80, 86, 89, 90, 100, 120};
     traits_.config_keys = PortableConfigKeys();
-    traits_.config_examples = {"stages=2",  "loaders=2,stages=3", "tile_m=32,loaders=3",
+    traits_.config_examples = {"stages=2",  "loaders=2,stages=4", "tile_m=32,loaders=3",
                                "tile_m=96", "tile_n=32",          "block=256"};
     traits_.preference = 30;
   }

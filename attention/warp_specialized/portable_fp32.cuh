@@ -137,8 +137,10 @@ class Fp32Consumer : device::CudaCoreRows<Shape, float> {
   }
 };
 
+// Blocks of 12 warps together leave 168 registers per thread.
 template <class Shape>
-__global__ void __launch_bounds__(Shape::kThreads + 32 * kMostFp32Loaders, 2)
+__global__ void __launch_bounds__(Shape::kThreads + 32 * kMostFp32Loaders,
+                                  12 * 32 / (Shape::kThreads + 32 * kMostFp32Loaders))
     PortableFp32Kernel(const __grid_constant__ device::Arguments a,
                        const __grid_constant__ device::Grid grid,
                        const __grid_constant__ PortableBlock block) {

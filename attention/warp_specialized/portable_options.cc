@@ -120,15 +120,16 @@ absl::StatusOr<PortableBlock> WarpsFor(const PortableTile& tile, const Wanted& w
     block.consumers -= block.consumers % tile.sharing;
   }
   const bool whole = block.consumers % tile.sharing == 0;
-  if (whole && block.loaders >= 1 && block.consumers >= tile.fewest_consumers &&
-      block.consumers <= tile.most_consumers && block.Threads() <= 32 * tile.most_warps &&
+  if (whole && block.loaders >= 1 && block.loaders <= tile.most_stages &&
+      block.consumers >= tile.fewest_consumers && block.consumers <= tile.most_consumers &&
+      block.Threads() <= 32 * tile.most_warps &&
       (wanted.block == 0 || block.Threads() == wanted.block)) {
     return block;
   }
   const std::string limit =
       absl::StrCat("a block has ", 32 * (tile.fewest_consumers + 1), " to ", 32 * tile.most_warps,
                    " threads: ", tile.sharing, " warps for each ", tile.rows,
-                   " rows of tile_m, and at least 1 loader");
+                   " rows of tile_m, and 1 to ", tile.most_stages, " loaders");
   if (wanted.block != 0) return Invalid(tile, "block", wanted.block, limit);
   if (wanted.loaders != 0) return Invalid(tile, "loaders", wanted.loaders, limit);
   return Invalid(tile, "tile_m", wanted.tile_m, limit);
@@ -159,10 +160,15 @@ absl::Status ChooseBlock(const std::vector<PortableTile>& tiles, const Wanted& w
     for (const PortableTile& tile : tiles) {
       absl::StatusOr<PortableBlock> block = WarpsFor(tile, wanted, consumers);
       if (!block.ok()) return block.status();
-      const int fewest = wanted.stages != 0 ? wanted.stages : kFewestStages;
-      block->stages = wanted.stages != 0 ? wanted.stages : most_stages;
+      const int loaders = block->loaders;
+      if (wanted.stages % loaders != 0) {
+        return Invalid(tile, "stages", wanted.stages,
+                       absl::StrCat("there are multiples of loaders=", loaders));
+      }
+      const int fewest = wanted.stages != 0 ? wanted.stages : std::max(kFewestStages, loaders);
+      block->stages = wanted.stages != 0 ? wanted.stages : most_stages / loaders * loaders;
       while (there != 0 && block->stages > fewest && tile.shared_bytes(*block) > there) {
-        --block->stages;
+        block->stages -= loaders;
       }
       if (there == 0 || tile.shared_bytes(*block) <= there) {
         options->tile = tile;
@@ -231,7 +237,8 @@ std::vector<std::string> PortableConfigKeys() {
       "tile_n: keys per tile: 64, and 32 above head dim 128; for fp32 that of the tile [64]",
       "block: threads of a block: 32 per consumer or loader [those of tile_m and loaders]",
       "loaders: producer warps [1; 2 above head dim 128 and for fp32]",
-      "stages: tiles of K or V in shared memory, 2 to 6; for fp32 2 [as many as fit]",
+      "stages: tiles of K or V in shared memory: 2 to 6, a multiple of loaders; for fp32 2 [as "
+      "many as fit]",
   };
 }
 

@@ -47,6 +47,7 @@ TEST(PortableOptionsTest, DefaultsFitEveryGpu) {
         EXPECT_LE(o->block.Threads(), 32 * o->tile.most_warps) << line;
         EXPECT_GE(o->block.stages, 2) << line;
         EXPECT_GE(o->block.loaders, 1) << line;
+        EXPECT_EQ(o->block.stages % o->block.loaders, 0) << line;
         EXPECT_EQ(o->grid.tiles, (4096 + o->Rows() - 1) / o->Rows()) << line;
       }
     }
@@ -61,16 +62,18 @@ TEST(PortableOptionsTest, ConfigurationChoosesBlock) {
   } kCases[] = {
       {"d=64,dtype=bf16", "", 128, 64, 160, 1, 6},
       {"d=64,dtype=bf16", "tile_m=352", 352, 64, 384, 1, 6},
-      {"d=64,dtype=bf16", "tile_m=96,loaders=3,stages=2", 96, 64, 192, 3, 2},
+      {"d=64,dtype=bf16", "tile_m=96,loaders=3,stages=3", 96, 64, 192, 3, 3},
+      {"d=64,dtype=bf16", "loaders=4", 128, 64, 256, 4, 4},
       {"d=64,dtype=bf16", "block=256", 224, 64, 256, 1, 6},
       {"d=128,dtype=fp16", "", 224, 64, 256, 1, 6},
       {"d=128,dtype=fp16", "tile_m=96,block=192", 96, 64, 192, 3, 6},
       {"d=256,dtype=bf16", "", 96, 64, 256, 2, 4},
-      {"d=256,dtype=bf16", "tile_n=32,stages=3", 96, 32, 256, 2, 3},
+      {"d=256,dtype=bf16", "tile_n=32,stages=4", 96, 32, 256, 2, 4},
+      {"d=256,dtype=bf16", "loaders=1,stages=3", 96, 64, 224, 1, 3},
       {"d=256,dtype=bf16", "tile_m=32,loaders=1", 32, 64, 96, 1, 6},
       {"d=64,dtype=fp32", "", 64, 32, 192, 2, 2},
       {"d=64,dtype=fp32", "block=160", 64, 32, 160, 1, 2},
-      {"d=256,dtype=fp32", "loaders=4", 16, 16, 192, 4, 2},
+      {"d=256,dtype=fp32", "loaders=1", 16, 16, 96, 1, 2},
   };
   for (const auto& c : kCases) {
     const auto o = For(std::string("hq=1,sq=4096,") + c.line, c.config);
@@ -119,6 +122,11 @@ TEST(PortableOptionsTest, DeclinesWithValueAndLimit) {
       {"d=64,dtype=bf16", "stages=1", 90, Code::kInvalidArgument, "stages=1"},
       {"d=64,dtype=bf16", "stages=7", 90, Code::kInvalidArgument, "there are 2 to 6"},
       {"d=64,dtype=fp32", "stages=3", 90, Code::kInvalidArgument, "there are 2 to 2"},
+      {"d=64,dtype=fp32", "loaders=3", 90, Code::kInvalidArgument, "1 to 2 loaders"},
+      {"d=64,dtype=fp32", "block=256", 90, Code::kInvalidArgument, "1 to 2 loaders"},
+      {"d=64,dtype=bf16", "tile_m=32,block=256", 90, Code::kInvalidArgument, "1 to 6 loaders"},
+      {"d=64,dtype=bf16", "loaders=2,stages=3", 90, Code::kInvalidArgument,
+       "there are multiples of loaders=2"},
       {"d=128,dtype=fp16", "tile_m=128", 75, Code::kResourceExhausted,
        "tile_m=128,tile_n=64,stages=2 needs"},
       {"d=256,dtype=bf16", "stages=6,tile_m=96,tile_n=64", 90, Code::kResourceExhausted,

@@ -4,6 +4,10 @@
 // V of the second, and so on. Item i goes to stage i % stages. One producer warp fills a stage; all
 // consumer warps read it and release it. Each warp keeps its own Place.
 //
+// A stage always has the same producer: the number of stages is a multiple of the number of
+// producers. Otherwise a producer could come to a stage two rounds early. Barriers there show the
+// parity that it waits for, so it would overwrite a tile that nobody has read.
+//
 //   producer   WaitEmpty(at); copy; Fill(at);             at.Advance(ring)
 //   consumer   WaitFull(at); read; Release(at);           at.Advance(ring)
 //

@@ -13,7 +13,7 @@ namespace attnlab::warp_specialized {
 struct PortableBlock {
   int consumers = 0;  // warps that compute; the block's first
   int loaders = 0;    // warps that copy K and V; after them
-  int stages = 0;     // tiles of K or V in shared memory
+  int stages = 0;     // tiles of K or V in shared memory; a multiple of loaders (portable_ring.cuh)
 
   constexpr int Threads() const { return 32 * (consumers + loaders); }
 };
@@ -73,8 +73,8 @@ using Portable256Small = PortableShape<256, 32, 8, 2, true>;
 // dim 128: that leaves room for producers. The number of consumers is the tile's.
 template <int kDim>
 using PortableFp32Shape = typename device::CudaCoreShapes<kDim>::Small;
-constexpr int kMostFp32Loaders = 4;
 constexpr int kFp32Stages = 2;
+constexpr int kMostFp32Loaders = kFp32Stages;
 
 template <class Shape>
 constexpr int Fp32SharedBytes(const PortableBlock& /*block*/) {
