@@ -67,13 +67,16 @@ class WarpRows {
     for (int i = 0; i < kKeys / 4; ++i) s.At(r, i) = seen >> i & 1 ? s.At(r, i) : -INFINITY;
   }
 
-  // Whether any row of the warp sees any of the kKeys keys from first_key on.
+  // Whether any row of the warp sees any key of the tile, which begins with first_key. The tile has
+  // the keys of all warps that share these rows, so those warps get the same answer.
   static __device__ bool SeesSome(const int2* visible, int first_key) {
+    constexpr int kTileKeys = kKeys * kWarps;
     bool some = false;
 #pragma unroll
     for (int r = 0; r < kLaneRows; ++r) {
       const int2 seen = visible[Row(r)];
-      some |= seen.x - first_key < kKeys && seen.y > first_key;  // also right for keys near 2^31
+      // Also right for keys near 2^31.
+      some |= seen.x - first_key < kTileKeys && seen.y > first_key;
     }
     return __any_sync(0xFFFFFFFF, some);
   }
