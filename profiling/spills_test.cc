@@ -43,7 +43,7 @@ std::vector<std::string> ProblemsOf(const char* dtype) {
   std::vector<std::string> problems;
   for (const int d : {32, 64, 96, 128, 192, 256}) {
     // A long query, for large tiles, and a short one.
-    for (const int sq : {1024, 16}) {
+    for (const int sq : {4096, 16}) {
       problems.push_back(absl::StrCat("hq=2,sq=", sq, ",d=", d, ",mask=causal,dtype=", dtype));
     }
   }

@@ -27,7 +27,9 @@ using Launcher = cudaError_t (*)(const PortableCall&);
 Launcher LauncherOf(const PortableTile& tile) {
   switch (tile.head_dim) {
     case 64:
-      return tile.fp32 ? LaunchPortableFp32<64> : LaunchPortable<Portable64>;
+      return tile.fp32                                        ? LaunchPortableFp32<64>
+             : tile.most_warps == Portable64Small::kMostWarps ? LaunchPortable<Portable64Small>
+                                                              : LaunchPortable<Portable64>;
     case 128:
       return tile.fp32 ? LaunchPortableFp32<128> : LaunchPortable<Portable128>;
     default:
@@ -48,7 +50,8 @@ class WarpSpecializedPortable : public Kernel {
     traits_.compute_capabilities = {75, 80, 86, 89, 90, 100, 120};
     traits_.config_keys = PortableConfigKeys();
     traits_.config_examples = {"stages=2",  "loaders=2,stages=4", "tile_m=32,loaders=3",
-                               "tile_m=96", "tile_n=32",          "block=256"};
+                               "tile_m=96", "tile_m=160",         "tile_n=32",
+                               "block=256"};
     traits_.preference = 30;
   }
 

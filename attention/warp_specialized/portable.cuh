@@ -31,7 +31,9 @@ __global__ void __launch_bounds__(32 * Shape::kMostWarps, 1)
   const int consumers = min(block.consumers, row_groups * Shape::kSharing);
   const int items = 2 * static_cast<int>(tiles.Count(Shape::kKeys));
   const PortableRing ring(shared + Shape::kRing, block.stages, items, consumers);
-  if (threadIdx.x == 0) {
+  const int warp = device::Uniform(static_cast<int>(threadIdx.x) / 32);
+  if (warp < consumers) Consumer<Shape, T>::CopyQ(a, block, tile, shared);
+  if (threadIdx.x == 32 * block.consumers) {  // a producer's
     const bool streams =
         a.k.whole_chunks && a.v.whole_chunks && a.d == Shape::kHeadDim && a.dv == Shape::kHeadDim;
     KeptIn<Shape>(shared) = {tile, device::Keys::Of(tiles, tile.kv.length, Shape::kKeys, streams),
@@ -39,7 +41,6 @@ __global__ void __launch_bounds__(32 * Shape::kMostWarps, 1)
     ring.Init();
   }
   __syncthreads();
-  const int warp = device::Uniform(static_cast<int>(threadIdx.x) / 32);
   if (warp >= block.consumers) {
     Produce<Shape, T>(a, block, shared, ring, warp - block.consumers);
   } else if (warp < consumers) {

@@ -35,20 +35,35 @@ absl::Status CheckProblem(const AttentionProblem& p, int capability) {
   return CheckTensorCoreKeys(p, capability);
 }
 
-// The compiled tiles of the problem's dtype and padded head dim.
-std::vector<PortableTile> TilesFor(const AttentionProblem& p) {
-  std::vector<PortableTile> tiles;
-  for (const PortableTile& tile : kPortableTiles) {
-    if (tile.fp32 != (p.dtype == DType::kFloat32) || tile.head_dim < std::max(p.d, p.dv)) continue;
-    if (tiles.empty() || tile.head_dim == tiles[0].head_dim) tiles.push_back(tile);
-  }
-  return tiles;
-}
-
 // What the configuration asks for. 0: it leaves that open.
 struct Wanted {
   int tile_m = 0, tile_n = 0, block = 0, loaders = 0, stages = 0;
 };
+
+// Whether the tile has as many consumers as the configuration asks for or, if that leaves it open, is
+// for queries of this length.
+bool Suits(const PortableTile& tile, const Wanted& wanted, int64_t sq) {
+  const int loaders = wanted.loaders != 0 ? wanted.loaders : tile.loaders;
+  const int consumers = wanted.tile_m != 0  ? wanted.tile_m / tile.rows * tile.sharing
+                        : wanted.block != 0 ? wanted.block / 32 - loaders
+                                            : 0;
+  if (loaders + tile.fewest_consumers > tile.most_warps) return false;
+  return consumers == 0 ? sq >= tile.shortest_query
+                        : consumers >= tile.fewest_consumers && consumers <= tile.most_consumers;
+}
+
+// The compiled tiles of the problem's dtype and padded head dim.
+std::vector<PortableTile> TilesFor(const AttentionProblem& p, const Wanted& wanted) {
+  std::vector<PortableTile> tiles;
+  for (const PortableTile& tile : kPortableTiles) {
+    if (tile.fp32 != (p.dtype == DType::kFloat32) || tile.head_dim < std::max(p.d, p.dv)) continue;
+    if (tile.shortest_query > 0 && !Suits(tile, wanted, p.sq)) continue;
+    if (tiles.empty() || tile.head_dim == tiles[0].head_dim) tiles.push_back(tile);
+  }
+  // Tiles for long queries come first, and those after them take what is left.
+  if (tiles.size() > 1 && tiles[0].shortest_query > 0) tiles.resize(1);
+  return tiles;
+}
 
 absl::StatusOr<Wanted> WantedBy(const LaunchConfig& config) {
   if (absl::Status s = config.CheckKeys({"tile_m", "tile_n", "block", "loaders", "stages"});
@@ -249,7 +264,8 @@ absl::StatusOr<PortableOptions> PortableOptionsFor(const AttentionProblem& p,
   if (!wanted.ok()) return wanted.status();
   const int capability = std::min(device.compute_capability, code_capability);
   if (absl::Status s = CheckProblem(p, capability); !s.ok()) return s;
-  const absl::StatusOr<std::vector<PortableTile>> tiles = TilesOfKeys(TilesFor(p), wanted->tile_n);
+  const absl::StatusOr<std::vector<PortableTile>> tiles =
+      TilesOfKeys(TilesFor(p, *wanted), wanted->tile_n);
   if (!tiles.ok()) return tiles.status();
   // Query heads that share a KV head share tiles if the query is short.
   const PortableTile& first = tiles->front();

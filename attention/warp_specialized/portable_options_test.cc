@@ -60,7 +60,9 @@ TEST(PortableOptionsTest, ConfigurationChoosesBlock) {
     const char* config;
     int rows, keys, threads, loaders, stages;
   } kCases[] = {
-      {"d=64,dtype=bf16", "", 128, 64, 160, 1, 6},
+      {"d=64,dtype=bf16", "", 224, 64, 256, 1, 6},
+      {"d=64,dtype=bf16", "tile_m=160", 160, 64, 192, 1, 6},
+      {"d=64,dtype=bf16", "tile_m=128", 128, 64, 160, 1, 6},
       {"d=64,dtype=bf16", "tile_m=352", 352, 64, 384, 1, 6},
       {"d=64,dtype=bf16", "tile_m=96,loaders=3,stages=3", 96, 64, 192, 3, 3},
       {"d=64,dtype=bf16", "loaders=4", 128, 64, 256, 4, 4},
@@ -89,6 +91,7 @@ TEST(PortableOptionsTest, ConfigurationChoosesBlock) {
 TEST(PortableOptionsTest, TilesAreNoLargerThanTheQueryNeeds) {
   EXPECT_EQ(For("hq=1,sq=512,d=128,dtype=bf16")->Rows(), 192);  // three tiles in any case
   EXPECT_EQ(For("hq=1,sq=33,d=128,dtype=bf16")->Rows(), 64);
+  EXPECT_EQ(For("hq=1,sq=4095,d=64,dtype=bf16")->Rows(), 128);  // see ForLongQueries()
   const auto decode = For("b=3,hq=32,hkv=8,sq=1,skv=4096,d=128,dtype=bf16");
   EXPECT_EQ(decode->Rows(), 32);
   EXPECT_EQ(decode->grid.pack, 4);

@@ -63,8 +63,10 @@ struct PortableShape {
   }
 };
 
-// By head dim. Portable256Small is for GPUs with 64 or 99 KiB of shared memory per block.
-using Portable64 = PortableShape<64, 64, 12, 0, false>;
+// By head dim. Portable64Small is for short queries. Portable256Small is for GPUs with 64 or 99 KiB of
+// shared memory per block.
+using Portable64 = PortableShape<64, 64, 8, 4, false>;
+using Portable64Small = PortableShape<64, 64, 12, 0, false>;
 using Portable128 = PortableShape<128, 64, 8, 0, false>;
 using Portable256 = PortableShape<256, 64, 8, 2, true>;
 using Portable256Small = PortableShape<256, 32, 8, 2, true>;
@@ -91,6 +93,7 @@ struct PortableTile {
   int fewest_consumers = 0, most_consumers = 0, most_warps = 0;
   int consumers = 0, loaders = 0;  // by default
   int most_stages = 0;
+  int shortest_query = 0;  // tokens of a sequence for which it is the default
   int (*shared_bytes)(const PortableBlock& block) = nullptr;
 
   constexpr int RowsOf(int consumers_of_block) const { return consumers_of_block / sharing * rows; }
@@ -128,11 +131,20 @@ constexpr PortableTile Fp32TileOf(int loaders) {
   return tile;
 }
 
+// Of long queries, few rows are lost to the last tile, and a block begins and ends seldom.
+constexpr PortableTile ForLongQueries(PortableTile tile, int fewest_consumers, int shortest_query) {
+  tile.fewest_consumers = fewest_consumers;
+  tile.shortest_query = shortest_query;
+  return tile;
+}
+
 // By head dim; within one, in the order in which they are tried. Why so many consumers by default:
-// at head dim 64 a multiprocessor holds two blocks of 4 and 1 warps; at 128 one block of all the 8
-// warps that there are registers for; at 256 consumers come in pairs, so two warps are left.
+// up to head dim 128, a multiprocessor holds one block of all the 8 warps that there are registers
+// for; at head dim 64 and short queries, two blocks of 4 and 1 warps; at 256 consumers come in pairs,
+// so two warps are left.
 inline constexpr PortableTile kPortableTiles[] = {
-    TileOf<Portable64>(4, 1),
+    ForLongQueries(TileOf<Portable64>(7, 1), /*fewest_consumers=*/5, /*shortest_query=*/4096),
+    TileOf<Portable64Small>(4, 1),
     TileOf<Portable128>(7, 1),
     TileOf<Portable256>(6, 2),
     TileOf<Portable256Small>(6, 2),

@@ -91,6 +91,22 @@ class Consumer {
                       const PortableRing& ring)
       : a_(a), block_(block), shared_(shared), ring_(ring) {}
 
+  // Begins to copy the warp's Q: before the block's first barrier, to lose no time.
+  static __device__ void CopyQ(const device::Arguments& a, const PortableBlock& block,
+                               const device::QueryTile& tile, char* shared) {
+    using Copy = device::TileCopy<T, kCopiedRows, kDim, 32>;
+    const int first = Warp::First() + Part() * kCopiedRows;
+    const int64_t last = tile.end - 1;
+    const int64_t left = tile.end - tile.begin - first;
+    const int rows = left < 0 ? 0 : left < kCopiedRows ? static_cast<int>(left) : kCopiedRows;
+    Copy::Copy(shared + Shape::QOf(block) + first * Shape::kRowBytes, rows, a.d, a.q.whole_chunks,
+               [&](int row) {
+                 const int64_t at = tile.begin + first + row;
+                 return static_cast<const T*>(a.q.data) + tile.Offset(a.q, at < last ? at : last);
+               });
+    device::CopyAsyncCommit();
+  }
+
   __device__ void Consume() {
     Begin();
     const float scale_log2 = device::ScaleLog2(a_, Capped());
@@ -172,21 +188,10 @@ class Consumer {
            FirstColumn() * sizeof(T);
   }
 
-  // Brings the warp's Q, and what its rows see, to shared memory.
+  // Brings what the warp's rows see to shared memory, and waits for Q.
   __device__ void Begin() {
-    using Copy = device::TileCopy<T, kCopiedRows, kDim, 32>;
     const device::QueryTile& tile = kept().tile;
     const device::Keys& keys = kept().keys;
-    const int first = Warp::First() + Part() * kCopiedRows;
-    const int64_t last = tile.end - 1;
-    const int64_t left = tile.end - tile.begin - first;
-    const int rows = left < 0 ? 0 : left < kCopiedRows ? static_cast<int>(left) : kCopiedRows;
-    Copy::Copy(shared_ + Shape::QOf(block_) + first * Shape::kRowBytes, rows, a_.d,
-               a_.q.whole_chunks, [&](int row) {
-                 const int64_t at = tile.begin + first + row;
-                 return static_cast<const T*>(a_.q.data) + tile.Offset(a_.q, at < last ? at : last);
-               });
-    device::CopyAsyncCommit();
     if (Part() == 0 && (keys.full_begin > 0 || 2 * keys.full_end < kept().items)) {
       const int row = Warp::First() + Lane();
       const KvRange seen = tile.Visible(a_.mask, tile.begin + row);
