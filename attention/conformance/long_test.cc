@@ -294,8 +294,8 @@ TEST_P(LargeTensorTest, SampledRowsAreRight) {
       absl::StrAppend(&no_room, NameOf(plan), ": ", missing, "\n");
       continue;
     }
+    if (plan.kernel->traits().needs_aligned_rows && p.d * SizeOf(p.dtype) % 16 != 0) continue;
     const absl::StatusOr<LargeCall> call = LargeCall::Run(plan, GetParam().order);
-    if (plan.kernel->traits().needs_aligned_rows && absl::IsUnimplemented(call.status())) continue;
     ASSERT_TRUE(call.ok()) << call.status();
     ++ran;
     ASSERT_GT(call->MostElements(), kTwoToThe31);

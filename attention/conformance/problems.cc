@@ -277,6 +277,12 @@ std::vector<Case> ManyTileCases() {
       // relative to that key.
       Special("b=1,hq=2,sq=200,skv=385,d=64,dtype=fp16", 24, oracle::Values::kLargeScores),
       Special("b=1,hq=2,sq=200,skv=385,d=128,dtype=bf16", 25, oracle::Values::kLargeScores),
+      // More query tiles than an H200 has multiprocessors, with several tiles of keys, at large head
+      // dims.
+      Special("b=4,hq=20,hkv=4,sq=140,skv=300,d=128,dtype=bf16,mask=causal,lens=packed", 26),
+      Special("b=5,hq=16,sq=130,skv=250,d=192,dv=128,dtype=fp16", 27),
+      Special("b=6,hq=14,hkv=7,sq=150,skv=230,d=192,dtype=bf16,mask=causal", 28),
+      Special("b=5,hq=18,sq=140,skv=150,d=256,dtype=bf16,mask=window:60:9", 29),
   };
 }
 

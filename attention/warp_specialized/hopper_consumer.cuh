@@ -275,7 +275,8 @@ class Consumer {
     wgmma::Commit();
   }
 
-  // The scores of StartScores() once more, by mma.sync. A warp can do that alone, and needs it rarely.
+  // The scores of StartScores() once more, bit for bit (wgmma_test), by mma.sync. A warp can do that
+  // alone, and needs it rarely.
   __device__ void ScoresAgain(Scores& s) const {
     const uint32_t k = device::SharedAddress(shared_.k[k_at_.stage]);
 #pragma unroll
@@ -304,6 +305,7 @@ class Consumer {
         }
       }
     }
+    __syncwarp();  // all lanes have read K and Q, before one releases them
   }
 
   __device__ void StartOutput() {

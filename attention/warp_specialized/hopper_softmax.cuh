@@ -3,8 +3,10 @@
 // Most tiles have no score that is far above those before. So a tile's weights are computed at once,
 // relative to the running maxima that there are, and its own maxima are not looked for. The sums of
 // the weights, which are needed anyway, show whether that was right: a score that is far above makes
-// them large. Then the weights are scaled down, or if they overflowed, computed again from Q and K:
-// those of all rows of the warp, so a row's last bits may depend on its neighbours.
+// them large. Then the tile's scores are computed again, and the tile is done as usual.
+//
+// A warp decides on its 16 rows together. But what it decides changes no bit of a row: the usual way
+// gives the same weights, unless a score is far above.
 #ifndef ATTENTION_WARP_SPECIALIZED_HOPPER_SOFTMAX_CUH_
 #define ATTENTION_WARP_SPECIALIZED_HOPPER_SOFTMAX_CUH_
 
@@ -34,6 +36,11 @@ class HopperSoftmax {
   __device__ void Begin(const Work& work, int group) {
     rows_ = Rows();
     unseen_ = true;
+    // The weights of a row beyond the sequence are 0 or NaN, whatever it holds: they decide nothing.
+#pragma unroll
+    for (int r = 0; r < 2; ++r) {
+      if (Rows::Row(r) >= work.rows) rows_.State(r).neg_max = -INFINITY;
+    }
     const int first = static_cast<int>(h_.pack.Divide(group * 64)),
               last = static_cast<int>(h_.pack.Divide(group * 64 + 63));
     full_begin_ = max(0, work.sees_begin + last + kKeys - 1) / kKeys;
@@ -55,15 +62,10 @@ class HopperSoftmax {
     }
     LaneRows sums;
     Exponentiate(s, sums);
-    if (speculates && AnyAbove(kMostSum, sums)) {
-      if (AnyAbove(kMostFloat, sums)) {
-        again(s);
-        rescale = Grow(s, factors);
-        Exponentiate(s, sums);
-      } else {
-        ScaleDown(s, sums, factors);
-        rescale = true;
-      }
+    if (speculates && __any_sync(0xFFFFFFFF, sums[0] > kMostSum || sums[1] > kMostSum)) {
+      again(s);
+      rescale = Grow(s, factors);
+      Exponentiate(s, sums);
     }
 #pragma unroll
     for (int r = 0; r < 2; ++r) rows_.State(r).sum += sums[r];
@@ -74,9 +76,10 @@ class HopperSoftmax {
 
  private:
   static constexpr int kKeys = Shape::kKeys;
-  // The largest sum of a lane's weights of a tile that is left as it is. No weight is above 256, so P
-  // is in the range of fp16.
-  static constexpr float kMostSum = 256, kMostFloat = 3.402823466e38f;
+  // The largest sum of a lane's weights of a tile that is left as it is. Grow() would change nothing:
+  // a score that it takes for a maximum has a weight above 256, within the error of ex2.
+  static_assert(device::OnlineSoftmax::kMostGrowth == 8);
+  static constexpr float kMostSum = 255;
 
   __device__ void MaskOut(Scores& s, const Work& work, int i) {
 #pragma unroll
@@ -105,25 +108,6 @@ class HopperSoftmax {
         chains[j % 2] += s.At(r, j);
       }
       sums[r] = chains[0] + chains[1];
-    }
-  }
-
-  // Also if a sum is NaN.
-  static __device__ bool AnyAbove(float limit, const LaneRows& sums) {
-    return __any_sync(0xFFFFFFFF, !(sums[0] <= limit && sums[1] <= limit));
-  }
-
-  // The largest weight of each row with a large sum becomes 1.
-  __device__ void ScaleDown(Scores& s, LaneRows& sums, LaneRows& factors) {
-    LaneRows max;
-    Rows::FindMaxima(s, max);
-#pragma unroll
-    for (int r = 0; r < 2; ++r) {
-      const float sum = Rows::RowMax(sums[r]), largest = Rows::RowMax(max[r]);
-      factors[r] = rows_.State(r).GrowTo(sum > kMostSum ? largest : 1);
-      sums[r] *= factors[r];
-#pragma unroll
-      for (int j = 0; j < kKeys / 4; ++j) s.At(r, j) *= factors[r];
     }
   }
 

@@ -44,7 +44,7 @@ __device__ void Describe(const HopperArguments& h, uint32_t index, Work& work) {
     const int position = query - q_len + kv_len, after = last - query;
     constexpr int64_t kAll = int64_t{1} << 32;  // more keys than there are
     sees_end = static_cast<int>(min(position + min(h.a.mask.right, kAll) + 1, int64_t{kv_len}));
-    end = max(0, min(kv_len, sees_end + after));
+    end = sees_end > kv_len - after ? kv_len : max(0, sees_end + after);
     if (h.a.mask.kind == Mask::Kind::kSlidingWindow) {
       sees_begin = static_cast<int>(max(position - min(h.a.mask.left, kAll), int64_t{-kFar}));
       begin = max(0, min(kv_len, sees_begin));
@@ -59,7 +59,7 @@ __device__ void Describe(const HopperArguments& h, uint32_t index, Work& work) {
   work.tiles = tiles;
   work.keys = kv_len - begin;
   work.sees_begin = sees_begin - begin;
-  work.sees_end = sees_end - begin;
+  work.sees_end = max(sees_end, begin - kFar) - begin;
 }
 
 // Rows that see no key: O is 0, and LSE minus infinity. All lanes of a warp call this.
@@ -80,27 +80,32 @@ __device__ void StoreEmpty(const HopperArguments& h, const Work& work) {
 }
 
 // Counts the tiles that blocks have taken beyond their first. The counter is in workspace, which may
-// hold anything when the kernel starts. The upper half of a counter that counts is kCounts; the last
-// take clears it, for the next launch. Other contents pass for a counter with a chance of 2^-32.
+// hold anything when the kernel starts. The upper half of a counter that counts is kCounts, the lower
+// half what it has counted; the last take clears it, for the next launch. If n takes are to come, other
+// contents pass for a counter with a chance of n / 2^64.
 class TileCounter {
  public:
-  __device__ explicit TileCounter(unsigned long long* word) : word_(word) {}
+  // `takes`: how often all blocks together call Take().
+  __device__ TileCounter(unsigned long long* word, uint32_t takes) : word_(word), takes_(takes) {}
 
   // Every block calls this before its first Take().
   __device__ void Begin() {
     const auto found = *static_cast<volatile unsigned long long*>(word_);
-    if (found >> 32 != kCounts) atomicCAS(word_, found, kCounts << 32);
+    if (found >> 32 != kCounts || static_cast<uint32_t>(found) >= takes_) {
+      atomicCAS(word_, found, kCounts << 32);
+    }
   }
-  // Returns 0, 1, 2 and so on, over all blocks. `takes`: how often they call this together.
-  __device__ uint32_t Take(uint32_t takes) {
+  // Returns 0, 1, 2 and so on, over all blocks.
+  __device__ uint32_t Take() {
     const auto taken = static_cast<uint32_t>(atomicAdd(word_, 1ULL));
-    if (taken + 1 == takes) atomicExch(word_, 0ULL);
+    if (taken + 1 == takes_) atomicExch(word_, 0ULL);
     return taken;
   }
 
  private:
   static constexpr unsigned long long kCounts = 0xA77E0C07;
   unsigned long long* const word_;
+  const uint32_t takes_;
 };
 
 // The tile that a block takes after tile `index` if there is no counter: all take one per round, and
@@ -117,8 +122,8 @@ __device__ void Schedule(const HopperArguments& h, Work (&works)[Shape::kWorks],
                          device::Ring<Shape::kWorks>& ring, device::Barrier& wanted) {
   typename device::Ring<Shape::kWorks>::Place at;
   const bool first = threadIdx.x % 32 == 0, counts = h.taken != nullptr;
-  TileCounter counter(h.taken);
   const uint32_t tiles = BlocksOf(h.grid);
+  TileCounter counter(h.taken, /*takes=*/tiles);
   uint32_t parity = 0;
   for (uint32_t index = blockIdx.x; index < tiles;) {
     Work& work = works[at.stage];
@@ -136,8 +141,8 @@ __device__ void Schedule(const HopperArguments& h, Work (&works)[Shape::kWorks],
       parity ^= 1;
     }
     __syncwarp();  // all lanes have read `work`, which may be written again now
-    // All tiles are taken once, and each block tries once more.
-    if (first) index = counts ? gridDim.x + counter.Take(tiles) : TileAfter(index);
+    // Of the takes, all but the last of each block get a tile; its first tile was not taken.
+    if (first) index = counts ? gridDim.x + counter.Take() : TileAfter(index);
     index = __shfl_sync(0xFFFFFFFF, index, 0);
   }
   if (!first) return;

@@ -118,6 +118,7 @@ class WarpSpecializedKernel : public Kernel {
 
   absl::StatusOr<Traffic> ExpectedTraffic(const AttentionProblem& p, const DeviceInfo& device,
                                           const LaunchConfig& config) const override {
+    if (absl::Status s = CheckDtypeAndPage(p); !s.ok()) return s;
     const absl::StatusOr<Options> options =
         OptionsFor(p, device, cuda_backend::CodeCapabilityOf(device), config);
     if (!options.ok()) return options.status();

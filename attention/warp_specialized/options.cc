@@ -41,7 +41,8 @@ absl::StatusOr<device::Grid> GridFor(const AttentionProblem& p, const DeviceInfo
   constexpr int64_t kMost = std::numeric_limits<int32_t>::max();
   if (tiles > 0 && units > kMost / tiles) {
     return absl::UnimplementedError(
-        absl::StrCat("b: ", units, " heads of ", tiles, " query tiles each are more than ", kMost));
+        absl::StrCat("b: ", p.b, " sequences with ", units / p.b, " heads of ", tiles,
+                     " query tiles each have more than ", kMost, " tiles"));
   }
   // Without a mask all tiles are equally long, and heads run one after the other.
   int64_t groups = std::max<int64_t>(1, units);
@@ -52,7 +53,7 @@ absl::StatusOr<device::Grid> GridFor(const AttentionProblem& p, const DeviceInfo
                                        std::max(kv_bytes, 1.0)) -
                             1;
     const double fit = kv_heads * static_cast<double>(pack == 1 ? p.GroupSize() : 1);
-    const double blocks = device.multiprocessors;
+    const double blocks = std::max(1, device.multiprocessors);
     const double least =
         std::min(blocks / 8, 2 * blocks / static_cast<double>(std::max<int64_t>(1, tiles)));
     groups = static_cast<int64_t>(
@@ -84,6 +85,13 @@ absl::StatusOr<Options> OptionsFor(const AttentionProblem& p, const DeviceInfo& 
   Options options;
   options.shape = *shape;
   const HopperTile& tile = options.tile = kHopperTiles[*shape];
+  // 0: the device does not say.
+  const int64_t there = device.shared_memory_per_block;
+  if (there != 0 && tile.shared_bytes > there) {
+    return absl::ResourceExhaustedError(absl::StrCat(
+        "d: head dims up to ", tile.head_dim, " need ", tile.shared_bytes,
+        " bytes of shared memory per block, but ", ToString(device.device), " has ", there));
+  }
   // A query that is shorter than a tile shares it with the other heads of its KV head.
   const int64_t group = p.GroupSize();
   const bool packs = p.sq < tile.rows && group <= tile.rows && tile.rows % group == 0;
@@ -92,7 +100,7 @@ absl::StatusOr<Options> OptionsFor(const AttentionProblem& p, const DeviceInfo& 
   if (!grid.ok()) return grid.status();
   options.grid = *grid;
   const int64_t tiles = BlocksOf(*grid);
-  options.blocks = static_cast<int>(std::min<int64_t>(device.multiprocessors, tiles));
+  options.blocks = static_cast<int>(std::min<int64_t>(std::max(1, device.multiprocessors), tiles));
   options.dynamic = (p.mask != Mask::None() || p.lens != Lengths::kFixed) && tiles > options.blocks;
   return options;
 }

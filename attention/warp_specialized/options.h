@@ -35,9 +35,10 @@ struct Options {
 //
 // Errors:
 //
-//   Unimplemented       GPUs and code other than those of compute capability 9.0; fp32; head dims above 256;
-//                       rows that see too many keys; more than 2^31 - 1 query tiles
+//   Unimplemented       GPUs and code other than those of compute capability 9.0; fp32; head dims
+//                       above 256; rows that see too many keys; more than 2^31 - 1 query tiles
 //   InvalidArgument     any configuration: there is nothing to configure
+//   ResourceExhausted   a tile that does not fit the device's shared memory
 absl::StatusOr<Options> OptionsFor(const AttentionProblem& problem, const DeviceInfo& device,
                                    int code_capability, const LaunchConfig& config);
 

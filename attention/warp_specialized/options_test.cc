@@ -17,6 +17,7 @@ DeviceInfo Gpu(int capability) {
   gpu.compute_capability = capability;
   gpu.multiprocessors = 132;
   gpu.last_level_cache_bytes = 60 << 20;
+  gpu.shared_memory_per_block = 227 * 1024;
   return gpu;
 }
 
@@ -38,7 +39,6 @@ TEST(OptionsTest, ATileForEachHeadDim) {
     ASSERT_TRUE(options.ok()) << c.dims << ": " << options.status();
     EXPECT_EQ(options->tile.head_dim, c.head_dim) << c.dims;
     EXPECT_EQ(options->tile.head_dim_v, c.head_dim_v) << c.dims;
-    EXPECT_LE(options->tile.shared_bytes, 227 * 1024) << c.dims;
   }
 }
 
@@ -92,7 +92,8 @@ TEST(OptionsTest, DeclinesWithValueAndLimit) {
       {"hq=1,sq=8,d=257,dtype=bf16", 90, "d: 257 is above 256"},
       {"hq=1,sq=8,d=8,dv=300,dtype=bf16", 90, "dv: 300 is above 256"},
       {"hq=1,sq=8,skv=131073,d=64,dtype=fp16", 90, "skv: a row sees 131073 keys, above 131072"},
-      {"b=1048576,hq=4096,sq=1,d=64,dtype=bf16", 90, "b: 4294967296 heads of 1 query tiles"},
+      {"b=1048576,hq=4096,sq=1,d=64,dtype=bf16", 90,
+       "b: 1048576 sequences with 4096 heads of 1 query tiles"},
   };
   for (const auto& c : kCases) {
     const absl::Status s = For(c.line, c.capability).status();
@@ -102,6 +103,11 @@ TEST(OptionsTest, DeclinesWithValueAndLimit) {
   const AttentionProblem small = *AttentionProblem::Parse("hq=1,sq=8,d=64,dtype=bf16");
   EXPECT_THAT(std::string(OptionsFor(small, Gpu(90), 75, {}).status().message()),
               HasSubstr("device: 9.0 with code for 7.5"));
+  DeviceInfo small_gpu = Gpu(90);
+  small_gpu.shared_memory_per_block = 99 * 1024;
+  const absl::Status large = OptionsFor(small, small_gpu, 90, {}).status();
+  EXPECT_EQ(large.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_THAT(std::string(large.message()), HasSubstr("per block, but cuda:0 has 101376"));
   EXPECT_TRUE(For("hq=1,sq=200000,d=64,dtype=fp16,mask=window:1000:0").ok());
   LaunchConfig config;
   config.Set("tile_q", "64");

@@ -142,13 +142,17 @@
       form(n, "bf16");                              \
     }                                               \
   }
-#define ATTNLAB_WGMMA_DISPATCH(form) \
-  ATTNLAB_WGMMA_TYPES(64, form)      \
-  ATTNLAB_WGMMA_TYPES(80, form)      \
-  ATTNLAB_WGMMA_TYPES(96, form)      \
-  ATTNLAB_WGMMA_TYPES(112, form)     \
-  ATTNLAB_WGMMA_TYPES(128, form)     \
-  ATTNLAB_WGMMA_TYPES(192, form)     \
+#define ATTNLAB_WGMMA_DISPATCH(form)                                                      \
+  static_assert(std::is_same<T, __half>::value || std::is_same<T, __nv_bfloat16>::value); \
+  static_assert(kColumns == 64 || kColumns == 80 || kColumns == 96 || kColumns == 112 ||  \
+                    kColumns == 128 || kColumns == 192 || kColumns == 256,                \
+                "no other width is written out here");                                    \
+  ATTNLAB_WGMMA_TYPES(64, form)                                                           \
+  ATTNLAB_WGMMA_TYPES(80, form)                                                           \
+  ATTNLAB_WGMMA_TYPES(96, form)                                                           \
+  ATTNLAB_WGMMA_TYPES(112, form)                                                          \
+  ATTNLAB_WGMMA_TYPES(128, form)                                                          \
+  ATTNLAB_WGMMA_TYPES(192, form)                                                          \
   ATTNLAB_WGMMA_TYPES(256, form)
 
 #endif  // ATTENTION_DEVICE_HOPPER_WGMMA_ASM_CUH_

@@ -1,5 +1,6 @@
 // On a Hopper GPU: TMA, mbarrier and wgmma together, as kernels use them. Small integers make all
 // sums exact, so results are compared bit by bit.
+#include <cmath>
 #include <cstdint>
 #include <random>
 #include <vector>
@@ -11,6 +12,7 @@
 #include "attention/device/hopper/mbarrier.cuh"
 #include "attention/device/hopper/tensor_map.h"
 #include "attention/device/hopper/tma.cuh"
+#include "attention/device/hopper/warpgroup.cuh"
 #include "attention/device/hopper/wgmma.cuh"
 #include "attention/device/mma.cuh"
 #include "cuda_runtime.h"
@@ -172,6 +174,81 @@ TEST(WgmmaTest, HeadsThatShareATile) {
 TEST(WgmmaTest, LargestTiles) {
   Host q(64, 1, 256, 256, 1), k(192, 1, 256, 256, 2), v(192, 1, 192, 192, 3);
   Check<256, 192, 80>(q, k, v, 1, {0, 0, 0}, {5, 0, 0});
+}
+
+// S of 64 queries and 64 keys, computed by wgmma with Q in registers and in shared memory, and by
+// mma.sync. Counts the sums that are not the same, bit for bit.
+template <typename T, int kDim>
+__global__ void __launch_bounds__(128) CountDifferences(const T* q_in, const T* k_in, int* count) {
+  constexpr int kBytes = 64 * kDim * sizeof(T);
+  extern __shared__ __align__(1024) char shared[];
+  // The address of 8 columns of a row: blocks of 64 columns in the 128-byte swizzle.
+  const auto place = [](int row, int chunk) {
+    return chunk / 8 * 64 * 128 + row * 128 + (chunk % 8 ^ row % 8) * 16;
+  };
+  for (int i = static_cast<int>(threadIdx.x); i < 64 * kDim / 8; i += 128) {
+    const int to = place(i / (kDim / 8), i % (kDim / 8));
+    *reinterpret_cast<uint4*>(shared + to) = reinterpret_cast<const uint4*>(q_in)[i];
+    *reinterpret_cast<uint4*>(shared + kBytes + to) = reinterpret_cast<const uint4*>(k_in)[i];
+  }
+  FenceSharedStores();
+  __syncthreads();
+
+  const int lane = static_cast<int>(threadIdx.x) % 32, warp = static_cast<int>(threadIdx.x) / 32;
+  const uint32_t q = SharedAddress(shared), k = q + kBytes;
+  AFragment a[kDim / 16];
+  for (int i = 0; i < kDim / 16; ++i) {
+    LoadMatrices(a[i].x, q + place(warp * 16 + lane % 16, 2 * i + lane / 16));
+  }
+  wgmma::Accumulators<64> from_registers, from_shared;
+  const wgmma::SumAlongRows rows_of_q(q, 64), rows_of_k(k, 64);
+  wgmma::Fence();
+  for (int i = 0; i < kDim / 16; ++i) {
+    wgmma::MultiplyRows<T>(from_registers, a[i].x, rows_of_k.Step(i), i > 0);
+    wgmma::MultiplyRows<T>(from_shared, rows_of_q.Step(i), rows_of_k.Step(i), i > 0);
+  }
+  wgmma::Commit();
+  wgmma::Wait<0>();
+  wgmma::Keep(from_registers.x);
+  wgmma::Keep(from_shared.x);
+  int differences = 0;
+  for (int n = 0; n < 4; ++n) {
+    AccumulatorFragment d[2] = {};
+    for (int i = 0; i < kDim / 16; ++i) {
+      uint32_t b[4];
+      LoadMatrices(b, k + place(16 * n + lane / 16 * 8 + lane % 8, 2 * i + lane / 8 % 2));
+      for (int half = 0; half < 2; ++half) Mma<T>(d[half], a[i], {{b[2 * half], b[2 * half + 1]}});
+    }
+    for (int j = 0; j < 8; ++j) {
+      const float x = d[j / 4].x[j % 4];
+      differences += from_registers.x[8 * n + j] != x;
+      differences += from_shared.x[8 * n + j] != x;
+    }
+  }
+  atomicAdd(count, differences);
+}
+
+template <typename T, int kDim>
+void ExpectSameSums() {
+  std::mt19937 random(kDim);
+  std::normal_distribution<float> normal;
+  ManagedArray<T> q(64 * kDim), k(64 * kDim);
+  // Terms of a sum differ by many powers of two, so that how it is rounded shows.
+  for (T& x : q) x = T(std::ldexp(normal(random), static_cast<int>(random() % 13) - 6));
+  for (T& x : k) x = T(std::ldexp(normal(random), static_cast<int>(random() % 13) - 6));
+  ManagedArray<int> count(1);
+  count[0] = 0;
+  ASSERT_EQ(Launch(CountDifferences<T, kDim>, dim3(1), dim3(128), 2 * 64 * kDim * sizeof(T),
+                   nullptr, q.data(), k.data(), count.data()),
+            cudaSuccess);
+  ASSERT_EQ(cudaDeviceSynchronize(), cudaSuccess);
+  EXPECT_EQ(count[0], 0) << "of " << 2 * 64 * 64;
+}
+
+TEST(WgmmaTest, SumsAreThoseOfMmaSync) {
+  if (!HasHopper()) GTEST_SKIP() << "needs compute capability 9.0";
+  ExpectSameSums<__nv_bfloat16, 128>();
+  ExpectSameSums<__half, 64>();
 }
 
 TEST(TensorMapTest, SaysWhatTmaCannotExpress) {
