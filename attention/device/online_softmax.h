@@ -59,6 +59,10 @@ struct OnlineSoftmax {
     return fmaf(max, scale, neg_max) > kMostGrowth;
   }
 
+  // For weights that are relative to a running maximum far below their scores. The running maximum
+  // becomes the score of the weight `largest`. Returns the factor for O and for the weights.
+  ATTNLAB_HOST_DEVICE float GrowTo(float largest) { return MoveTo(neg_max - log2f(largest)); }
+
   // Makes the sum relative to another maximum. Returns the factor for O.
   ATTNLAB_HOST_DEVICE float MoveTo(float other_neg_max) {
     const float factor = Power(other_neg_max - neg_max);

@@ -127,6 +127,19 @@ TEST_F(OnlineSoftmaxTest, LazilyTheMaximumMovesWhereAScoreExceedsItByFar) {
   EXPECT_EQ(state.Weight(7), 1);
 }
 
+TEST_F(OnlineSoftmaxTest, TheLargestOfLargeWeightsBecomesOne) {
+  OnlineSoftmax state;
+  state.Grow(3);
+  state.sum = 2;  // of keys whose scores are 3
+  const float weight = state.Weight(100);
+  const float factor = state.GrowTo(weight);
+  EXPECT_FLOAT_EQ(weight * factor, 1);
+  EXPECT_FLOAT_EQ(state.Weight(100), 1);
+  state.sum += weight * factor;
+  EXPECT_FLOAT_EQ(state.Lse(), 100 * std::log(2.0f));
+  EXPECT_EQ(state.GrowTo(1), 1);
+}
+
 TEST_F(OnlineSoftmaxTest, NanReachesTheSum) {
   Row row;
   row.Add({1, std::nanf(""), 2}, {1, 1, 1}, 0, 3);

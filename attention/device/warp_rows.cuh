@@ -130,14 +130,6 @@ class WarpRows {
     for (int r = 0; r < kLaneRows; ++r) Multiply(o, r, factors[r]);
   }
 
-  // Whether any row of the warp has seen no key.
-  __device__ bool AnyUnseen() const {
-    bool unseen = false;
-#pragma unroll
-    for (int r = 0; r < kLaneRows; ++r) unseen |= rows_[r].neg_max == OnlineSoftmax::kNoKey;
-    return __any_sync(0xFFFFFFFF, unseen);
-  }
-
   // For warps that share rows: moves the lane's r-th row to the other warp's maximum if that is
   // larger. Returns the factor for numbers that are relative to the other's maximum.
   __device__ float Join(int r, float others_neg_max, Output& o) {

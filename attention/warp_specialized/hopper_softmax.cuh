@@ -3,10 +3,10 @@
 // Most tiles have no score that is far above those before. So a tile's weights are computed at once,
 // relative to the running maxima that there are, and its own maxima are not looked for. The sums of
 // the weights, which are needed anyway, show whether that was right: a score that is far above makes
-// them large. Then the tile's scores are computed again, and the tile is done as usual.
+// them large. Then the weights are scaled down or, if they overflowed, computed again from Q and K.
 //
-// A warp decides on its 16 rows together. But what it decides changes no bit of a row: the usual way
-// gives the same weights, unless a score is far above.
+// A warp decides on its 16 rows together, but what changes a row's bits depends on its own scores and
+// on its place in the sequence alone.
 #ifndef ATTENTION_WARP_SPECIALIZED_HOPPER_SOFTMAX_CUH_
 #define ATTENTION_WARP_SPECIALIZED_HOPPER_SOFTMAX_CUH_
 
@@ -35,7 +35,6 @@ class HopperSoftmax {
   // A new query tile, of which this is consumer `group`.
   __device__ void Begin(const Work& work, int group) {
     rows_ = Rows();
-    unseen_ = true;
     // The weights of a row beyond the sequence are 0 or NaN, whatever it holds: they decide nothing.
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
@@ -43,8 +42,10 @@ class HopperSoftmax {
     }
     const int first = static_cast<int>(h_.pack.Divide(group * 64)),
               last = static_cast<int>(h_.pack.Divide(group * 64 + 63));
+    const int end = max(0, min(work.sees_end + first, work.keys));
     full_begin_ = max(0, work.sees_begin + last + kKeys - 1) / kKeys;
-    full_end_ = max(0, min(work.sees_end + first, work.keys)) / kKeys;
+    full_end_ = end / kKeys;
+    all_seen_ = end > full_end_ * kKeys;
   }
 
   // Replaces the scores of tile i of keys by weights. Returns whether O has to be multiplied by
@@ -55,17 +56,24 @@ class HopperSoftmax {
     if constexpr (kCaps) Rows::Cap(s, h_.a);
     if (masked) MaskOut(s, work, i);
     bool rescale = false;
-    const bool speculates = kSpeculates && !masked && !unseen_;
+    factors[0] = factors[1] = 1;  // here, or ptxas spills
+    const bool speculates = kSpeculates && !masked && all_seen_;
+    if (!masked) all_seen_ = true;
     if (!speculates) {
-      rescale = Grow(s, factors);
-      unseen_ = rows_.AnyUnseen();
+      LaneRows max;
+      Rows::FindMaxima(s, max);
+      rescale = rows_.Grow(max, scale_log2_, factors);
     }
     LaneRows sums;
     Exponentiate(s, sums);
-    if (speculates && __any_sync(0xFFFFFFFF, sums[0] > kMostSum || sums[1] > kMostSum)) {
-      again(s);
-      rescale = Grow(s, factors);
-      Exponentiate(s, sums);
+    if (speculates && AnyAbove(kMostSum, sums)) {
+      if (AnyAbove(kMostScaled, sums)) {
+        again(s);
+        GrowFar(s, factors);
+        Exponentiate(s, sums);
+      }
+      ScaleDown(s, sums, factors);
+      rescale = true;
     }
 #pragma unroll
     for (int r = 0; r < 2; ++r) rows_.State(r).sum += sums[r];
@@ -76,10 +84,11 @@ class HopperSoftmax {
 
  private:
   static constexpr int kKeys = Shape::kKeys;
-  // The largest sum of a lane's weights of a tile that is left as it is. Grow() would change nothing:
-  // a score that it takes for a maximum has a weight above 256, within the error of ex2.
-  static_assert(device::OnlineSoftmax::kMostGrowth == 8);
-  static constexpr float kMostSum = 255;
+  // The largest sum of a lane's weights of a tile that is left as it is. No weight is above 256, so P
+  // is in the range of fp16.
+  static constexpr float kMostSum = 256;
+  // The logarithm of the largest weight that is scaled down, and that weight. 1 / 2^100 is normal.
+  static constexpr float kMostLog = 100, kMostScaled = 1.267650600e30f;
 
   __device__ void MaskOut(Scores& s, const Work& work, int i) {
 #pragma unroll
@@ -90,11 +99,18 @@ class HopperSoftmax {
     }
   }
 
-  // Takes in the maxima of the scores. Returns whether any running maximum has grown.
-  __device__ bool Grow(const Scores& s, LaneRows& factors) {
+  // For scores whose weights would be above kMostScaled. The largest becomes its row's maximum.
+  __device__ void GrowFar(const Scores& s, LaneRows& factors) {
     LaneRows max;
     Rows::FindMaxima(s, max);
-    return rows_.Grow(max, scale_log2_, factors);
+#pragma unroll
+    for (int r = 0; r < 2; ++r) {
+      auto& row = rows_.State(r);
+      const float largest = Rows::RowMax(max[r]);
+      if (fmaf(largest, scale_log2_, row.neg_max) > kMostLog) {
+        factors[r] = row.MoveTo(-largest * scale_log2_);
+      }
+    }
   }
 
   // Two chains of sums per row, so that an addition need not wait for the one before.
@@ -111,11 +127,31 @@ class HopperSoftmax {
     }
   }
 
+  // A sum that is NaN stays NaN in any case.
+  static __device__ bool AnyAbove(float limit, const LaneRows& sums) {
+    return __any_sync(0xFFFFFFFF, sums[0] > limit || sums[1] > limit);
+  }
+
+  // The largest weight of each row with a large sum becomes 1.
+  __device__ void ScaleDown(Scores& s, LaneRows& sums, LaneRows& factors) {
+    LaneRows max;
+    Rows::FindMaxima(s, max);
+#pragma unroll
+    for (int r = 0; r < 2; ++r) {
+      const float sum = Rows::RowMax(sums[r]), largest = Rows::RowMax(max[r]);
+      const float factor = rows_.State(r).GrowTo(sum > kMostSum ? largest : 1);
+      factors[r] *= factor;
+      sums[r] *= factor;
+#pragma unroll
+      for (int j = 0; j < kKeys / 4; ++j) s.At(r, j) *= factor;
+    }
+  }
+
   const HopperArguments& h_;
   const float scale_log2_;
   Rows rows_;
-  bool unseen_ = true;                 // whether some row of the warp has seen no key yet
   int full_begin_ = 0, full_end_ = 0;  // the tiles of keys that need no mask
+  bool all_seen_ = false;              // whether each row saw a key before the next of them
 };
 
 }  // namespace attnlab::warp_specialized

@@ -156,7 +156,7 @@ int ConsumersFor(const PortableTile& tile, int64_t rows) {
   const int64_t groups = std::max<int64_t>(1, (rows + tile.rows - 1) / tile.rows);
   const int64_t most = tile.consumers / tile.sharing;
   const int64_t tiles = CeilDivide(groups, most);
-  return CeilDivide(groups, tiles) * tile.sharing;
+  return std::max(tile.fewest_consumers, CeilDivide(groups, tiles) * tile.sharing);
 }
 
 // The first tile that fits, with as many consumers as possible and as many stages as fit. If the

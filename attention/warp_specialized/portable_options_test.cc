@@ -92,6 +92,8 @@ TEST(PortableOptionsTest, TilesAreNoLargerThanTheQueryNeeds) {
   EXPECT_EQ(For("hq=1,sq=512,d=128,dtype=bf16")->Rows(), 192);  // three tiles in any case
   EXPECT_EQ(For("hq=1,sq=33,d=128,dtype=bf16")->Rows(), 64);
   EXPECT_EQ(For("hq=1,sq=4095,d=64,dtype=bf16")->Rows(), 128);  // see ForLongQueries()
+  EXPECT_EQ(For("hq=1,sq=70,d=40,dtype=bf16", "tile_m=160")->Rows(), 160);
+  EXPECT_EQ(For("hq=1,sq=70,d=40,dtype=bf16", "block=256")->Rows(), 224);
   const auto decode = For("b=3,hq=32,hkv=8,sq=1,skv=4096,d=128,dtype=bf16");
   EXPECT_EQ(decode->Rows(), 32);
   EXPECT_EQ(decode->grid.pack, 4);
