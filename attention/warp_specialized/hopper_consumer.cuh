@@ -83,7 +83,7 @@ class Consumer {
     softmax_.Begin(work, group_);
     o_is_new_ = true;
     LaneRows factors;
-    softmax_.Weigh(s, work, i, factors, [](Scores&) {});
+    softmax_.template Weigh</*kFirst=*/true>(s, work, i, factors, [](Scores&) {});
     if (i > 0) shared_.k_ring.WaitFull(k_at_);
     Round(s);
     ClearV(work, /*waits=*/true);
@@ -102,8 +102,8 @@ class Consumer {
     wgmma::Keep(s.x);
     LaneRows factors;
     if constexpr (!Softmax::kSpeculates) ReleaseK(i);
-    const bool rescale =
-        softmax_.Weigh(s, work, i, factors, [&](Scores& again) { ScoresAgain(again); });
+    const bool rescale = softmax_.template Weigh</*kFirst=*/false>(
+        s, work, i, factors, [&](Scores& again) { ScoresAgain(again); });
     if constexpr (Softmax::kSpeculates) ReleaseK(i);
     wgmma::Keep(s.x);
     // Waiting for K of the next tile also keeps ptxas from moving the exponentials behind Wait<0>(),

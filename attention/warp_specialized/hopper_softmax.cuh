@@ -36,9 +36,11 @@ class HopperSoftmax {
   __device__ void Begin(const Work& work, int group) {
     rows_ = Rows();
     // The weights of a row beyond the sequence are 0 or NaN, whatever it holds: they decide nothing.
+    if (work.rows < group * 64 + 64) {
 #pragma unroll
-    for (int r = 0; r < 2; ++r) {
-      if (Rows::Row(r) >= work.rows) rows_.State(r).neg_max = -INFINITY;
+      for (int r = 0; r < 2; ++r) {
+        if (Rows::Row(r) >= work.rows) rows_.State(r).neg_max = -INFINITY;
+      }
     }
     const int first = static_cast<int>(h_.pack.Divide(group * 64)),
               last = static_cast<int>(h_.pack.Divide(group * 64 + 63));
@@ -49,15 +51,16 @@ class HopperSoftmax {
   }
 
   // Replaces the scores of tile i of keys by weights. Returns whether O has to be multiplied by
-  // `factors`. `again` computes the scores once more. The first tile of a query tile never needs it.
-  template <typename Again>
+  // `factors`. `again` computes the scores once more. kFirst: the first tile of a query tile. It needs
+  // neither.
+  template <bool kFirst, typename Again>
   __device__ bool Weigh(Scores& s, const Work& work, int i, LaneRows& factors, Again again) {
     const bool masked = i >= full_end_ || i < full_begin_;
     if constexpr (kCaps) Rows::Cap(s, h_.a);
     if (masked) MaskOut(s, work, i);
     bool rescale = false;
     factors[0] = factors[1] = 1;  // here, or ptxas spills
-    const bool speculates = kSpeculates && !masked && all_seen_;
+    const bool speculates = kSpeculates && !kFirst && !masked && all_seen_;
     if (!masked) all_seen_ = true;
     if (!speculates) {
       LaneRows max;
