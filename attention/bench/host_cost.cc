@@ -4,7 +4,8 @@
 //
 // Needs no GPU: plans are for a described GPU, tensors are addresses that nobody dereferences, and
 // launches do nothing (host_cost_launch.cc). The linked kernels must therefore launch only through
-// device::Launch(). On the CPU it calls "nothing", a kernel that computes nothing, also from C.
+// device::Launch(). warp_specialized makes tensor maps by a function of the driver, and reports an
+// error where there is no driver. On the CPU it calls "nothing", a kernel that computes nothing, also from C.
 #include <algorithm>
 #include <cstdint>
 #include <functional>

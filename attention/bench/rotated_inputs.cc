@@ -1,7 +1,9 @@
 #include "attention/bench/rotated_inputs.h"
 
 #include <algorithm>
+#include <random>
 #include <utility>
+#include <vector>
 
 #include "attention/core/dtype.h"
 #include "attention/core/tensor.h"
@@ -13,6 +15,17 @@ constexpr int64_t kUnknownCache = int64_t{64} << 20;
 // Each set has fences, which the system is asked for one by one: more would take seconds.
 constexpr int64_t kMostSets = 1024;
 
+// From a sixteenth of `longest` to `longest` in equal steps, in random order.
+std::vector<int32_t> LengthsUpTo(int64_t longest, int64_t count, uint64_t seed) {
+  std::vector<int32_t> lens(count, static_cast<int32_t>(longest));
+  const int64_t least = (longest + 15) / 16;
+  for (int64_t i = 0; i + 1 < count; ++i) {
+    lens[i] = static_cast<int32_t>(least + (longest - least) * i / (count - 1));
+  }
+  std::shuffle(lens.begin(), lens.end(), std::mt19937_64(seed));
+  return lens;
+}
+
 int64_t Bytes(const ConstTensorView& view) { return view.NumElements() * SizeOf(view.dtype); }
 
 }  // namespace
@@ -23,6 +36,12 @@ absl::StatusOr<RotatedInputs> RotatedInputs::Make(const AttentionProblem& proble
   RotatedInputs rotated;
   oracle::InputOptions options;
   options.seed = seed;
+  if (problem.lens != Lengths::kFixed) {
+    if (absl::Status s = problem.Validate(); !s.ok()) return s;
+    options.q_lens = LengthsUpTo(problem.sq, problem.b, seed);
+    options.kv_lens =
+        problem.skv == problem.sq ? options.q_lens : LengthsUpTo(problem.skv, problem.b, seed + 1);
+  }
   int64_t sets = 1;
   for (int64_t i = 0; i < sets; ++i) {
     absl::StatusOr<oracle::Inputs> inputs = oracle::Inputs::Make(problem, device.device, options);
@@ -53,10 +72,6 @@ absl::StatusOr<RotatedInputs> RotatedInputs::Make(const AttentionProblem& proble
       constexpr int64_t kOverhead = 48 * 1024;
       sets = std::clamp<int64_t>(memory_bytes / (set + kOverhead), 1, std::min(wanted, kMostSets));
       rotated.past_cache_ = sets == wanted;
-      if (problem.lens != Lengths::kFixed) {
-        options.q_lens.assign(inputs->q_lens().begin(), inputs->q_lens().end());
-        options.kv_lens.assign(inputs->kv_lens().begin(), inputs->kv_lens().end());
-      }
       rotated.compulsory_ = CompulsoryTraffic(problem, with_lse, options.q_lens, options.kv_lens);
       rotated.sets_.reserve(sets);
     }

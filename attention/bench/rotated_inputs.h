@@ -21,7 +21,10 @@ class RotatedInputs {
   // As many sets as together are larger than the last-level cache (64 MiB where the machine does
   // not tell), plus one; but at least one, no more than `memory_bytes` hold, and no more than 1024,
   // so that the sets of a tiny problem may stay in the cache: past_cache() tells. Values are
-  // normal numbers from the seed. Where lengths vary, all sets have the same ones.
+  // normal numbers from the seed.
+  //
+  // Where lengths vary, all sets have the same ones: from a sixteenth of the longest to the longest
+  // in equal steps, in random order. K and V are as long as Q if sq is skv.
   //
   // Errors as Inputs::Make().
   static absl::StatusOr<RotatedInputs> Make(const AttentionProblem& problem,

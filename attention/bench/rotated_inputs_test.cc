@@ -86,7 +86,22 @@ TEST(RotatedInputsTest, AllSetsHaveTheSameLengthsAndTheTrafficIsTheirs) {
     EXPECT_EQ(std::memcmp(t.q_len.data, q.data(), 20), 0);
     EXPECT_EQ(std::memcmp(t.kv_len.data, kv.data(), 20), 0);
   }
+  EXPECT_EQ(q, kv);
   EXPECT_EQ(inputs->compulsory().flops, CompulsoryTraffic(p, false, q, kv).flops);
+}
+
+TEST(RotatedInputsTest, LengthsAreSpreadEvenly) {
+  const AttentionProblem p = Problem("b=5,hq=1,sq=160,skv=32,d=8,dtype=fp32,lens=packed");
+  auto inputs = RotatedInputs::Make(p, CpuInfo(), 3, false, 1);
+  ASSERT_TRUE(inputs.ok()) << inputs.status();
+  const AttentionTensors& t = inputs->Next();
+  std::multiset<int32_t> q, kv;
+  for (int i = 0; i < 5; ++i) {
+    q.insert(t.cu_seqlens_q.data[i + 1] - t.cu_seqlens_q.data[i]);
+    kv.insert(t.cu_seqlens_kv.data[i + 1] - t.cu_seqlens_kv.data[i]);
+  }
+  EXPECT_EQ(q, (std::multiset<int32_t>{10, 47, 85, 122, 160}));
+  EXPECT_EQ(kv, (std::multiset<int32_t>{2, 9, 17, 24, 32}));
 }
 
 TEST(RotatedInputsTest, EmptyProblemsHaveInputsToo) {
