@@ -66,7 +66,7 @@ def by_problem(rows, *keys):
     found = {}
     for row in rows:
         of_problem = keys_of(row["problem"])
-        found.setdefault(tuple(of_problem[key] for key in keys), []).append(row)
+        found.setdefault(tuple(of_problem.get(key) for key in keys), []).append(row)
     return found
 
 
@@ -167,6 +167,33 @@ def ladder():
             [f"`{p}`", *(digits(1e3 * rows[p, kernel]["median_seconds"]) for kernel in ("baseline", "fa1", "fa2"))]
             for p in problems
         ],
+    )
+
+
+# docs/warp_specialized.md
+
+
+def shapes():
+    rows = by_problem(results("h200/bench-shapes")["rows"], "b", "hkv", "sq", "skv", "lens", "d", "mask")
+    # What is uneven, and the even shape of the same work: b, hkv, sq, skv, lens.
+    pairs = {
+        "8 KV heads for 32 query heads; 32": ((4, 8, 4096, 4096, None), (4, 32, 4096, 4096, None)),
+        "s = 1000; 1024": ((16, 16, 1000, 1000, None), (16, 16, 1024, 1024, None)),
+        "s = 4097; 4096": ((4, 16, 4097, 4097, None), (4, 16, 4096, 4096, None)),
+        "16 sequences of 256 to 4096; 15 of 2560": ((16, 16, 4096, 4096, "packed"), (15, 16, 2560, 2560, None)),
+        "1024 queries over 8192 keys; 4096 over 4096": ((4, 16, 1024, 8192, None), (2, 16, 4096, 4096, None)),
+    }
+
+    def cell(uneven, even, d, mask):
+        if (*even, d, mask) not in rows:
+            return ""
+        rate, of_even = (one(rows[(*shape, d, mask)])["tflop_per_second"] for shape in (uneven, even))
+        return f"{rate:.0f} ({rate / of_even:.2f})"
+
+    columns = [(64, "none"), (64, "causal"), (128, "none"), (128, "causal")]
+    return table(
+        ["shape; the even one", *(f"{d}, {'full' if mask == 'none' else mask}" for d, mask in columns)],
+        [[name, *(cell(*pair, d, mask) for d, mask in columns)] for name, pair in pairs.items()],
     )
 
 
@@ -370,7 +397,7 @@ TABLES = {
     make.__name__: make
     for make in (
         bandwidth, bank_conflicts, coalescing, configs, fa3_paper, fp32, fp32_peak, fp32_peak_long, l2_capacity, ladder,
-        lengths, matrix_product, ncu, profile, steps,
+        lengths, matrix_product, ncu, profile, shapes, steps,
     )
 }  # yapf: disable
 
