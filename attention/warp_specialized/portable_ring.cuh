@@ -148,7 +148,8 @@ class PortableRing {
     asm volatile("barrier.cta.arrive %0, %1;" ::"r"(id), "r"(32 * (consumers_ + 1)) : "memory");
   }
 #endif
-  // Those before are for __syncthreads(), pairs of the first six warps, and SyncConsumers().
+  // Those before are for __syncthreads(), pairs of the first six warps, and SyncConsumers(), which
+  // only blocks of at most four consumers call.
   static constexpr int kFirstNamed = 4;
   static_assert(kFirstNamed + 2 * kMostStages <= 16);
 
