@@ -75,6 +75,8 @@ class BaselineKernel : public Kernel {
                                "math=tf32",
                                "math=tf32,softmax=fused"};
     traits_.gives_intermediates = true;
+    traits_.tunable = {
+        {"block", {"32", "64", "256", "512"}}, {"permute", {"always"}}, {"softmax", {"fused"}}};
     traits_.preference = 10;
   }
 

@@ -51,6 +51,9 @@ struct KernelTraits {
   // The examples that change the arithmetic, not only the tile. Tests that are too long for all
   // examples run the default and these.
   std::vector<std::string> variants;
+  // Keys and values whose combinations may be faster than the kernel's own choice, for the tuner
+  // (attention/tune). Prepare() may decline some. Values that change the arithmetic are not here.
+  std::vector<std::pair<std::string, std::vector<std::string>>> tunable;
   // Whether there are tensors that it does not take, because of their strides or addresses:
   // Prepared::Accepts() says which. It takes all that lie at multiples of 16 bytes, with positive
   // strides.

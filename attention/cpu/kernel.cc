@@ -172,6 +172,8 @@ class CpuKernel : public Kernel {
         "tile_q: query rows per tile, 1 to 4096 [64 to 256]",
         "tile_kv: keys per tile, 1 to 4096 [96]",
     };
+    traits_.tunable = {{"tile_q", {"32", "64", "128", "256"}},
+                       {"tile_kv", {"64", "96", "128", "192", "256"}}};
     traits_.preference = 100;
   }
 

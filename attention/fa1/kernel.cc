@@ -43,6 +43,7 @@ class Fa1Kernel : public Kernel {
     // The small tiles, which short queries get by default.
     traits_.config_examples = {"tile_q=64", "tile_q=64,tile_kv=32", "tile_q=32,tile_kv=32",
                                "tile_q=32,tile_kv=16", "tile_q=16,tile_kv=16"};
+    traits_.tunable = {{"tile_q", {"16", "32", "64", "128", "256"}}};
     traits_.preference = 5;
   }
 

@@ -49,6 +49,7 @@ class Fa2Kernel : public Kernel {
     traits_.config_examples = {"tile_q=64",   "tile_q=64,tile_kv=32", "tile_q=32", "tile_kv=64",
                                "pack=always", "pack=never",           "mma=tf32x3"};
     traits_.variants = {"mma=tf32x3"};
+    traits_.tunable = {{"tile_q", {"16", "32", "64", "128", "256"}}, {"pack", {"always", "never"}}};
     traits_.preference = 50;
   }
 
