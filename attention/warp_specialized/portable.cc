@@ -52,9 +52,9 @@ class WarpSpecializedPortable : public Kernel {
     traits_.config_examples = {"stages=2",  "loaders=2,stages=4", "tile_m=32,loaders=3",
                                "tile_m=96", "tile_m=160",         "tile_n=32",
                                "block=256"};
-    traits_.tunable = {{"tile_m", {"32", "64", "96", "128", "160", "192", "224"}},
+    traits_.tunable = {{"tile_m", {"96", "128", "160", "192", "224"}},
                        {"loaders", {"1", "2"}},
-                       {"stages", {"2", "3", "4", "6"}}};
+                       {"stages", {"2", "4", "6"}}};
     traits_.preference = 30;
   }
 

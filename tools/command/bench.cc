@@ -49,7 +49,7 @@ ArgumentParser MakeParser(Flags* f) {
   parser.AddString("device", "D", &f->device,
                    "auto (each kernel where it runs), cpu, or cuda:N [auto]");
   parser.AddStrings("config", "LINE", &f->configs,
-                    "key=value,… with lists and ranges, a row each; repeatable");
+                    "key=value,… with lists and ranges, a row each, or default; repeatable");
   parser.AddString("baseline", "NAME", &f->report.baseline,
                    "kernel that speed-ups are against [that of the first row]");
   parser.AddGroup("How");

@@ -62,7 +62,8 @@ TEST(BenchPlansTest, AllAreThoseOfTheDevice) {
   const auto plans = PlansOf(Problem(kSmall), Select("all"), &left_out);
   ASSERT_TRUE(plans.ok()) << plans.status();
   // picky declines the problem; via_host runs on GPUs and is not asked.
-  EXPECT_THAT(Names(*plans), ElementsAre("reference", "ctrl_c", "failing", "wrong", "cpu"));
+  EXPECT_THAT(Names(*plans),
+              ElementsAre("reference", "ctrl_c", "failing", "tunable", "wrong", "cpu"));
   EXPECT_THAT(Text(left_out), HasSubstr("picky: dtype: is not fp16"));
   EXPECT_THAT(Text(left_out), Not(HasSubstr("via_host")));
 }

@@ -4,6 +4,7 @@
 //   attnlab run         attention on .npy files or on generated inputs
 //   attnlab verify      kernels against the oracle
 //   attnlab bench       verifies, then times
+//   attnlab tune        the fastest configuration of a kernel here
 //   attnlab profile     bytes that kernels move, counted by the GPU
 //   attnlab version     which attnlab this is
 //   attnlab completion  a script for bash or zsh
@@ -52,6 +53,7 @@ int List(const Arguments& arguments, const Streams& streams);
 int Run(const Arguments& arguments, const Streams& streams);
 int Verify(const Arguments& arguments, const Streams& streams);
 int Bench(const Arguments& arguments, const Streams& streams);
+int Tune(const Arguments& arguments, const Streams& streams);
 int Profile(const Arguments& arguments, const Streams& streams);
 int Version(const Arguments& arguments, const Streams& streams);
 int Completion(const Arguments& arguments, const Streams& streams);

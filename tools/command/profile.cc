@@ -20,7 +20,7 @@
 #include "profiling/quantities.h"
 #include "profiling/report/report_file.h"
 #include "tools/command/bench_plans.h"
-#include "tools/command/ceilings_directory.h"
+#include "tools/command/cache_directory.h"
 #include "tools/command/command.h"
 #include "tools/command/list_metrics.h"
 #include "tools/command/profile_flags.h"
@@ -194,7 +194,7 @@ absl::Status MeasureOrRead(const ProfileFlags& f, int ordinal, Progress* progres
   if (f.ceilings == "none") return absl::OkStatus();
   const absl::StatusOr<profiling::CeilingsKey> key = profiling::CeilingsKeyOf(ordinal);
   if (!key.ok()) return key.status();
-  const CeilingsDirectory directory = FindCeilingsDirectory();
+  const CacheDirectory directory = FindCacheDirectory("the ceilings");
   const absl::StatusOr<profiling::KeptCeilings> kept =
       profiling::KeepCeilings(directory.path, *key, f.ceilings == "anew", [&] {
         progress->Show(0, "measuring the ceilings");

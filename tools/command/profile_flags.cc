@@ -47,7 +47,7 @@ ArgumentParser MakeProfileParser(ProfileFlags* f) {
                    "all GPU kernels that do the problem, or names, as in a,b [all]");
   parser.AddString("device", "D", &f->device, "cuda:N [cuda:0]");
   parser.AddStrings("config", "LINE", &f->configs,
-                    "key=value,… with lists and ranges, a row each; repeatable");
+                    "key=value,… with lists and ranges, a row each, or default; repeatable");
   parser.AddGroup("Counters");
   // The names of profiling::Sets(), which is not linked without a toolkit.
   parser.AddString("set", "NAME", &f->set,

@@ -230,7 +230,8 @@ absl::StatusOr<std::vector<LaunchConfig>> ConfigsOf(const std::vector<std::strin
   if (lines.empty()) return std::vector<LaunchConfig>(1);
   std::vector<LaunchConfig> configs;
   for (const std::string& line : lines) {
-    const absl::StatusOr<std::vector<LaunchConfig>> some = ExpandConfigs(line);
+    const absl::StatusOr<std::vector<LaunchConfig>> some =
+        line == "default" ? std::vector<LaunchConfig>(1) : ExpandConfigs(line);
     if (!some.ok()) {
       const absl::string_view message = some.status().message();
       return absl::Status(some.status().code(), absl::StartsWith(message, "config: ")

@@ -43,8 +43,8 @@ absl::StatusOr<std::vector<const Kernel*>> KernelsOf(absl::string_view names);
 // Whether `names` has the kernel's own name; "all" does not count.
 bool IsNamed(const Kernel& kernel, absl::string_view names);
 
-// The configurations of lines with ranges and lists (sweep.h), each once, in order. Without a line,
-// one empty configuration. InvalidArgument for a malformed line and for more than kMostConfigs. If
+// The configurations of lines with ranges and lists (sweep.h), each once, in order. "default" is the
+// empty one. Without a line, that one alone. InvalidArgument for a malformed line and for more than kMostConfigs. If
 // kernels are given, also for a key that none of them reads; the error lists each kernel's keys.
 absl::StatusOr<std::vector<LaunchConfig>> ConfigsOf(const std::vector<std::string>& lines,
                                                     absl::Span<const Kernel* const> kernels = {});

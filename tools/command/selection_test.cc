@@ -82,16 +82,16 @@ std::vector<std::string> KernelNames(absl::string_view names) {
 }
 
 TEST(SelectionTest, KernelsByNameOrByPreference) {
-  EXPECT_THAT(KernelNames("all"),
-              ElementsAre("reference", "ctrl_c", "failing", "wrong", "picky", "via_host", "cpu"));
-  EXPECT_THAT(KernelNames(""),
-              ElementsAre("reference", "ctrl_c", "failing", "wrong", "picky", "via_host", "cpu"));
+  EXPECT_THAT(KernelNames("all"), ElementsAre("reference", "ctrl_c", "failing", "tunable", "wrong",
+                                              "picky", "via_host", "cpu"));
+  EXPECT_THAT(KernelNames(""), ElementsAre("reference", "ctrl_c", "failing", "tunable", "wrong",
+                                           "picky", "via_host", "cpu"));
   EXPECT_THAT(KernelNames("picky,reference,picky"), ElementsAre("picky", "reference"));
   EXPECT_THAT(KernelNames("picki"),
               ElementsAre("--kernel: there is no \"picki\"; there are cpu, ctrl_c, failing, picky, "
-                          "reference, via_host, wrong; did you mean picky?"));
-  EXPECT_THAT(KernelNames("picky,all"),
-              ElementsAre("picky", "reference", "ctrl_c", "failing", "wrong", "via_host", "cpu"));
+                          "reference, tunable, via_host, wrong; did you mean picky?"));
+  EXPECT_THAT(KernelNames("picky,all"), ElementsAre("picky", "reference", "ctrl_c", "failing",
+                                                    "tunable", "wrong", "via_host", "cpu"));
   EXPECT_THAT(KernelNames("all,picky"), KernelNames("all"));
   EXPECT_THAT(KernelNames("all,x"), ElementsAre(HasSubstr("there is no \"x\"")));
   EXPECT_THAT(KernelNames("reference,"), ElementsAre(HasSubstr("there is no \"\"")));
@@ -115,6 +115,7 @@ TEST(SelectionTest, Configurations) {
   EXPECT_EQ(ConfigsOf({"a=8..1"}).status().message(),
             "--config: a: \"8..1\" ends before it begins");
   EXPECT_EQ((*ConfigsOf({"a=1", "b=2,c=3"}))[1].ToString(), "b=2,c=3");
+  EXPECT_TRUE((*ConfigsOf({"a=1", "default"}))[1].empty());
   EXPECT_THAT(std::string(ConfigsOf({"a=1", "a"}).status().message()), HasSubstr("--config: "));
 }
 

@@ -28,6 +28,7 @@ constexpr Subcommand kSubcommands[] = {
     {"run", "attention on .npy files, or on generated inputs", Run},
     {"verify", "kernels against the oracle: a table of errors", Verify},
     {"bench", "verifies kernels, then times them", Bench},
+    {"tune", "finds the fastest configuration of a kernel, and keeps it", Tune},
     {"profile", "what kernels move, by a GPU's own counters", Profile},
     {"version", "version, commit, CUDA, and what GPUs the kernels are for", Version},
     {"completion", "a script that completes commands in bash or zsh", Completion},

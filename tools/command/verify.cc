@@ -58,7 +58,7 @@ ArgumentParser MakeParser(Flags* f) {
   parser.AddString("device", "D", &f->device,
                    "auto (each kernel where it runs), cpu, or cuda:N [auto]");
   parser.AddStrings("config", "LINE", &f->configs,
-                    "key=value,… with lists and ranges, a row each; repeatable");
+                    "key=value,… with lists and ranges, a row each, or default; repeatable");
   parser.AddGroup("Inputs");
   parser.AddInteger("seed", "N", &f->seed, 0, INT64_MAX, "seed of the inputs [0]");
   parser.AddString("layout", "L", &f->layout,

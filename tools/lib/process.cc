@@ -8,9 +8,11 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <cstdio>
 #include <cstring>
 #include <memory>
+#include <thread>
 
 namespace attnlab {
 namespace {
@@ -26,6 +28,19 @@ std::string Rest(std::FILE* file) {
   char block[4096];
   while (const size_t n = std::fread(block, 1, sizeof(block), file)) text.append(block, n);
   return text;
+}
+
+// Waits until the child has ended, without taking its status, and kills it when the time is over.
+void KillAfter(double seconds, pid_t child) {
+  const auto end = std::chrono::steady_clock::now() + std::chrono::duration<double>(seconds);
+  siginfo_t info;
+  do {
+    info.si_pid = 0;
+    const int error = waitid(P_PID, child, &info, WEXITED | WNOHANG | WNOWAIT);
+    if ((error != 0 && errno != EINTR) || info.si_pid != 0) return;
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));
+  } while (std::chrono::steady_clock::now() < end);
+  kill(child, SIGKILL);
 }
 
 }  // namespace
@@ -68,6 +83,10 @@ ProcessResult RunProcess(const std::string& program, const std::vector<std::stri
   for (const char* name : {"PATH", "CUDA_VISIBLE_DEVICES"}) {
     if (const char* const value = getenv(name)) environment.emplace(name, value);
   }
+  for (char** v = environ; options.inherit_environment && *v != nullptr; ++v) {
+    const char* const equals = strchr(*v, '=');
+    if (equals != nullptr) environment.emplace(std::string(*v, equals - *v), equals + 1);
+  }
   std::vector<std::string> variables;
   for (const auto& [name, value] : environment) variables.push_back(name + "=" + value);
   std::vector<char*> argv, envp;
@@ -98,6 +117,7 @@ ProcessResult RunProcess(const std::string& program, const std::vector<std::stri
   // A terminal holds little: it is read while the child runs.
   if (options.terminal) result.out = Rest(out.get());
   int status = 0;
+  if (options.timeout_seconds > 0) KillAfter(options.timeout_seconds, child);
   while (waitpid(child, &status, 0) < 0 && errno == EINTR) {
   }
   result.exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);

@@ -1,4 +1,4 @@
-// Runs a program as a child process, for tests of a command.
+// Runs a program as a child process.
 #ifndef TOOLS_LIB_PROCESS_H_
 #define TOOLS_LIB_PROCESS_H_
 
@@ -11,6 +11,8 @@ namespace attnlab {
 struct ProcessOptions {
   // The whole environment, except PATH and the GPUs of the test (ci/gpu_slot.py).
   std::map<std::string, std::string> environment;
+  bool inherit_environment = false;  // besides, all that this process has
+  double timeout_seconds = 0;        // then it is killed, with its exit code; 0: it takes its time
   std::string stdout_path;  // where its standard output goes; empty: into ProcessResult::out
   bool terminal = false;    // its standard output and error are one pseudo terminal: out has both
 };

@@ -1,12 +1,15 @@
 // Kernels for tests of the command:
 //   "wrong"     computes something else
 //   "failing"   fails
+//   "tunable"   is slow; x=fast is not, x=wrong computes something else, x=crash ends the process
 //   "picky"     supports only fp16 with head dims 64 and 128
 //   "ctrl_c"    raises SIGINT, as that key does, when it gets 130 padded queries
 //   "via_host"  is a GPU kernel that computes on the CPU, so that tests of what the command does
 //               around a GPU kernel need no real one
 #include <signal.h>
+#include <stdlib.h>
 
+#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -74,6 +77,37 @@ class Wrong : public Wrapper {
       StoreElement(t.o.data, t.o.dtype, 0, LoadElement(t.o.data, t.o.dtype, 0) + 1);
     }
     return s;
+  }
+};
+
+class Tunable : public Wrapper {
+ public:
+  Tunable() : Wrapper("tunable", 1) {
+    traits_.config_keys = {"x: fast, wrong or crash"};
+    traits_.tunable = {{"x", {"crash", "wrong", "fast"}}};
+  }
+  absl::StatusOr<std::unique_ptr<const Prepared>> Prepare(const AttentionProblem& p,
+                                                          const DeviceInfo& d,
+                                                          const LaunchConfig& c) const override {
+    absl::StatusOr<std::unique_ptr<const Prepared>> inner = Inner().Prepare(p, d, {});
+    if (!inner.ok()) return inner.status();
+    const int64_t bytes = (*inner)->WorkspaceBytes();
+    return PreparedAs(bytes, [x = c.Get("x", ""), inner = *std::move(inner)](
+                                 const AttentionTensors& t, const Launch& l) {
+      if (x == "crash") abort();
+      const auto end = std::chrono::steady_clock::now() + std::chrono::milliseconds(10);
+      while (x.empty() && std::chrono::steady_clock::now() < end) {
+      }
+      absl::Status s = inner->Run(t, l);
+      if (x == "wrong") {
+        StoreElement(t.o.data, t.o.dtype, 0, LoadElement(t.o.data, t.o.dtype, 0) + 1);
+      }
+      return s;
+    });
+  }
+  absl::StatusOr<Traffic> ExpectedTraffic(const AttentionProblem& p, const DeviceInfo&,
+                                          const LaunchConfig&) const override {
+    return CompulsoryTraffic(p);
   }
 };
 
@@ -205,6 +239,7 @@ class ViaHost : public Wrapper {
 
 ATTNLAB_REGISTER_KERNEL(ViaHost);
 ATTNLAB_REGISTER_KERNEL(Wrong);
+ATTNLAB_REGISTER_KERNEL(Tunable);
 ATTNLAB_REGISTER_KERNEL(Failing);
 ATTNLAB_REGISTER_KERNEL(Picky);
 ATTNLAB_REGISTER_KERNEL(CtrlC);

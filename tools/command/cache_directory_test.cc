@@ -1,4 +1,4 @@
-#include "tools/command/ceilings_directory.h"
+#include "tools/command/cache_directory.h"
 
 #include <stdlib.h>
 
@@ -10,13 +10,13 @@ namespace {
 
 using ::testing::IsEmpty;
 
-CeilingsDirectory Of(const char* cache, const char* home) {
+CacheDirectory Of(const char* cache, const char* home) {
   cache == nullptr ? unsetenv("XDG_CACHE_HOME") : setenv("XDG_CACHE_HOME", cache, 1);
   home == nullptr ? unsetenv("HOME") : setenv("HOME", home, 1);
-  return FindCeilingsDirectory();
+  return FindCacheDirectory("the ceilings");
 }
 
-TEST(CeilingsDirectoryTest, AbsolutePathsAreFollowed) {
+TEST(CacheDirectoryTest, AbsolutePathsAreFollowed) {
   EXPECT_EQ(Of("/cache", "/home").path, "/cache/attnlab");
   EXPECT_EQ(Of(nullptr, "/home").path, "/home/.cache/attnlab");
   EXPECT_EQ(Of("", "/home").path, "/home/.cache/attnlab");
@@ -25,13 +25,13 @@ TEST(CeilingsDirectoryTest, AbsolutePathsAreFollowed) {
   EXPECT_THAT(Of(nullptr, "/home").remark, IsEmpty());
 }
 
-TEST(CeilingsDirectoryTest, RelativeOnesAreNotAndAreTold) {
-  const CeilingsDirectory cache = Of("cache", "/home");
+TEST(CacheDirectoryTest, RelativeOnesAreNotAndAreTold) {
+  const CacheDirectory cache = Of("cache", "/home");
   EXPECT_EQ(cache.path, "/home/.cache/attnlab");
   EXPECT_EQ(cache.remark,
             "XDG_CACHE_HOME: cache is a relative path, which is not followed; the ceilings are "
             "kept in /home/.cache/attnlab");
-  const CeilingsDirectory home = Of(nullptr, "home");
+  const CacheDirectory home = Of(nullptr, "home");
   EXPECT_THAT(home.path, IsEmpty());
   EXPECT_EQ(home.remark,
             "HOME: home is a relative path, which is not followed; the ceilings are not kept");
@@ -42,7 +42,7 @@ TEST(CeilingsDirectoryTest, RelativeOnesAreNotAndAreTold) {
 }
 
 // No remark: KeepCeilings() reports this case.
-TEST(CeilingsDirectoryTest, WithoutEitherThereIsNone) {
+TEST(CacheDirectoryTest, WithoutEitherThereIsNone) {
   EXPECT_THAT(Of(nullptr, nullptr).path, IsEmpty());
   EXPECT_THAT(Of(nullptr, nullptr).remark, IsEmpty());
 }

@@ -1,4 +1,4 @@
-#include "tools/command/ceilings_directory.h"
+#include "tools/command/cache_directory.h"
 
 #include <cstdlib>
 
@@ -6,11 +6,11 @@
 
 namespace attnlab::command {
 
-CeilingsDirectory FindCeilingsDirectory() {
+CacheDirectory FindCacheDirectory(absl::string_view what) {
   constexpr struct {
     const char *variable, *below;
   } kPlaces[] = {{"XDG_CACHE_HOME", "/attnlab"}, {"HOME", "/.cache/attnlab"}};
-  CeilingsDirectory directory;
+  CacheDirectory directory;
   std::string relative;
   for (const auto& place : kPlaces) {
     const char* const value = std::getenv(place.variable);
@@ -23,10 +23,9 @@ CeilingsDirectory FindCeilingsDirectory() {
     if (relative.empty()) relative = absl::StrCat(place.variable, ": ", value);
   }
   if (relative.empty()) return directory;
-  directory.remark = absl::StrCat(relative, " is a relative path, which is not followed; ",
-                                  directory.path.empty()
-                                      ? "the ceilings are not kept"
-                                      : absl::StrCat("the ceilings are kept in ", directory.path));
+  directory.remark = absl::StrCat(
+      relative, " is a relative path, which is not followed; ", what,
+      directory.path.empty() ? " are not kept" : absl::StrCat(" are kept in ", directory.path));
   return directory;
 }
 
