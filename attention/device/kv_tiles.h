@@ -25,6 +25,18 @@ struct KvTiles {
   ATTNLAB_HOST_DEVICE constexpr int64_t Count(int64_t tile) const {
     return (end - begin + tile - 1) / tile;
   }
+
+  // Those of keys [from, to), which are multiples of the tile size.
+  ATTNLAB_HOST_DEVICE constexpr KvTiles Between(int64_t from, int64_t to) const {
+    KvTiles part = *this;
+    if (part.begin < from) part.begin = from;
+    if (part.end > to) part.end = to;
+    if (part.begin >= part.end) return {};
+    if (part.full_begin < part.begin) part.full_begin = part.begin;
+    if (part.full_end > to) part.full_end = to;
+    if (part.full_end <= part.full_begin) part.full_begin = part.full_end = part.begin;
+    return part;
+  }
 };
 
 // The tiles of `tile` keys for rows [row_begin, row_end) of a sequence. Rows from q_len on are

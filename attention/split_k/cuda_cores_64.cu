@@ -1,0 +1,7 @@
+#include "attention/split_k/cuda_cores.cuh"
+
+namespace attnlab::split_k {
+
+template cudaError_t LaunchCudaCores<64>(const SplitCall&);
+
+}  // namespace attnlab::split_k

@@ -1,0 +1,113 @@
+// Split-K, or flash-decoding: for a short query over many keys there are too few query tiles to keep
+// a GPU busy, so the keys of a tile are divided among blocks, and their parts are merged
+// (Dao, Haziza, Massa, Sizov, "Flash-Decoding for long-context inference", 2023).
+#include "attention/core/kernel.h"
+
+#include <memory>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "attention/core/registry.h"
+#include "attention/core/supports.h"
+#include "attention/cuda/call.h"
+#include "attention/cuda/code_capability_of.h"
+#include "attention/device/arguments_of.h"
+#include "attention/device/element_of.h"
+#include "attention/split_k/call.h"
+#include "attention/split_k/options.h"
+
+namespace attnlab::split_k {
+namespace {
+
+using Launcher = cudaError_t (*)(const SplitCall&);
+
+Launcher LauncherOf(const Options& options) {
+  switch (options.tile.head_dim) {
+    case 64:
+      return options.tensor_cores ? LaunchTensorCores<64> : LaunchCudaCores<64>;
+    case 128:
+      return options.tensor_cores ? LaunchTensorCores<128> : LaunchCudaCores<128>;
+    default:
+      return options.tensor_cores ? LaunchTensorCores<256> : LaunchCudaCores<256>;
+  }
+}
+
+class PreparedSplitK : public Prepared {
+ public:
+  PreparedSplitK(const AttentionProblem& p, const DeviceInfo& device, const Options& options)
+      : problem_(p),
+        ordinal_(device.device.ordinal),
+        workspace_bytes_(options.WorkspaceBytes(p.dv)),
+        launch_(LauncherOf(options)) {
+    call_.grid = options.grid;
+    call_.element = device::ElementOf(p.dtype);
+    call_.workspace.rows = options.tile.rows;
+    call_.workspace.dim = static_cast<int32_t>((p.dv + 3) / 4 * 4);
+  }
+
+  int64_t WorkspaceBytes() const override { return workspace_bytes_; }
+
+  absl::Status Run(const AttentionTensors& t, const Launch& launch) const override {
+    if (BlocksOf(call_.grid) == 0) return absl::OkStatus();
+    const cuda_backend::ScopedDevice current(ordinal_);
+    if (!current.status().ok()) return current.status();
+    SplitCall call = call_;
+    call.arguments = device::ArgumentsOf(problem_, t);
+    call.stream = static_cast<cudaStream_t>(launch.stream);
+    call.workspace.states = static_cast<float*>(launch.workspace.data);
+    if (workspace_bytes_ > 0) {
+      call.workspace.outputs =
+          call.workspace.states +
+          StateBytes(BlocksOf(call_.grid), call_.workspace.rows) / int64_t{sizeof(float)};
+    }
+    if (absl::Status s = cuda_backend::ToStatus(launch_(call), "split_k"); !s.ok()) return s;
+    if (workspace_bytes_ == 0) return absl::OkStatus();
+    return cuda_backend::ToStatus(LaunchMerge(call), "split_k: merge");
+  }
+
+ private:
+  const AttentionProblem problem_;
+  const int ordinal_;
+  const int64_t workspace_bytes_;
+  SplitCall call_;
+  const Launcher launch_;
+};
+
+class SplitKKernel : public Kernel {
+ public:
+  SplitKKernel() {
+    traits_.name = "split_k";
+    traits_.summary =
+        "keys divided among blocks, then merged: for short queries; 16 bits on tensor cores, fp32 "
+        "on CUDA cores; head dims to 256";
+    traits_.device = DeviceKind::kCuda;
+    traits_.compute_capabilities = {75, 80, 86, 89, 90, 100, 120};
+    traits_.config_keys = ConfigKeys();
+    traits_.config_examples = {"k_splits=1", "k_splits=3", "batch_invariant=true"};
+    traits_.tunable = {{"k_splits", {"1", "2", "4", "8", "16", "32", "64"}}};
+    traits_.preference = 20;
+  }
+
+  const KernelTraits& traits() const override { return traits_; }
+
+  absl::StatusOr<std::unique_ptr<const Prepared>> Prepare(
+      const AttentionProblem& p, const DeviceInfo& device,
+      const LaunchConfig& config) const override {
+    if (absl::Status s = CheckDtypeAndPage(p); !s.ok()) return s;
+    // Only products on tensor cores depend on it.
+    const int code_capability = p.dtype == DType::kFloat32 || device.compute_capability < 80
+                                    ? device.compute_capability
+                                    : cuda_backend::CodeCapabilityOf(device);
+    const absl::StatusOr<Options> options = OptionsFor(p, device, code_capability, config);
+    if (!options.ok()) return options.status();
+    return std::make_unique<const PreparedSplitK>(p, device, *options);
+  }
+
+ private:
+  KernelTraits traits_;
+};
+
+ATTNLAB_REGISTER_KERNEL(SplitKKernel);
+
+}  // namespace
+}  // namespace attnlab::split_k

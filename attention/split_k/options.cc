@@ -1,0 +1,187 @@
+#include "attention/split_k/options.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "attention/core/dtype.h"
+#include "attention/core/mask.h"
+#include "attention/core/supports.h"
+
+namespace attnlab::split_k {
+namespace {
+
+constexpr int64_t kMostBlocks = std::numeric_limits<int32_t>::max();
+constexpr int64_t kMostParts = 4096;  // of a tile
+// With batch_invariant, every tile has so many parts, of at least so many keys.
+constexpr int64_t kInvariantParts = 16, kInvariantKeys = 128;
+
+int64_t CeilDivide(int64_t x, int64_t by) { return (x + by - 1) / by; }
+
+absl::Status CheckProblem(const AttentionProblem& p, int capability) {
+  constexpr int kMostDim = 256;
+  for (const bool is_d : {true, false}) {
+    const int64_t dim = is_d ? p.d : p.dv;
+    if (dim <= kMostDim) continue;
+    return absl::UnimplementedError(absl::StrCat(is_d ? "d" : "dv", ": ", dim, " is above ",
+                                                 kMostDim,
+                                                 ", the largest head dim of this kernel"));
+  }
+  if (p.dtype == DType::kBFloat16 && capability < 80) {
+    return absl::UnimplementedError(
+        absl::StrCat("dtype: tensor cores multiply bf16 from compute capability 8.0 on; the code "
+                     "that runs here is for ",
+                     capability / 10, ".", capability % 10));
+  }
+  return absl::OkStatus();
+}
+
+SplitTile TileFor(const AttentionProblem& p, bool tensor_cores) {
+  for (const SplitTile& tile : tensor_cores ? kTensorCoreTiles : kCudaCoreTiles) {
+    if (tile.head_dim >= std::max(p.d, p.dv)) return tile;
+  }
+  return {};
+}
+
+// The most keys that a tile of so many rows walks.
+int64_t MostKeysOfTile(const AttentionProblem& p, int rows) {
+  if (p.mask.kind != Mask::Kind::kSlidingWindow) return p.skv;
+  return std::min(p.skv, p.mask.left + p.mask.right + 1 + rows + kPartKeys);
+}
+
+// Roughly the seconds of a launch with so many parts per tile, of `keys` keys each. A block takes a
+// while to begin and to end, and then reads K and V at a rate that its bytes under way allow, if
+// memory can serve all blocks at that rate.
+double SecondsOf(const AttentionProblem& p, const DeviceInfo& device, const Options& options,
+                 int64_t tiles, int64_t parts, int64_t keys) {
+  constexpr double kBlockSeconds = 2e-6, kMergeSeconds = 3e-6;
+  constexpr double kBlockRate = 50e9, kMultiprocessorRate = 35e9;  // bytes per second
+  const double room = static_cast<double>(device.shared_memory_per_block + 1024) /
+                      static_cast<double>(options.tile.shared_bytes + 1024);
+  const double together = std::max(1, device.multiprocessors) *
+                          std::max(1.0, std::min<double>(options.tile.blocks, std::floor(room)));
+  const double blocks = static_cast<double>(tiles) * static_cast<double>(parts);
+  const double at_a_time = std::min(blocks, together);
+  const double rate =
+      std::min(kBlockRate, kMultiprocessorRate * std::max(1, device.multiprocessors) /
+                               std::max(1.0, at_a_time));
+  const double bytes =
+      static_cast<double>(keys) * static_cast<double>((p.d + p.dv) * SizeOf(p.dtype));
+  const double waves = std::ceil(blocks / together);
+  const double merged = blocks * options.tile.rows * static_cast<double>(p.dv) * 4;
+  return waves * (kBlockSeconds + bytes / rate) +
+         (parts > 1 ? kMergeSeconds + 2 * merged / (kMultiprocessorRate * device.multiprocessors)
+                    : 0);
+}
+
+// The most keys that a part may have: each of four warps adds a quarter of them.
+int64_t MostPartKeys(const AttentionProblem& p) {
+  if (p.dtype == DType::kFloat32) return std::numeric_limits<int64_t>::max();
+  return 4 * (p.dtype == DType::kFloat16 ? kMostFp16Keys : kMostBf16Keys);
+}
+
+// The keys of a part that SecondsOf() likes best, of some numbers of parts.
+int64_t ChoosePartKeys(const AttentionProblem& p, const DeviceInfo& device, const Options& options,
+                       int64_t tiles, int64_t most_keys) {
+  const int64_t step = options.tile.step, steps = CeilDivide(most_keys, step);
+  const int64_t most_parts = std::min(steps, kMostParts);
+  int64_t best_keys = CeilDivide(steps, most_parts) * step;
+  double best = std::numeric_limits<double>::infinity();
+  for (int64_t parts = 1; parts < most_parts; parts += std::max<int64_t>(1, parts / 8)) {
+    const int64_t keys = CeilDivide(steps, parts) * step;
+    if (keys > MostPartKeys(p)) continue;
+    const double seconds = SecondsOf(p, device, options, tiles, CeilDivide(most_keys, keys), keys);
+    if (seconds < best) best = seconds, best_keys = keys;
+  }
+  return best_keys;
+}
+
+absl::StatusOr<bool> GetBool(const LaunchConfig& config, const char* key) {
+  const std::string value = config.Get(key, "false");
+  if (value == "true" || value == "false") return value == "true";
+  return absl::InvalidArgumentError(
+      absl::StrCat("config: ", key, "=", value, " is neither true nor false"));
+}
+
+}  // namespace
+
+int64_t Options::WorkspaceBytes(int64_t dv) const {
+  if (grid.parts.Value() <= 1) return 0;
+  return split_k::WorkspaceBytes(BlocksOf(grid), tile.rows, CeilDivide(dv, 4) * 4);
+}
+
+std::vector<std::string> ConfigKeys() {
+  return {
+      "k_splits: parts into which the keys of a query tile are divided, 1 to 4096; fewer if there "
+      "are not as many keys [what a model of the time finds fastest]",
+      "batch_invariant: true, if the result of a sequence must not depend on the others of its "
+      "batch, to the bit; or false [false]",
+  };
+}
+
+absl::StatusOr<Options> OptionsFor(const AttentionProblem& p, const DeviceInfo& device,
+                                   int code_capability, const LaunchConfig& config) {
+  if (absl::Status s = config.CheckKeys({"k_splits", "batch_invariant"}); !s.ok()) return s;
+  const absl::StatusOr<int64_t> wanted = config.GetInteger("k_splits", 0, 1, kMostParts);
+  if (!wanted.ok()) return wanted.status();
+  const absl::StatusOr<bool> invariant = GetBool(config, "batch_invariant");
+  if (!invariant.ok()) return invariant.status();
+  if (*invariant && *wanted != 0) {
+    return absl::InvalidArgumentError(
+        "config: k_splits and batch_invariant=true contradict each other");
+  }
+  const int capability = std::min(device.compute_capability, code_capability);
+  if (absl::Status s = CheckProblem(p, capability); !s.ok()) return s;
+
+  Options options;
+  options.tensor_cores = p.dtype != DType::kFloat32;
+  options.tile = TileFor(p, options.tensor_cores);
+  const SplitTile& tile = options.tile;
+  if (tile.shared_bytes > device.shared_memory_per_block) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("d: a block for head dims to ", tile.head_dim, " takes ", tile.shared_bytes,
+                     " bytes of shared memory; this device has ", device.shared_memory_per_block));
+  }
+  const int64_t units = p.b * p.hkv, tiles = CeilDivide(p.sq * p.GroupSize(), tile.rows);
+  if (tiles > 0 && units > kMostBlocks / tiles) {
+    return absl::UnimplementedError(
+        absl::StrCat("b: ", p.b, " sequences with ", p.hkv, " KV heads of ", tiles,
+                     " query tiles each have more than ", kMostBlocks, " tiles"));
+  }
+  const int64_t most_keys = std::max<int64_t>(1, MostKeysOfTile(p, tile.rows));
+  int64_t parts = kInvariantParts, part_keys = 0;
+  if (!*invariant) {
+    part_keys = *wanted > 0 ? CeilDivide(CeilDivide(most_keys, *wanted), tile.step) * tile.step
+                            : ChoosePartKeys(p, device, options, units * tiles, most_keys);
+    parts = CeilDivide(most_keys, part_keys);
+  }
+  // No more blocks than a launch can have.
+  while (parts > 1 && tiles > 0 && units * tiles > kMostBlocks / parts) {
+    if (*invariant || *wanted != 0) {
+      return absl::UnimplementedError(absl::StrCat("config: ", parts, " parts of ", units * tiles,
+                                                   " query tiles are more than ", kMostBlocks,
+                                                   " blocks, the limit of a launch"));
+    }
+    part_keys *= 2;
+    parts = CeilDivide(most_keys, part_keys);
+  }
+  const int64_t keys = part_keys > 0 ? part_keys : CeilDivide(most_keys, parts);
+  if (keys > MostPartKeys(p)) {
+    return absl::UnimplementedError(
+        absl::StrCat("k_splits: a part has ", keys, " keys, more than the ", MostPartKeys(p),
+                     " that tensor cores are given of ", Name(p.dtype), "; ask for more parts"));
+  }
+  SplitGrid& grid = options.grid;
+  grid.units = tiles > 0 ? static_cast<uint32_t>(units) : 0;
+  grid.heads = device::Divisor(static_cast<uint32_t>(p.hkv));
+  grid.tiles = device::Divisor(static_cast<uint32_t>(std::max<int64_t>(1, tiles)));
+  grid.parts = device::Divisor(static_cast<uint32_t>(parts));
+  grid.pack = static_cast<int32_t>(p.GroupSize());
+  grid.part_keys = part_keys;
+  grid.step = *invariant ? static_cast<int32_t>(kInvariantKeys) : tile.step;
+  return options;
+}
+
+}  // namespace attnlab::split_k

@@ -1,0 +1,141 @@
+#include "attention/split_k/options.h"
+
+#include <string>
+
+#include "absl/status/status.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace attnlab::split_k {
+namespace {
+
+using ::testing::HasSubstr;
+
+DeviceInfo Gpu(int capability) {
+  DeviceInfo gpu;
+  gpu.device = Device::Cuda(0);
+  gpu.compute_capability = capability;
+  gpu.multiprocessors = 132;
+  gpu.last_level_cache_bytes = 50 << 20;
+  gpu.shared_memory_per_block = (capability == 75 ? 64 : capability == 90 ? 227 : 99) * 1024;
+  gpu.registers_per_multiprocessor = 65536;
+  return gpu;
+}
+
+absl::StatusOr<Options> For(const std::string& line, const std::string& config = "",
+                            int capability = 90) {
+  return OptionsFor(*AttentionProblem::Parse(line), Gpu(capability), capability,
+                    *LaunchConfig::Parse(config));
+}
+
+TEST(SplitKOptionsTest, PartsFillTheGpuAndNoMore) {
+  const auto blocks = [](const std::string& line) { return BlocksOf(For(line)->grid); };
+  const auto parts = [](const std::string& line) { return For(line)->grid.parts.Value(); };
+  // Few heads: about as many blocks as run at a time.
+  EXPECT_GE(blocks("hq=32,hkv=8,sq=1,skv=4096,d=128"), 100u);
+  EXPECT_LE(blocks("hq=32,hkv=8,sq=1,skv=4096,d=128"), 264u);
+  EXPECT_GE(blocks("hq=32,hkv=8,sq=1,skv=131072,d=128"), 100u);
+  // Many heads: none is divided.
+  EXPECT_EQ(parts("b=128,hq=32,hkv=8,sq=1,skv=128,d=128"), 1u);
+  // One step cannot be divided.
+  EXPECT_EQ(parts("hq=1,sq=1,skv=64,d=128"), 1u);
+  EXPECT_EQ(parts("hq=1,sq=1,skv=0,d=128"), 1u);
+  // A window leaves few keys to divide.
+  EXPECT_LE(parts("hq=8,sq=1,skv=131072,d=128,mask=window:127:0"), 3u);
+}
+
+TEST(SplitKOptionsTest, TheConfigurationDecides) {
+  const auto o = For("b=2,hq=8,hkv=2,sq=5,skv=1000,d=100", "k_splits=3");
+  ASSERT_TRUE(o.ok()) << o.status();
+  EXPECT_EQ(o->tile.head_dim, 128);
+  EXPECT_EQ(o->grid.units, 4u);
+  EXPECT_EQ(o->grid.pack, 4);
+  EXPECT_EQ(o->grid.tiles.Value(), 2u);  // 20 rows
+  EXPECT_EQ(o->grid.parts.Value(), 3u);
+  EXPECT_EQ(o->grid.part_keys, 384);  // whole steps of 64
+  EXPECT_EQ(o->WorkspaceBytes(100), WorkspaceBytes(4 * 2 * 3, 16, 100));
+  EXPECT_EQ(WorkspaceBytes(24, 16, 100), 3072 + 24 * 16 * 100 * 4);
+  // Fewer, where there are not as many steps.
+  EXPECT_EQ(For("hq=1,sq=1,skv=100,d=64", "k_splits=9")->grid.parts.Value(), 2u);
+  EXPECT_EQ(For("hq=1,sq=1,skv=4096,d=64", "k_splits=1")->grid.parts.Value(), 1u);
+  EXPECT_EQ(For("hq=1,sq=1,skv=4096,d=64", "k_splits=1")->WorkspaceBytes(64), 0);
+}
+
+TEST(SplitKOptionsTest, BatchInvariantPartsDependOnTheSequenceAlone) {
+  const SplitGrid one = For("hq=8,sq=1,skv=1000,d=64", "batch_invariant=true")->grid;
+  const SplitGrid many = For("b=64,hq=8,sq=1,skv=9000,d=64", "batch_invariant=true")->grid;
+  for (int64_t keys : {0, 1, 127, 128, 129, 1000, 2048, 2049, 1 << 20}) {
+    EXPECT_EQ(PartKeys(one, keys), PartKeys(many, keys));
+    EXPECT_EQ(PartKeys(one, keys) % 128, 0);
+    EXPECT_GE(PartKeys(one, keys) * 16, keys);
+  }
+}
+
+TEST(SplitKOptionsTest, ErrorsNameFieldValueAndLimit) {
+  const auto expect = [](const absl::StatusOr<Options>& o, absl::StatusCode code,
+                         const std::string& message) {
+    EXPECT_EQ(o.status().code(), code) << o.status();
+    EXPECT_THAT(std::string(o.status().message()), HasSubstr(message));
+  };
+  using Code = absl::StatusCode;
+  expect(For("hq=2,sq=9,d=264"), Code::kUnimplemented, "d: 264 is above 256");
+  expect(For("hq=2,sq=9,d=8,dv=300"), Code::kUnimplemented, "dv: 300 is above 256");
+  expect(For("hq=2,sq=9,d=64", "", 75), Code::kUnimplemented, "bf16 from compute capability 8.0");
+  expect(For("hq=2,sq=9,d=256", "", 86), Code::kResourceExhausted, "this device has 101376");
+  expect(For("hq=2,sq=9,d=64", "k_splits=0"), Code::kInvalidArgument, "k_splits");
+  expect(For("hq=2,sq=9,d=64", "k_splits=4097"), Code::kInvalidArgument, "1..4096");
+  expect(For("hq=2,sq=9,d=64", "splits=2"), Code::kInvalidArgument, "splits");
+  expect(For("hq=2,sq=9,d=64", "batch_invariant=yes"), Code::kInvalidArgument,
+         "batch_invariant=yes is neither true nor false");
+  expect(For("hq=2,sq=9,d=64", "batch_invariant=true,k_splits=2"), Code::kInvalidArgument,
+         "contradict");
+  expect(For("b=2147483647,hq=2,sq=1,d=8"), Code::kUnimplemented, "b: 2147483647 sequences");
+  expect(For("b=1000000000,hq=1,sq=1,skv=4096,d=1", "k_splits=64"), Code::kUnimplemented,
+         "64 parts of 1000000000 query tiles");
+  expect(For("hq=1,sq=1,skv=2147483647,d=8,dtype=fp16", "k_splits=1"), Code::kUnimplemented,
+         "k_splits: a part has 2147483648 keys, more than the 524288");
+  EXPECT_TRUE(For("hq=1,sq=1,skv=2147483647,d=8,dtype=fp16").ok());
+}
+
+TEST(SplitTest, PartsHaveEachKeyOnce) {
+  SplitGrid grid;
+  grid.units = 3;
+  grid.heads = device::Divisor(3);
+  grid.tiles = device::Divisor(2);
+  grid.parts = device::Divisor(4);
+  grid.step = 64;
+  for (int64_t part_keys : {0, 64, 128}) {
+    grid.part_keys = part_keys;
+    for (int64_t length : {0, 1, 63, 64, 65, 200, 256}) {
+      for (const Mask& mask : {Mask::None(), Mask::Causal(), Mask::SlidingWindow(70, 3)}) {
+        const device::KvTiles tiles = device::KvTilesOf(mask, 0, 8, 8, length, kPartKeys);
+        if (part_keys * 4 < tiles.end - tiles.begin && part_keys > 0) continue;
+        int64_t next = tiles.begin;
+        uint32_t with_keys = 0;
+        for (uint32_t part = 0; part < 4; ++part) {
+          const device::KvTiles p = PartOf(grid, tiles, part);
+          if (p.begin == p.end) continue;
+          EXPECT_EQ(part, with_keys);  // parts without keys come last
+          ++with_keys;
+          EXPECT_EQ(p.begin, next);
+          next = p.end;
+          // A tile needs a mask exactly if it does in the whole.
+          for (int64_t key = p.begin; key < p.end; key += kPartKeys) {
+            EXPECT_EQ(key >= p.full_begin && key < p.full_end,
+                      key >= tiles.full_begin && key < tiles.full_end)
+                << key;
+          }
+        }
+        EXPECT_EQ(next, tiles.end);
+        EXPECT_EQ(PartsOf(grid, tiles), with_keys);
+      }
+    }
+  }
+  for (uint32_t i = 0; i < BlocksOf(grid); ++i) {
+    const SplitPlace place = PlaceOf(grid, i);
+    EXPECT_EQ((place.unit * 4 + place.part) * 2 + place.tile, i);
+  }
+}
+
+}  // namespace
+}  // namespace attnlab::split_k

@@ -1,0 +1,97 @@
+// What the split-K kernels are compiled for.
+//
+// Plain C++, because device code includes it.
+#ifndef ATTENTION_SPLIT_K_SHAPE_H_
+#define ATTENTION_SPLIT_K_SHAPE_H_
+
+namespace attnlab::split_k {
+
+// On tensor cores. Each warp has its own keys, all rows of the tile, and a ring of its own in shared
+// memory, so warps never wait for each other before the end.
+template <int HeadDim, int Stages>
+struct TensorCoreShape {
+  static constexpr int kHeadDim = HeadDim;  // the most that d and dv may be
+  static constexpr int kWarps = 4, kThreads = 32 * kWarps;
+  static constexpr int kBlocks = 2;     // per multiprocessor that there are registers for
+  static constexpr int kWarpRows = 16;  // of mma.sync; the tile's
+  static constexpr int kKeys = 16;      // of a tile of a warp: kPartKeys
+  static constexpr int kStages = Stages;
+  static constexpr int kSharing = 1;
+  static constexpr int kKeptQ = HeadDim / 16;  // all of Q stays in registers
+
+  // Shared memory: Q, then what each row sees, then the rings; at the end, in place of all that,
+  // the parts of the warps.
+  static constexpr int kRowBytes = 2 * HeadDim, kTileBytes = kKeys * kRowBytes;
+  static constexpr int kQ = 0, kVisible = kWarpRows * kRowBytes;
+  static constexpr int kRing = kVisible + kWarpRows * 8, kRingBytes = kStages * 2 * kTileBytes;
+  static constexpr int kStates = 0, kOutputs = kWarps * kWarpRows * 8;
+  static constexpr int kOutputRow = HeadDim + 4;  // floats: rows begin in different banks
+  static constexpr int kPartBytes = kOutputs + kWarps * kWarpRows * kOutputRow * 4;
+  static constexpr int kRingsEnd = kRing + kWarps * kRingBytes;
+  static constexpr int kSharedBytes = kRingsEnd > kPartBytes ? kRingsEnd : kPartBytes;
+  static_assert(kRing % 128 == 0);
+};
+
+// Stages: so that a multiprocessor of 9.0 has about 64 KiB of K and V under way, which is what its
+// share of the memory's bandwidth needs at a latency of a microsecond.
+template <int kDim>
+struct TensorCoreShapes;
+template <>
+struct TensorCoreShapes<64> {
+  using Shape = TensorCoreShape<64, 5>;
+};
+template <>
+struct TensorCoreShapes<128> {
+  using Shape = TensorCoreShape<128, 3>;
+};
+template <>
+struct TensorCoreShapes<256> {
+  using Shape = TensorCoreShape<256, 2>;
+};
+
+// On CUDA cores, for fp32. Lanes of a warp form groups; a group has a key, and each lane 16 of its
+// dims.
+template <int HeadDim>
+struct CudaCoreShape {
+  static constexpr int kHeadDim = HeadDim;
+  static constexpr int kWarps = 4, kThreads = 32 * kWarps;
+  static constexpr int kBlocks = 3;
+  static constexpr int kRows = 4;
+  static constexpr int kLaneDims = 16, kLanes = HeadDim / kLaneDims;
+  static constexpr int kGroups = kThreads / kLanes;  // keys at a time
+  static constexpr int kStates = 0, kOutputs = kGroups * kRows * 8;
+  static constexpr int kOutputRow = HeadDim + 4;
+  static constexpr int kSharedBytes = kOutputs + kGroups * kRows * kOutputRow * 4;
+};
+
+// What the host knows of a compiled shape.
+struct SplitTile {
+  int head_dim = 0, rows = 0, threads = 0, blocks = 0, shared_bytes = 0;
+  int step = 0;  // keys that a block takes at a time
+};
+
+template <class Shape>
+constexpr SplitTile TensorCoreTileOf() {
+  return {Shape::kHeadDim, Shape::kWarpRows,    Shape::kThreads,
+          Shape::kBlocks,  Shape::kSharedBytes, Shape::kWarps * Shape::kKeys};
+}
+template <class Shape>
+constexpr SplitTile CudaCoreTileOf() {
+  return {Shape::kHeadDim, Shape::kRows,        Shape::kThreads,
+          Shape::kBlocks,  Shape::kSharedBytes, Shape::kGroups};
+}
+
+inline constexpr SplitTile kTensorCoreTiles[] = {
+    TensorCoreTileOf<TensorCoreShapes<64>::Shape>(),
+    TensorCoreTileOf<TensorCoreShapes<128>::Shape>(),
+    TensorCoreTileOf<TensorCoreShapes<256>::Shape>(),
+};
+inline constexpr SplitTile kCudaCoreTiles[] = {
+    CudaCoreTileOf<CudaCoreShape<64>>(),
+    CudaCoreTileOf<CudaCoreShape<128>>(),
+    CudaCoreTileOf<CudaCoreShape<256>>(),
+};
+
+}  // namespace attnlab::split_k
+
+#endif  // ATTENTION_SPLIT_K_SHAPE_H_

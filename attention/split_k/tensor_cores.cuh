@@ -1,0 +1,205 @@
+// A part of a query tile on tensor cores (mma.sync), for 16-bit Q, K and V.
+//
+// All warps of a block have the same 16 rows, and each has every fourth tile of 16 keys. A warp
+// copies its own tiles, some ahead, so that the only waits are for memory. At the end the warps'
+// parts are merged in shared memory.
+#ifndef ATTENTION_SPLIT_K_TENSOR_CORES_CUH_
+#define ATTENTION_SPLIT_K_TENSOR_CORES_CUH_
+
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+
+#include <cstdint>
+
+#include "attention/cuda/launch.h"
+#include "attention/device/arguments.h"
+#include "attention/device/cp_async.cuh"
+#include "attention/device/fragment_products.cuh"
+#include "attention/device/fragments.cuh"
+#include "attention/device/kv_stream.cuh"
+#include "attention/device/query_tile.h"
+#include "attention/device/swizzle.h"
+#include "attention/device/tile_copy.cuh"
+#include "attention/device/warp_rows.cuh"
+#include "attention/split_k/call.h"
+#include "attention/split_k/parts.cuh"
+#include "attention/split_k/shape.h"
+#include "attention/split_k/split.h"
+
+namespace attnlab::split_k {
+
+// One warp's keys of a part.
+template <class Shape, typename T>
+class SplitWarp {
+  static constexpr int kDim = Shape::kHeadDim, kKeys = Shape::kKeys, kWarps = Shape::kWarps;
+  // 32 warps share the rows: none has rows of its own.
+  using Warp = device::WarpRows<Shape::kWarpRows, kKeys, kDim, /*kWarps=*/32>;
+  using Products = device::FragmentProducts<Shape, T>;
+  using Place = device::Swizzle<kDim / 8>;
+  using Copy = device::TileCopy<T, kKeys, kDim, 32>;
+
+ public:
+  __device__ SplitWarp(const device::Arguments& a, const device::QueryTile& tile,
+                       const device::Keys& keys, int tiles, char* shared)
+      : a_(a),
+        tile_(tile),
+        keys_(keys),
+        warp_(device::Uniform(static_cast<int>(threadIdx.x) / 32)),
+        tiles_(tiles),
+        shared_(shared) {}
+
+  // Begins to copy the first tiles.
+  __device__ void Begin() {
+#pragma unroll
+    for (int i = 0; i < Shape::kStages - 1; ++i) CopyTile(i);
+  }
+
+  // After a barrier: Q and what rows see are there.
+  __device__ void Walk() {
+    typename Products::KeptQ q;
+    Products::KeepQ(LaneAddress(Shape::kQ, Warp::Lane() % 16, Warp::Lane() / 16), q);
+    o_.Clear();
+    const bool capped = a_.softcap != 0;
+    const float scale_log2 = device::ScaleLog2(a_, capped);
+    const auto* const visible = reinterpret_cast<const int2*>(shared_ + Shape::kVisible);
+#pragma unroll 1
+    for (int i = 0; TileOf(i) < tiles_; ++i) {
+      device::CopyAsyncWait<Shape::kStages - 2>();
+      __syncwarp();  // all lanes' copies of this tile are there, and all are done with the last one
+      CopyTile(i + Shape::kStages - 1);
+      const int k = Stage(i), v = k + Shape::kTileBytes, lane = Warp::Lane();
+      typename Products::Scores s;
+      Products::MultiplyQk(0, LaneAddress(k, lane % 8 + lane / 16 * 8, lane / 8 % 2), q, s);
+      if (capped) Warp::Cap(s, a_);
+      if (keys_.Masked(TileOf(i))) Warp::MaskOut(s, visible, keys_.first + TileOf(i) * kKeys);
+      typename Warp::LaneRows max;
+      Warp::FindMaxima(s, max);
+      rows_.Rescale(max, scale_log2, o_);
+      typename Products::Probabilities p;
+      Products::Weigh(s, scale_log2, rows_, p);
+      Products::AddPv(LaneAddress(v, lane % 16, lane / 16), p, o_);
+    }
+    device::CopyAsyncWait<0>();
+    rows_.Finish();
+  }
+
+  // After another barrier: writes this warp's part to the shared memory of its block.
+  __device__ void WritePart() const {
+#pragma unroll
+    for (int r = 0; r < Warp::kLaneRows; ++r) {
+      const int row = warp_ * Shape::kWarpRows + Warp::Row(r);
+      if (Warp::Pair() == 0) {
+        reinterpret_cast<float2*>(shared_ + Shape::kStates)[row] =
+            make_float2(rows_.State(r).neg_max, rows_.State(r).sum);
+      }
+      float* const to = reinterpret_cast<float*>(shared_ + Shape::kOutputs) +
+                        row * Shape::kOutputRow + 2 * Warp::Pair();
+#pragma unroll
+      for (int n = 0; n < kDim / 8; ++n) {
+        *reinterpret_cast<float2*>(to + 8 * n) = make_float2(o_.At(r, 2 * n), o_.At(r, 2 * n + 1));
+      }
+    }
+  }
+
+ private:
+  // The tile of the part that is this warp's i-th, and the stage that it goes to.
+  __device__ int TileOf(int i) const { return i * kWarps + warp_; }
+  __device__ int Stage(int i) const {
+    return Shape::kRing + warp_ * Shape::kRingBytes + i % Shape::kStages * 2 * Shape::kTileBytes;
+  }
+  __device__ uint32_t LaneAddress(int tile, int row, int chunk) const {
+    return device::SharedAddress(shared_) + tile + Place::At(row, chunk) * device::kChunkBytes;
+  }
+
+  // Begins to copy K and V of the i-th tile, if there is one, as one group.
+  __device__ void CopyTile(int i) const {
+    if (TileOf(i) < tiles_) {
+      CopyRows(shared_ + Stage(i), a_.k, a_.d, TileOf(i));
+      CopyRows(shared_ + Stage(i) + Shape::kTileBytes, a_.v, a_.dv, TileOf(i));
+    }
+    device::CopyAsyncCommit();
+  }
+  __device__ void CopyRows(char* to, const device::Rows& rows, int dim, int tile) const {
+    const T* const first = static_cast<const T*>(rows.data) + tile_.KvOffset(rows) +
+                           (keys_.first + int64_t{tile} * kKeys) * rows.token_stride;
+    if (tile < keys_.whole) {
+      Copy::CopyWhole(to, first + Copy::Offset(rows.token_stride), rows.token_stride,
+                      Copy::Thread());
+      return;
+    }
+    const int left = keys_.count - tile * kKeys;
+    Copy::Copy(to, left < kKeys ? left : kKeys, dim, rows.whole_chunks,
+               [&](int row) { return first + row * rows.token_stride; });
+  }
+
+  const device::Arguments& a_;
+  const device::QueryTile& tile_;
+  const device::Keys keys_;
+  const int warp_, tiles_;
+  char* const shared_;
+  Warp rows_;
+  typename Warp::Output o_;
+};
+
+template <class Shape, typename T>
+__global__ void __launch_bounds__(Shape::kThreads, Shape::kBlocks)
+    TensorCoreKernel(const __grid_constant__ device::Arguments a,
+                     const __grid_constant__ SplitGrid grid,
+                     const __grid_constant__ Workspace workspace) {
+  extern __shared__ __align__(128) char shared[];
+  const SplitPlace place = PlaceOf(grid, blockIdx.x);
+  const device::QueryTile tile = TileOf(a, grid, place, Shape::kWarpRows);
+  if (tile.begin >= tile.end) return;
+  const device::KvTiles part = PartOf(grid, tile.Tiles(a.mask, kPartKeys), place.part);
+  // With one part the block writes O in any case; otherwise nobody reads a part without keys.
+  if (part.begin >= part.end && grid.parts.Value() > 1) return;
+  const bool streams =
+      a.k.whole_chunks && a.v.whole_chunks && a.d == Shape::kHeadDim && a.dv == Shape::kHeadDim;
+  const device::Keys keys = device::Keys::Of(part, tile.kv.length, Shape::kKeys, streams);
+  SplitWarp<Shape, T> warp(a, tile, keys, static_cast<int>(part.Count(Shape::kKeys)), shared);
+
+  using CopyQ = device::TileCopy<T, Shape::kWarpRows, Shape::kHeadDim, Shape::kThreads>;
+  CopyQ::Copy(shared + Shape::kQ, static_cast<int>(tile.end - tile.begin), a.d, a.q.whole_chunks,
+              [&](int row) {
+                return static_cast<const T*>(a.q.data) + tile.Offset(a.q, tile.begin + row);
+              });
+  device::CopyAsyncCommit();
+  warp.Begin();
+  if (threadIdx.x < Shape::kWarpRows) {
+    const KvRange seen = tile.Visible(a.mask, tile.begin + static_cast<int>(threadIdx.x));
+    reinterpret_cast<int2*>(shared + Shape::kVisible)[threadIdx.x] =
+        make_int2(static_cast<int>(seen.begin), static_cast<int>(seen.end));
+  }
+  device::CopyAsyncWait<Shape::kStages - 1>();  // Q
+  __syncthreads();
+  warp.Walk();
+  __syncthreads();
+  warp.WritePart();
+  __syncthreads();
+  MergeBlock<Shape, T, Shape::kWarps, Shape::kWarpRows>(a, grid, workspace, tile, shared);
+}
+
+template <class Shape, typename T>
+cudaError_t LaunchTensorCoresOf(const SplitCall& call) {
+  return device::Launch(TensorCoreKernel<Shape, T>, dim3(BlocksOf(call.grid)),
+                        dim3(Shape::kThreads), Shape::kSharedBytes, call.stream, call.arguments,
+                        call.grid, call.workspace);
+}
+
+template <int kDim>
+cudaError_t LaunchTensorCores(const SplitCall& call) {
+  using Shape = typename TensorCoreShapes<kDim>::Shape;
+  switch (call.element) {
+    case device::Element::kFloat16:
+      return LaunchTensorCoresOf<Shape, __half>(call);
+    case device::Element::kBFloat16:
+      return LaunchTensorCoresOf<Shape, __nv_bfloat16>(call);
+    case device::Element::kFloat32:
+      break;
+  }
+  return cudaErrorInvalidValue;
+}
+
+}  // namespace attnlab::split_k
+
+#endif  // ATTENTION_SPLIT_K_TENSOR_CORES_CUH_
