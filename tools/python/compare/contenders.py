@@ -7,6 +7,7 @@ the reason.
 """
 
 import contextlib
+import functools
 import importlib
 import importlib.util
 import os
@@ -25,6 +26,9 @@ BACKENDS = ("cudnn", "flash", "efficient", "math", "auto")
 LIBRARIES = {
     "fa3": ("fa3_fwd_interface", "fa3-fwd"),
     "flashinfer": ("flashinfer", "flashinfer-python"),
+    # Its decoding with a paged KV cache, pages of 16 and of 64 tokens.
+    "flashinfer-page16": ("flashinfer", "flashinfer-python"),
+    "flashinfer-page64": ("flashinfer", "flashinfer-python"),
 }
 
 
@@ -147,7 +151,12 @@ class Library:
             library = importlib.import_module(module)
         except ImportError as error:
             raise Unable(f"{error}; pip install {package}") from None
-        make = {"fa3": self._fa3, "flashinfer": self._flashinfer}[self.name]
+        make = {
+            "fa3": self._fa3,
+            "flashinfer": self._flashinfer,
+            "flashinfer-page16": functools.partial(self._flashinfer_decode, 16),
+            "flashinfer-page64": functools.partial(self._flashinfer_decode, 64),
+        }[self.name]
         try:
             calls = [make(library, case, *(x.transpose(1, 2) for x in qkv)) for qkv in inputs]
             calls[0]()
@@ -171,10 +180,7 @@ class Library:
     @staticmethod
     def _flashinfer(library, case: Case, q, k, v) -> Callable:
         """Its prefill of a batch, with the schedule made once, as attnlab's plan is."""
-        if q.is_cuda:  # for which GPU it compiles; "9.0a" has Hopper's own instructions
-            major, minor = torch.cuda.get_device_capability(q.device)
-            arch = f"{major}.{minor}" + ("a" if major >= 9 else "")
-            os.environ.setdefault("FLASHINFER_CUDA_ARCH_LIST", arch)
+        _set_architecture(q)
         flat_q, flat_k, flat_v = (x.reshape(-1, *x.shape[2:]) for x in (q, k, v))
 
         def begins(length: int):
@@ -188,9 +194,59 @@ class Library:
         )  # fmt: skip
         return lambda: prefill.run(flat_q, flat_k, flat_v).view(q.shape).transpose(1, 2)
 
+    @staticmethod
+    def _flashinfer_decode(page: int, library, case: Case, q, k, v) -> Callable:
+        """Its decoding. The pages of a sequence follow each other, so K and V stay where they
+        are."""
+        if case.sq != 1 or case.skv % page or not k.is_contiguous():
+            raise ValueError(f"is for one query token and whole pages of {page} tokens")
+        _set_architecture(q)
+        of_sequence = case.skv // page
+        pages = [x.view(-1, page, *x.shape[2:]) for x in (k, v)]
+
+        def integers(*values: int, **more):
+            return torch.arange(*values, dtype=torch.int32, device=q.device, **more)
+
+        memory = torch.empty(128 << 20, dtype=torch.uint8, device=q.device)
+        decode = library.BatchDecodeWithPagedKVCacheWrapper(memory, "NHD", use_tensor_cores=True)
+        decode.plan(
+            integers(case.b + 1) * of_sequence, integers(case.b * of_sequence),
+            torch.full_like(integers(case.b), page), case.hq, case.hkv, case.d, page,
+            q_data_type=q.dtype, kv_data_type=k.dtype,
+        )  # fmt: skip
+        flat_q = q.squeeze(1)
+        return lambda: decode.run(flat_q, tuple(pages)).unsqueeze(2)
+
+
+class PlainRead:
+    """Reads as many bytes as K and V have, in one kernel: what memory allows. Computes no
+    attention."""
+
+    name = "read"
+
+    def prepare(self, inputs) -> List[Callable]:
+        bytes_of_a_set = sum(x.numel() * x.element_size() for x in inputs[0][1:])
+        buffers = [
+            torch.ones(bytes_of_a_set // 8, dtype=torch.int64, device=inputs[0][0].device)
+            for _ in inputs
+        ]
+        return [lambda buffer=buffer: buffer.sum() for buffer in buffers]
+
+    @contextlib.contextmanager
+    def context(self):
+        yield
+
 
 def backend(name: str):
     return Library(name) if name in LIBRARIES else TorchBackend(name)
+
+
+def _set_architecture(q) -> None:
+    """Tells FlashInfer for which GPU it compiles; "9.0a" has Hopper's own instructions."""
+    if q.is_cuda:
+        major, minor = torch.cuda.get_device_capability(q.device)
+        arch = f"{major}.{minor}" + ("a" if major >= 9 else "")
+        os.environ.setdefault("FLASHINFER_CUDA_ARCH_LIST", arch)
 
 
 def _wait(tensor) -> None:
@@ -233,7 +289,9 @@ def default_backends(device: str) -> List[str]:
     """On a GPU also the libraries that are installed."""
     if device == "cpu":
         return ["auto"]
-    installed = [name for name, (module, _) in LIBRARIES.items() if importlib.util.find_spec(module)]
+    # Decoding is asked for by name: it does few cases, and compiles for each head dim.
+    installed = [name for name, (module, _) in LIBRARIES.items()
+                 if "page" not in name and importlib.util.find_spec(module)]  # fmt: skip
     return ["cudnn", "flash", "efficient", "math", *installed]
 
 

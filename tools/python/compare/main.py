@@ -106,6 +106,11 @@ def compare(case: Case, entrants, clock, options, deadline) -> Dict:
             "agrees": verdict.part <= 1,
         }
     del judge
+    if options.read:
+        read = contenders.PlainRead()
+        calls[read.name] = read.prepare(inputs)
+        entrants = [*entrants, read]
+        verdicts[read.name] = {}
     samples, failed = clocks.rounds_of(
         clock, entrants, calls, options.rounds, options.seed, deadline
     )
@@ -137,7 +142,7 @@ def run(cases: List[Case], kernels, backends, options) -> Dict:
     print(", ".join(f"{key} {value}" for key, value in made["machine"].items()))
     print(f"{options.timing}, medians of up to {options.rounds} rounds; TFLOP/s of 4 b hq sq skv d,"
           " halved where causal; a ratio above 1 means that attnlab is faster\n")  # fmt: skip
-    print(report.header(ours, theirs), flush=True)
+    print(report.header(ours, theirs, options.read), flush=True)
     start = time.monotonic()
     with machine.Monitor(options.device) as monitor:
         if options.device == "cpu":
@@ -153,6 +158,8 @@ def run(cases: List[Case], kernels, backends, options) -> Dict:
                     deadline = now + max(left, 0) / (len(cases) - i)
                 row = compare(case, entrants, clock, options, deadline)
                 row["ratios"] = report.ratios(row, ours, theirs)
+                if options.read:
+                    row["of_read"] = report.of_read(row, ours)
                 made["rows"].append(row)
                 print(report.line(row, ours, theirs), flush=True)
                 if options.device != "cpu":
@@ -205,6 +212,8 @@ def parse(description: str, argv: List[str]):
     add("--oracle_rows", type=int, default=32, help="checked rows per head (default: %(default)s)")
     add("--seed", type=int, default=1)
     add("--json", help="file for the figures")
+    add("--read", action="store_true", help="also time a plain read of as many bytes as K and V have,"
+                                            " and print which part of its rate kernels reach")
     add("--at_least", type=float, help="geometric mean of ratios to the best back end per case"
                                        " that the first kernel must reach")  # fmt: skip
     options = parser.parse_args(argv)

@@ -46,6 +46,13 @@ def ratios(row: Dict, kernels: List[str], backends: List[str]) -> Dict[str, Dict
     return found
 
 
+def of_read(row: Dict, kernels: List[str]) -> Dict[str, float]:
+    """kernel -> time of a plain read of K and V / time of the kernel."""
+    read = row["results"].get("read", {}).get("ms")
+    ours = {kernel: row["results"].get(kernel, {}).get("ms") for kernel in kernels}
+    return {kernel: read / ms for kernel, ms in ours.items() if read is not None and ms is not None}
+
+
 def summary(rows: List[Dict], kernels: List[str], backends: List[str]) -> List[Dict]:
     """For each kernel and back end with common cases: mean, worst, how often below 1."""
     found = []
@@ -72,9 +79,14 @@ def summary(rows: List[Dict], kernels: List[str], backends: List[str]) -> List[D
     return found
 
 
-def header(kernels: List[str], backends: List[str]) -> str:
+def _ms(value: float) -> str:
+    return f"{value:.3f}" if value >= 1 else f"{value:.4f}"
+
+
+def header(kernels: List[str], backends: List[str], read: bool = False) -> str:
     titles = ["problem"] + [f"{k} ms (TFLOP/s)" for k in kernels]
     titles += [f"{b} ms (TFLOP/s) ratio" for b in backends] + ["ratio to the best"]
+    titles += ["read ms, of its rate"] if read else []
     return "| " + " | ".join(titles) + " |\n|" + "---|" * len(titles)
 
 
@@ -84,7 +96,7 @@ def line(row: Dict, kernels: List[str], backends: List[str]) -> str:
 
     def timed(name: str) -> str:
         of = row["results"].get(name, {})
-        return f"{of['ms']:.3f} ({of['tflops']:.3g})" if "ms" in of else "-"
+        return f"{_ms(of['ms'])} ({of['tflops']:.3g})" if "ms" in of else "-"
 
     def ratio(backend: str) -> str:
         of = [row["ratios"].get(kernel, {}).get(backend) for kernel in kernels]
@@ -97,7 +109,13 @@ def line(row: Dict, kernels: List[str], backends: List[str]) -> str:
     ran = {b: row["results"].get(b, {}).get("ms", math.inf) for b in backends}
     best = min(ran, key=ran.__getitem__, default=None)
     named = f"{ratio(BEST)} ({best})" if best and ran[best] < math.inf else ratio(BEST)
-    return "| " + " | ".join(cells + [named]) + " |"
+    cells.append(named)
+    if "of_read" in row:
+        parts = [row["of_read"].get(kernel) for kernel in kernels]
+        read = row["results"].get("read", {}).get("ms")
+        text = " / ".join("-" if part is None else f"{part:.2f}" for part in parts)
+        cells.append("-" if read is None else f"{_ms(read)} {text}")
+    return "| " + " | ".join(cells) + " |"
 
 
 def summary_table(found: List[Dict]) -> str:

@@ -42,6 +42,17 @@ def _self_attention(b: int, heads: int, s: int, d: int, dtype: str, causal: bool
     return Case(b, heads, heads, s, s, d, dtype, causal)
 
 
+# (batch, context) of decoding: from a few MB of K and V to several GB.
+_CONTEXTS = [
+    (1, 1024), (1, 4096), (1, 32768), (1, 131072), (8, 1024), (8, 4096), (8, 32768), (32, 4096),
+    (64, 1024), (64, 4096), (64, 8192), (128, 8192),
+]  # fmt: skip
+
+
+def _decode(b: int, hq: int, hkv: int, context: int, d: int) -> Case:
+    return Case(b, hq, hkv, 1, context, d, "bf16", False)
+
+
 SUITES: Dict[str, Suite] = {
     "cpu": Suite(
         "batch 1, hidden size 1024, fp32",
@@ -63,6 +74,22 @@ SUITES: Dict[str, Suite] = {
             for d in (64, 128, 256)
             for causal in (False, True)
             for s in (512, 1024, 2048, 4096, 8192, 16384)
+        ],
+    ),
+    "decode": Suite(
+        "one query token, 32 query heads over 8 KV heads of 128, bf16",
+        "cuda",
+        "bshd",
+        [_decode(b, 32, 8, context, 128) for b, context in _CONTEXTS],
+    ),
+    "decode-shapes": Suite(
+        "one query token, bf16: 64 query heads over 8, 8 over 8, head dims 64 and 256",
+        "cuda",
+        "bshd",
+        [
+            _decode(b, hq, 8, context, d)
+            for hq, d in ((64, 128), (8, 128), (32, 64), (32, 256))
+            for b, context in ((1, 4096), (8, 4096), (8, 32768), (64, 4096))
         ],
     ),
     "gpt2": Suite(

@@ -34,6 +34,10 @@ class SuitesTest(unittest.TestCase):
         self.assertEqual(len(set(SUITES["fp32"].cases)), 12)
         for name in ("cpu", "gpt2", "fp32"):
             self.assertEqual({case.dtype for case in SUITES[name].cases}, {"fp32"})
+        for name in ("decode", "decode-shapes"):
+            self.assertEqual({case.sq for case in SUITES[name].cases}, {1})
+        self.assertEqual(len(set(SUITES["decode"].cases)), 12)
+        self.assertEqual(len(set(SUITES["decode-shapes"].cases)), 16)
         for suite in SUITES.values():
             self.assertIn(suite.device, ("cpu", "cuda"))
             self.assertIn(suite.layout, ("bshd", "bhsd"))
@@ -272,6 +276,17 @@ class TableTest(unittest.TestCase):
         line = report.line(row("p", ours=None, fast=1.0, slow=8.0), ["ours"], ["fast", "slow"])
         self.assertEqual(line, "| p | - | 1.000 (1) - | 8.000 (0.125) - | - (fast) |")
         self.assertEqual(line.count("|"), columns)
+
+    def test_plain_read(self):
+        one = row("p", ours=2.0, fast=1.0, slow=8.0)
+        self.assertEqual(report.of_read(one, ["ours"]), {})
+        one["results"]["read"] = {"ms": 0.5}
+        one["of_read"] = report.of_read(one, ["ours", "none"])
+        self.assertEqual(one["of_read"], {"ours": 0.25})
+        line = report.line(one, ["ours"], ["fast", "slow"])
+        self.assertTrue(line.endswith("| 0.50 (fast) | 0.5000 0.25 |"), line)
+        head = report.header(["ours"], ["fast", "slow"], read=True)
+        self.assertEqual(head.split("\n")[0].count("|"), line.count("|"))
 
     def test_reasons(self):
         rows = [row(p, ours=2.0, fast=None, slow=8.0) for p in ("p", "q")]

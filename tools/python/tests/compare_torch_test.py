@@ -134,13 +134,14 @@ class LibraryTest(unittest.TestCase):
         k, v = (x.repeat_interleave(group, 1) for x in (k, v))
         return torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=causal).transpose(1, 2)
 
-    def check(self, name, modules):
-        for layout in ("bshd", "bhsd"):
-            case, sets = inputs_of(self.LINE, layout=layout, sets=2)
+    def check(self, name, modules, line=LINE, layouts=("bshd", "bhsd")):
+        for layout in layouts:
+            case, sets = inputs_of(line, layout=layout, sets=2)
             with unittest.mock.patch.dict("sys.modules", modules):
                 calls = contenders.backend(name).prepare(case, sets)
                 for call, (q, k, v) in zip(calls, sets):
-                    self.assertLessEqual(oracle.Oracle(q, k, v, True, 9).judge(call()).part, 1, name)
+                    judge = oracle.Oracle(q, k, v, case.causal, 9)
+                    self.assertLessEqual(judge.judge(call()).part, 1, name)
 
     def test_fa3(self):
         for with_lse in (False, True):
@@ -166,6 +167,34 @@ class LibraryTest(unittest.TestCase):
         module = unittest.mock.Mock(BatchPrefillWithRaggedKVCacheWrapper=Prefill)
         with unittest.mock.patch.dict(os.environ):
             self.check("flashinfer", {"flashinfer": module})
+
+    def test_flashinfer_decode(self):
+        class Decode:
+            def __init__(self, memory, layout, use_tensor_cores):
+                assert layout == "NHD" and use_tensor_cores
+
+            def plan(self, begins, pages, last, hq, hkv, d, page, q_data_type, kv_data_type):
+                assert begins.tolist() == [0, 3, 6] and pages.tolist() == [0, 1, 2, 3, 4, 5]
+                assert last.tolist() == [16, 16] and (hq, hkv, d, page) == (4, 2, 32, 16)
+
+            def run(self, q, kv):
+                k, v = (x.reshape(2, 48, *x.shape[2:]) for x in kv)
+                return LibraryTest.attend(q.unsqueeze(1), k, v, False).squeeze(1)
+
+        modules = {"flashinfer": unittest.mock.Mock(BatchDecodeWithPagedKVCacheWrapper=Decode)}
+        line = "b=2,hq=4,hkv=2,sq=1,skv=48,d=32,dtype=fp32"
+        with unittest.mock.patch.dict(os.environ):
+            self.check("flashinfer-page16", modules, line, ["bshd"])
+            for other in (line.replace("sq=1", "sq=2"), line.replace("skv=48", "skv=49")):
+                case, sets = inputs_of(other)
+                with unittest.mock.patch.dict("sys.modules", modules):
+                    with self.assertRaisesRegex(contenders.Unable, "whole pages of 16 tokens"):
+                        contenders.backend("flashinfer-page16").prepare(case, sets)
+
+    def test_plain_read(self):
+        case, sets = inputs_of(self.LINE, sets=2)
+        calls = contenders.PlainRead().prepare(sets)
+        self.assertEqual([int(call()) for call in calls], [2 * sets[0][1].numel() // 2] * 2)
 
     def test_what_is_not_installed_says_how(self):
         case, sets = inputs_of(self.LINE)
