@@ -100,12 +100,13 @@ absl::Status ZeroQGivesMeanOfV(const Subject& subject, const Case& c) {
                      [&p](const AttentionTensors& t, const Sequence& s, const Row& row,
                           KvRange seen, double* o, double* lse) {
                        const double keys = static_cast<double>(seen.end - seen.begin);
+                       const int64_t head = row.head / p.GroupSize();
+                       const double scale = ScaleOf(t.v_scale, row.sequence, head);
                        std::fill(o, o + p.dv, 0.0);
                        for (int64_t j = seen.begin; j < seen.end; ++j) {
-                         const int64_t at =
-                             t.v.Offset(s.kv_batch, s.kv_begin + j, row.head / p.GroupSize(), 0);
+                         const int64_t at = t.v.Offset(s.kv_batch, s.kv_begin + j, head, 0);
                          for (int64_t i = 0; i < p.dv; ++i) {
-                           o[i] += LoadElement(t.v.data, p.dtype, at + i) / keys;
+                           o[i] += scale * LoadElement(t.v.data, t.v.dtype, at + i) / keys;
                          }
                        }
                        *lse = std::log(keys);
@@ -113,11 +114,13 @@ absl::Status ZeroQGivesMeanOfV(const Subject& subject, const Case& c) {
 }
 
 absl::Status ConstantVGivesV(const Subject& subject, const Case& c) {
-  return CompareWith(
-      subject, c, oracle::Values::kConstantV,
-      [&c](const AttentionTensors&, const Sequence&, const Row&, KvRange seen, double* o, double*) {
-        std::fill(o, o + c.problem.dv, seen.begin < seen.end ? 1.0 : 0.0);
-      });
+  return CompareWith(subject, c, oracle::Values::kConstantV,
+                     [&c](const AttentionTensors& t, const Sequence&, const Row& row, KvRange seen,
+                          double* o, double*) {
+                       const float v =
+                           ScaleOf(t.v_scale, row.sequence, row.head / c.problem.GroupSize());
+                       std::fill(o, o + c.problem.dv, seen.begin < seen.end ? double{v} : 0.0);
+                     });
 }
 
 // Runs the case twice, the second time after `change` has changed the inputs. Compares the bits of

@@ -286,11 +286,25 @@ std::vector<Case> ManyTileCases() {
   };
 }
 
+std::vector<Case> Fp8CacheCases() {
+  return {
+      Special("b=3,hq=8,hkv=2,sq=1,skv=300,d=64,dtype=bf16,kvdtype=fp8_e4m3", 31),
+      Special("b=5,hq=4,sq=6,skv=900,d=128,dtype=fp16,kvdtype=fp8_e4m3,mask=causal,lens=packed",
+              32),
+      Special("b=2,hq=16,hkv=1,sq=3,skv=200,d=256,dtype=bf16,kvdtype=fp8_e4m3,mask=window:90:1,"
+              "softcap=2,lens=padded",
+              33),
+      Special("b=2,hq=6,hkv=3,sq=40,skv=130,d=72,dv=40,dtype=fp16,kvdtype=fp8_e4m3", 34,
+              oracle::Values::kLargeScores),
+  };
+}
+
 std::vector<Case> ConformanceCases(uint64_t seed, int count) {
   std::vector<Case> cases = SpecialCases();
   for (Case& c : TileCases()) cases.push_back(std::move(c));
   for (Case& c : EdgeCases(seed, count)) cases.push_back(std::move(c));
   for (Case& c : ManyTileCases()) cases.push_back(std::move(c));
+  for (Case& c : Fp8CacheCases()) cases.push_back(std::move(c));
   return Numbered(std::move(cases));
 }
 

@@ -48,8 +48,11 @@ std::vector<Case> TileCases();
 // Several query tiles for each block of the largest GPU, the last of a head with few rows.
 std::vector<Case> ManyTileCases();
 
+// K and V of fp8, with scales, under 16-bit queries.
+std::vector<Case> Fp8CacheCases();
+
 // What the conformance suite runs: SpecialCases(), TileCases(), EdgeCases(seed, count),
-// ManyTileCases().
+// ManyTileCases(), Fp8CacheCases().
 std::vector<Case> ConformanceCases(uint64_t seed = 1, int count = 320);
 
 // The case for a kernel that needs aligned rows (KernelTraits): with a layout whose rows lie at

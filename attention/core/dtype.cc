@@ -73,6 +73,30 @@ float HalfToFloat(uint16_t bits) {
   return FloatFromBits(sign | ((exponent + 112) << 23) | (mantissa << 13));
 }
 
+uint8_t E4m3Bits(float value) {
+  const uint8_t sign = static_cast<uint8_t>(FloatBits(value) >> 24 & 0x80);
+  const float magnitude = std::fabs(value);
+  if (magnitude != magnitude) return sign | 0x7F;  // NaN
+  if (magnitude >= 448) return sign | 0x7E;
+  // Below 2^-6 numbers are subnormal, with a spacing of 2^-9. As in HalfBits(), the adder rounds.
+  if (magnitude < 0x1p-6f) {
+    const float aligned = magnitude + 0x1p14f;
+    return static_cast<uint8_t>(sign | (FloatBits(aligned) - FloatBits(0x1p14f)));
+  }
+  const uint32_t f = FloatBits(magnitude), rounded = f + 0x7FFFF + ((f >> 20) & 1);
+  return static_cast<uint8_t>(sign | ((rounded - (120u << 23)) >> 20));
+}
+
+float E4m3ToFloat(uint8_t bits) {
+  const uint32_t sign = static_cast<uint32_t>(bits & 0x80) << 24;
+  const uint32_t exponent = bits >> 3 & 0xF, mantissa = bits & 7;
+  if (exponent == 0xF && mantissa == 7) return FloatFromBits(sign | 0x7FC00000);
+  if (exponent == 0) {
+    return FloatFromBits(sign | FloatBits(static_cast<float>(mantissa) * 0x1p-9f));
+  }
+  return FloatFromBits(sign | ((exponent + 120) << 23) | (mantissa << 20));
+}
+
 }  // namespace internal
 
 float LoadElement(const void* data, DType dtype, int64_t index) {
@@ -84,7 +108,7 @@ float LoadElement(const void* data, DType dtype, int64_t index) {
     case DType::kBFloat16:
       return static_cast<float>(static_cast<const BFloat16*>(data)[index]);
     case DType::kFloat8E4M3:
-      break;
+      return static_cast<float>(static_cast<const Float8E4M3*>(data)[index]);
   }
   return std::nanf("");
 }
@@ -101,6 +125,7 @@ void StoreElement(void* data, DType dtype, int64_t index, float value) {
       static_cast<BFloat16*>(data)[index] = BFloat16(value);
       return;
     case DType::kFloat8E4M3:
+      static_cast<Float8E4M3*>(data)[index] = Float8E4M3(value);
       return;
   }
 }

@@ -1,8 +1,8 @@
 // The element types of attention tensors, and host-side conversions.
 //
-// Float16 and BFloat16 are storage types: 16 bits that convert to and from float and do no
-// arithmetic of their own. Conversions to them round to nearest, ties to even; overflow gives
-// infinity; NaN stays NaN.
+// Float16, BFloat16 and Float8E4M3 are storage types: bits that convert to and from float and do no
+// arithmetic of their own. Conversions to them round to nearest, ties to even. NaN stays NaN.
+// Overflow gives infinity, but Float8E4M3 has none: it gives the largest number, 448.
 #ifndef ATTENTION_CORE_DTYPE_H_
 #define ATTENTION_CORE_DTYPE_H_
 
@@ -19,7 +19,7 @@ enum class DType {
   kFloat32,     // "fp32"
   kFloat16,     // "fp16": IEEE binary16
   kBFloat16,    // "bf16": the upper half of a float
-  kFloat8E4M3,  // "fp8_e4m3": 4 exponent and 3 mantissa bits; no kernel computes on it yet
+  kFloat8E4M3,  // "fp8_e4m3": 4 exponent and 3 mantissa bits
 };
 
 // Bytes of one element.
@@ -59,6 +59,8 @@ inline float FloatFromBits(uint32_t bits) {
 }
 uint16_t HalfBits(float value);
 float HalfToFloat(uint16_t bits);
+uint8_t E4m3Bits(float value);
+float E4m3ToFloat(uint8_t bits);
 }  // namespace internal
 
 struct Float16 {
@@ -85,10 +87,19 @@ struct BFloat16 {
   }
 };
 
-static_assert(sizeof(Float16) == 2 && sizeof(BFloat16) == 2, "storage types are 16 bits");
+struct Float8E4M3 {
+  uint8_t bits = 0;
 
-// Reads or writes element `index` of an array of `dtype` (fp32, fp16 or bf16). For oracles,
-// files and tests: it branches once per element, which is too slow for kernels.
+  Float8E4M3() = default;
+  explicit Float8E4M3(float value) : bits(internal::E4m3Bits(value)) {}
+  explicit operator float() const { return internal::E4m3ToFloat(bits); }
+};
+
+static_assert(sizeof(Float16) == 2 && sizeof(BFloat16) == 2 && sizeof(Float8E4M3) == 1,
+              "storage types have no other members");
+
+// Reads or writes element `index` of an array of `dtype`. For oracles, files and tests: it branches
+// once per element, which is too slow for kernels.
 float LoadElement(const void* data, DType dtype, int64_t index);
 void StoreElement(void* data, DType dtype, int64_t index, float value);
 

@@ -77,9 +77,41 @@ TEST(BFloat16Test, RoundsToNearestTiesToEven) {
   EXPECT_TRUE(std::isnan(static_cast<float>(BFloat16(internal::FloatFromBits(0xFFFFFFFF)))));
 }
 
+TEST(Float8E4M3Test, EveryValueConvertsBack) {
+  for (int i = 0; i < 256; ++i) {
+    Float8E4M3 e;
+    e.bits = static_cast<uint8_t>(i);
+    const float value = static_cast<float>(e);
+    if ((i & 0x7F) == 0x7F) {
+      EXPECT_TRUE(std::isnan(value)) << i;
+      EXPECT_EQ(Float8E4M3(value).bits, i);
+      continue;
+    }
+    const int exponent = i >> 3 & 0xF, mantissa = i & 7;
+    const float magnitude = exponent == 0 ? std::ldexp(mantissa / 8.0f, -6)
+                                          : std::ldexp(1 + mantissa / 8.0f, exponent - 7);
+    EXPECT_EQ(value, i < 128 ? magnitude : -magnitude) << i;
+    EXPECT_EQ(Float8E4M3(value).bits, i);
+  }
+}
+
+TEST(Float8E4M3Test, RoundsToNearestTiesToEvenAndSaturates) {
+  for (int i = 0; i < 0x7E; ++i) {
+    Float8E4M3 low, high;
+    low.bits = static_cast<uint8_t>(i), high.bits = static_cast<uint8_t>(i + 1);
+    const float a = static_cast<float>(low), b = static_cast<float>(high), middle = (a + b) / 2;
+    EXPECT_EQ(Float8E4M3(middle).bits, i % 2 == 0 ? i : i + 1);
+    EXPECT_EQ(Float8E4M3(std::nextafter(middle, 0.0f)).bits, i);
+    EXPECT_EQ(Float8E4M3(std::nextafter(middle, 1000.0f)).bits, i + 1);
+    EXPECT_EQ(Float8E4M3(-middle).bits, 0x80 | (i % 2 == 0 ? i : i + 1));
+  }
+  EXPECT_EQ(Float8E4M3(std::numeric_limits<float>::infinity()).bits, 0x7E);
+  EXPECT_EQ(Float8E4M3(-1e9f).bits, 0xFE);
+}
+
 TEST(ElementTest, LoadsWhatItStores) {
   float storage[4];
-  for (DType dtype : {DType::kFloat32, DType::kFloat16, DType::kBFloat16}) {
+  for (DType dtype : {DType::kFloat32, DType::kFloat16, DType::kBFloat16, DType::kFloat8E4M3}) {
     for (int i = 0; i < 4; ++i) StoreElement(storage, dtype, i, 0.5f * i - 1);
     for (int i = 0; i < 4; ++i) EXPECT_EQ(LoadElement(storage, dtype, i), 0.5f * i - 1);
   }
@@ -87,7 +119,7 @@ TEST(ElementTest, LoadsWhatItStores) {
 
 TEST(EpsilonTest, IsTheSpacingAtOne) {
   EXPECT_EQ(Epsilon(DType::kFloat32), std::numeric_limits<float>::epsilon());
-  for (DType dtype : {DType::kFloat16, DType::kBFloat16}) {
+  for (DType dtype : {DType::kFloat16, DType::kBFloat16, DType::kFloat8E4M3}) {
     float next = 0;
     StoreElement(&next, dtype, 0, static_cast<float>(1 + 0.51 * Epsilon(dtype)));
     EXPECT_EQ(LoadElement(&next, dtype, 0), 1 + Epsilon(dtype)) << Name(dtype);

@@ -8,11 +8,12 @@
 
 namespace attnlab {
 
-absl::Status CheckDtypeAndPage(const AttentionProblem& problem) {
+absl::Status CheckDtypeAndPage(const AttentionProblem& problem, bool fp8_cache) {
   if (problem.dtype == DType::kFloat8E4M3) {
     return absl::UnimplementedError("dtype: fp8_e4m3 is not one of fp32, fp16, bf16");
   }
-  if (problem.KvDType() != problem.dtype) {
+  const bool fp8 = fp8_cache && problem.KvDType() == DType::kFloat8E4M3;
+  if (problem.KvDType() != problem.dtype && !fp8) {
     return absl::UnimplementedError(
         absl::StrCat("kvdtype: ", Name(problem.KvDType()),
                      " is not supported with dtype=", Name(problem.dtype)));

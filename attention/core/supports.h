@@ -11,8 +11,9 @@ namespace attnlab {
 
 // For kernels whose Q, K, V and O share one dtype, an Element (element.h), and whose K and V have a
 // constant stride between tokens. Unimplemented for other dtypes, for K and V or O of another dtype
-// than Q, and for paged K and V. The problem must be valid.
-absl::Status CheckDtypeAndPage(const AttentionProblem& problem);
+// than Q, and for paged K and V. With `fp8_cache`, K and V may be fp8_e4m3. The problem must be
+// valid.
+absl::Status CheckDtypeAndPage(const AttentionProblem& problem, bool fp8_cache = false);
 
 // The most keys that a row sees.
 int64_t MostKeys(const AttentionProblem& problem);

@@ -23,6 +23,7 @@ TEST(SupportsTest, OneDtype) {
   p.kv_dtype = DType::kFloat8E4M3;
   EXPECT_EQ(CheckDtypeAndPage(p),
             absl::UnimplementedError("kvdtype: fp8_e4m3 is not supported with dtype=bf16"));
+  EXPECT_EQ(CheckDtypeAndPage(p, /*fp8_cache=*/true), absl::OkStatus());
   p.kv_dtype = {};
   p.o_dtype = DType::kFloat32;
   EXPECT_EQ(CheckDtypeAndPage(p),

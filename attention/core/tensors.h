@@ -92,6 +92,12 @@ struct Sequence {
 };
 Sequence SequenceOf(const AttentionProblem& problem, const AttentionTensors& tensors, int64_t i);
 
+// The scale of a sequence's head, of q_scale, k_scale or v_scale on the host; 1 without scales.
+inline float ScaleOf(const ConstTensorView& scales, int64_t sequence, int64_t head) {
+  if (scales.data == nullptr) return 1;
+  return static_cast<const float*>(scales.data)[scales.Offset(sequence, 0, head, 0)];
+}
+
 }  // namespace attnlab
 
 #endif  // ATTENTION_CORE_TENSORS_H_

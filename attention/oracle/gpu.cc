@@ -28,6 +28,8 @@ GpuRow Find(const AttentionProblem& p, const AttentionTensors& t, const Row& row
   if (found.keys == 0) return found;
   found.k = t.k.Offset(s.kv_batch, key, head, 0);
   found.v = t.v.Offset(s.kv_batch, key, head, 0);
+  found.k_scale = ScaleOf(t.k_scale, row.sequence, head);
+  found.v_scale = ScaleOf(t.v_scale, row.sequence, head);
   return found;
 }
 
@@ -90,6 +92,7 @@ absl::StatusOr<Oracle> OracleOnGpu(const AttentionProblem& p, const AttentionTen
   work.k = there.k.data;
   work.v = there.v.data;
   work.element = device::ElementOf(p.dtype);
+  work.fp8_cache = p.KvDType() == DType::kFloat8E4M3;
   work.k_stride = there.k.strides[1];
   work.v_stride = there.v.strides[1];
   work.d = p.d;

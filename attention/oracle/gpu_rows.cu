@@ -1,3 +1,5 @@
+#include <cuda_fp8.h>
+
 #include "attention/device/convert.cuh"
 #include "attention/oracle/gpu_rows.h"
 
@@ -33,16 +35,23 @@ __device__ double Reduce(double value, int width, const Op& op) {
   return result;
 }
 
-// The `values` of a tensor, in double.
+__device__ float ToFloat(__nv_fp8_e4m3 x) { return static_cast<float>(x); }
+template <typename T>
+__device__ float ToFloat(T x) {
+  return device::ToFloat(x);
+}
+
+// The `values` of a tensor times their scale, in double.
 template <typename T>
 struct Elements {
   const T* values;
-  __device__ double operator[](int64_t i) const { return device::ToFloat(values[i]); }
+  double scale = 1;
+  __device__ double operator[](int64_t i) const { return scale * double{ToFloat(values[i])}; }
 };
 
 // A score of ExactRow(). Writes to *size the value of which Result::score is the maximum.
-template <typename T>
-__device__ double ExactScore(const GpuRows& in, Elements<T> q, Elements<T> k, bool few,
+template <typename T, typename Kv>
+__device__ double ExactScore(const GpuRows& in, Elements<T> q, Elements<Kv> k, bool few,
                              double* size) {
   double sum = 0, sum_of_sizes = 0, sum_of_squares = 0;
   for (int64_t i = 0; i < in.d; ++i) {
@@ -63,7 +72,7 @@ __device__ double ExactScore(const GpuRows& in, Elements<T> q, Elements<T> k, bo
   return s;
 }
 
-template <typename T>
+template <typename T, typename Kv>
 __global__ void __launch_bounds__(kThreads) ExactRows(GpuRows in) {
   const int thread = static_cast<int>(threadIdx.x);
   double* const scores = in.scratch + blockIdx.x * in.scratch_stride;
@@ -76,7 +85,7 @@ __global__ void __launch_bounds__(kThreads) ExactRows(GpuRows in) {
     double* const o = in.exact + r * (in.dv + 3);
     double max = -Infinity(), score = 0;
     for (int64_t j = thread; j < row.keys; j += kThreads) {
-      const Elements<T> k{static_cast<const T*>(in.k) + row.k + j * in.k_stride};
+      const Elements<Kv> k{static_cast<const Kv*>(in.k) + row.k + j * in.k_stride, row.k_scale};
       double size = 0;
       scores[j] = ExactScore(in, q, k, j < kFewKeys, &size);
       score = fmax(score, size);
@@ -97,7 +106,7 @@ __global__ void __launch_bounds__(kThreads) ExactRows(GpuRows in) {
       const int64_t c = first + thread % width;
       double value = 0, squares = 0;
       for (int64_t j = thread / width; c < in.dv && j < row.keys; j += kThreads / width) {
-        const Elements<T> v{static_cast<const T*>(in.v) + row.v + j * in.v_stride};
+        const Elements<Kv> v{static_cast<const Kv*>(in.v) + row.v + j * in.v_stride, row.v_scale};
         const double term = scores[j] * v[c];
         value += term;
         squares += term * term;
@@ -143,7 +152,7 @@ __device__ float SumInOrder(const float* values, int64_t count) {
   return sum;
 }
 
-template <typename T, bool kTf32>
+template <typename T, typename Kv, bool kTf32>
 __global__ void __launch_bounds__(kThreads) StraightforwardRows(GpuRows in) {
   const int thread = static_cast<int>(threadIdx.x);
   __shared__ float shared_sum;
@@ -154,10 +163,10 @@ __global__ void __launch_bounds__(kThreads) StraightforwardRows(GpuRows in) {
     float* const o = in.straightforward + r * (in.dv + 1);
     double max_of_mine = -Infinity();
     for (int64_t j = thread; j < row.keys; j += kThreads) {
-      const T* const k = static_cast<const T*>(in.k) + row.k + j * in.k_stride;
+      const Kv* const k = static_cast<const Kv*>(in.k) + row.k + j * in.k_stride;
       float s = 0;
       for (int64_t i = 0; i < in.d; ++i) {
-        s = AddProduct<kTf32>(s, device::ToFloat(q[i]), device::ToFloat(k[i]));
+        s = AddProduct<kTf32>(s, ToFloat(q[i]), __fmul_rn(row.k_scale, ToFloat(k[i])));
       }
       s = __fmul_rn(s, in.scale);
       if (in.softcap != 0) {
@@ -182,11 +191,12 @@ __global__ void __launch_bounds__(kThreads) StraightforwardRows(GpuRows in) {
     }
     __syncthreads();
     for (int64_t c = thread; c < in.dv; c += kThreads) {
-      const T* const v = static_cast<const T*>(in.v) + row.v + c;
+      const Kv* const v = static_cast<const Kv*>(in.v) + row.v + c;
       float value = 0;
 #pragma unroll 8
       for (int64_t j = 0; j < row.keys; ++j) {
-        value = AddProduct<kTf32>(value, scores[j], device::ToFloat(v[j * in.v_stride]));
+        value = AddProduct<kTf32>(value, scores[j],
+                                  __fmul_rn(row.v_scale, ToFloat(v[j * in.v_stride])));
       }
       o[c] = device::ToFloat(device::FromFloat<T>(value));
     }
@@ -198,12 +208,19 @@ __global__ void __launch_bounds__(kThreads) StraightforwardRows(GpuRows in) {
   }
 }
 
-template <typename T>
+template <typename T, typename Kv, bool kTf32>
 void Start(const GpuRows& rows) {
-  ExactRows<T><<<rows.blocks, kThreads>>>(rows);
-  const auto straightforward =
-      rows.tf32 ? StraightforwardRows<T, true> : StraightforwardRows<T, false>;
-  straightforward<<<rows.blocks, kThreads>>>(rows);
+  ExactRows<T, Kv><<<rows.blocks, kThreads>>>(rows);
+  StraightforwardRows<T, Kv, kTf32><<<rows.blocks, kThreads>>>(rows);
+}
+
+template <typename T>
+void Start16(const GpuRows& rows) {
+  if (rows.fp8_cache) {
+    Start<T, __nv_fp8_e4m3, false>(rows);
+  } else {
+    Start<T, T, false>(rows);
+  }
 }
 
 }  // namespace
@@ -211,13 +228,17 @@ void Start(const GpuRows& rows) {
 cudaError_t StartGpuRows(const GpuRows& rows) {
   switch (rows.element) {
     case device::Element::kFloat32:
-      Start<float>(rows);
+      if (rows.tf32) {
+        Start<float, float, true>(rows);
+      } else {
+        Start<float, float, false>(rows);
+      }
       break;
     case device::Element::kFloat16:
-      Start<__half>(rows);
+      Start16<__half>(rows);
       break;
     case device::Element::kBFloat16:
-      Start<__nv_bfloat16>(rows);
+      Start16<__nv_bfloat16>(rows);
       break;
   }
   return cudaGetLastError();

@@ -15,12 +15,14 @@ namespace attnlab::oracle {
 struct GpuRow {
   int64_t q = 0, k = 0, v = 0;
   int64_t keys = 0;
+  float k_scale = 1, v_scale = 1;  // of its sequence and KV head
 };
 
 // All pointers are to device memory.
 struct GpuRows {
   const void *q = nullptr, *k = nullptr, *v = nullptr;
   device::Element element = device::Element::kFloat32;
+  bool fp8_cache = false;              // K and V are fp8_e4m3
   int64_t k_stride = 0, v_stride = 0;  // elements from one key to the next
   int64_t d = 0, dv = 0;
   float scale = 1, softcap = 0;

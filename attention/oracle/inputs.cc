@@ -134,7 +134,7 @@ absl::Status Inputs::Check(const AttentionProblem& problem, const InputOptions& 
 absl::StatusOr<Inputs> Inputs::Begin(const AttentionProblem& problem, Device device,
                                      const InputOptions& options) {
   if (absl::Status s = problem.Validate(); !s.ok()) return s;
-  if (absl::Status s = CheckDtypeAndPage(problem); !s.ok()) return s;
+  if (absl::Status s = CheckDtypeAndPage(problem, /*fp8_cache=*/true); !s.ok()) return s;
   if (absl::Status s = CheckLayout(options.layout, problem); !s.ok()) return s;
 
   Inputs inputs;
@@ -211,7 +211,6 @@ absl::Status Inputs::Allocate() {
   const Layout layout = options_.layout;
   const bool packed = p.lens == Lengths::kPacked;
   const bool on_host = device_.kind == DeviceKind::kCpu;
-  const int64_t element = SizeOf(p.dtype);
   const int64_t batch = packed ? 1 : p.b;
   const int64_t spare = layout == Layout::kStrided || layout == Layout::kOdd ? 3 : 0;
   const int64_t q_rows = packed ? cu_q_.back() + spare : p.sq;
@@ -219,8 +218,8 @@ absl::Status Inputs::Allocate() {
   const int64_t fence = BareMemory() ? 0 : kInputFence;
 
   // Adds a buffer of so many elements on the host and on the device, and returns their addresses.
-  const auto add = [&](int64_t elements, void** host, void** device) -> absl::Status {
-    const int64_t bytes = elements * element + 2 * fence;
+  const auto add = [&](int64_t elements, DType dtype, void** host, void** device) -> absl::Status {
+    const int64_t bytes = elements * SizeOf(dtype) + 2 * fence;
     absl::StatusOr<Buffer> buffer = Buffer::Allocate(Device::Cpu(), bytes);
     if (!buffer.ok()) return buffer.status();
     if (absl::Status s = buffer->Fill(0xFF); !s.ok()) return s;  // NaN in every dtype
@@ -236,7 +235,8 @@ absl::Status Inputs::Allocate() {
 
   void *host = nullptr, *device = nullptr;
   if (layout == Layout::kQkv) {
-    if (absl::Status s = add(3 * p.b * p.sq * p.hq * p.d, &host, &device); !s.ok()) return s;
+    if (absl::Status s = add(3 * p.b * p.sq * p.hq * p.d, p.dtype, &host, &device); !s.ok())
+      return s;
     const QkvViews here = PackedQkvViews(host, p.dtype, Device::Cpu(), p.b, p.sq, p.hq, p.d);
     const QkvViews there = PackedQkvViews(device, p.dtype, device_, p.b, p.sq, p.hq, p.d);
     host_tensors_.q = here.q, host_tensors_.k = here.k, host_tensors_.v = here.v;
@@ -244,18 +244,33 @@ absl::Status Inputs::Allocate() {
   } else {
     const struct {
       ConstTensorView *here, *there;
+      DType dtype;
       int64_t rows, heads, dim;
-    } kTensors[] = {{&host_tensors_.q, &tensors_.q, q_rows, p.hq, p.d},
-                    {&host_tensors_.k, &tensors_.k, kv_rows, p.hkv, p.d},
-                    {&host_tensors_.v, &tensors_.v, kv_rows, p.hkv, p.dv}};
+    } kTensors[] = {{&host_tensors_.q, &tensors_.q, p.dtype, q_rows, p.hq, p.d},
+                    {&host_tensors_.k, &tensors_.k, p.KvDType(), kv_rows, p.hkv, p.d},
+                    {&host_tensors_.v, &tensors_.v, p.KvDType(), kv_rows, p.hkv, p.dv}};
     for (const auto& t : kTensors) {
-      const Placement place = Place(layout, p.dtype, batch, t.rows, t.heads, t.dim);
+      const Placement place = Place(layout, t.dtype, batch, t.rows, t.heads, t.dim);
       const int64_t elements = BareMemory() ? ElementsToLast(place) : place.elements;
-      if (absl::Status s = add(elements, &host, &device); !s.ok()) return s;
-      const int64_t begin = place.begin * element;
-      *t.here = {static_cast<char*>(host) + begin, p.dtype, Device::Cpu(), place.shape,
+      if (absl::Status s = add(elements, t.dtype, &host, &device); !s.ok()) return s;
+      const int64_t begin = place.begin * SizeOf(t.dtype);
+      *t.here = {static_cast<char*>(host) + begin, t.dtype, Device::Cpu(), place.shape,
                  place.strides};
-      *t.there = {static_cast<char*>(device) + begin, p.dtype, device_, place.shape, place.strides};
+      *t.there = {static_cast<char*>(device) + begin, t.dtype, device_, place.shape, place.strides};
+    }
+  }
+  if (p.KvDType() == DType::kFloat8E4M3) {
+    for (const int tensor : {kK, kV}) {
+      if (absl::Status s = add(p.b * p.hkv, DType::kFloat32, &host, &device); !s.ok()) return s;
+      auto* const scales = static_cast<float*>(host);
+      const uint64_t key = Combine(Combine(options_.seed, 103), tensor);
+      // From 0.5 to 1.5, and no powers of two.
+      for (int64_t i = 0; i < p.b * p.hkv; ++i) scales[i] = 1 + Uniform(Combine(key, i)) / 2;
+      const auto view = [&p](const void* data, Device on) {
+        return BshdView(data, DType::kFloat32, on, p.b, 1, p.hkv, 1);
+      };
+      (tensor == kK ? host_tensors_.k_scale : host_tensors_.v_scale) = view(host, Device::Cpu());
+      (tensor == kK ? tensors_.k_scale : tensors_.v_scale) = view(device, device_);
     }
   }
 
@@ -314,7 +329,8 @@ void Inputs::FillRows(int tensor, int64_t sequence, int64_t begin, int64_t end, 
           FillRow(static_cast<BFloat16*>(data) + at, dim, options_.values, tensor, key);
           break;
         case DType::kFloat8E4M3:
-          break;  // Make() declines it
+          FillRow(static_cast<Float8E4M3*>(data) + at, dim, options_.values, tensor, key);
+          break;
       }
     }
   }

@@ -10,6 +10,8 @@
 // the layout, the kind of lengths, the device and the number of threads. One seed therefore gives
 // the same attention in all of them.
 //
+// K and V of fp8_e4m3 have a scale per sequence and head, from 0.5 to 1.5.
+//
 // Everything that a kernel must not use is NaN, so that using it shows: gaps between strides; Q, K
 // and V beyond their sequence's length; tokens of no sequence; and kInputFence bytes on each side
 // (none with bare_memory.h).
@@ -71,7 +73,7 @@ class Inputs {
   static absl::Status Check(const AttentionProblem& problem, const InputOptions& options = {});
 
   // InvalidArgument for an invalid problem, lengths that do not fit it, or a layout that cannot
-  // hold it; Unimplemented for fp8 and for paged K and V; ResourceExhausted if the device or the
+  // hold it; Unimplemented for Q in fp8, and for paged K and V; ResourceExhausted if the device or the
   // host has too little memory.
   static absl::StatusOr<Inputs> Make(const AttentionProblem& problem, Device device,
                                      const InputOptions& options = {});

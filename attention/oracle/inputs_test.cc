@@ -201,6 +201,12 @@ TEST(InputsTest, RejectsWhatDoesNotFit) {
   options.q_lens.clear();
   options.layout = oracle::Layout::kQkv;
   EXPECT_EQ(message().substr(0, 12), "layout: qkv ");
+  p.lens = Lengths::kFixed;
+  p.hq = 1;
+  EXPECT_EQ(message(), "");
+  p.kv_dtype = DType::kFloat8E4M3;
+  EXPECT_EQ(message().substr(0, 12), "layout: qkv ");
+  p.kv_dtype = {};
   options = {};
   p.lens = Lengths::kFixed;
   options.kv_lens = {1, 1};
@@ -211,6 +217,26 @@ TEST(InputsTest, RejectsWhatDoesNotFit) {
   p.b = 2;
   p.dtype = DType::kFloat8E4M3;
   EXPECT_EQ(message(), "dtype: fp8_e4m3 is not one of fp32, fp16, bf16");
+}
+
+TEST(InputsTest, AnFp8CacheHasScales) {
+  const oracle::Inputs inputs = Make("b=3,hq=4,hkv=2,sq=2,skv=5,d=16,dtype=bf16,kvdtype=fp8_e4m3");
+  const AttentionTensors& t = inputs.tensors();
+  EXPECT_EQ(t.q.dtype, DType::kBFloat16);
+  EXPECT_EQ(t.k.dtype, DType::kFloat8E4M3);
+  EXPECT_EQ(t.v.dtype, DType::kFloat8E4M3);
+  EXPECT_TRUE(std::isnan(At(t.k, 0, 0, 0, -1)));  // the fence
+  std::set<float> scales;
+  for (const ConstTensorView& view : {t.k_scale, t.v_scale}) {
+    EXPECT_EQ(view.shape, (std::array<int64_t, 4>{3, 1, 2, 1}));
+    for (int64_t b = 0; b < 3; ++b) {
+      for (int64_t h = 0; h < 2; ++h) scales.insert(static_cast<float>(At(view, b, 0, h, 0)));
+    }
+  }
+  EXPECT_EQ(scales.size(), 12u);
+  EXPECT_GE(*scales.begin(), 0.5f);
+  EXPECT_LE(*scales.rbegin(), 1.5f);
+  EXPECT_EQ(Make("hq=1,sq=1,d=8,dtype=bf16").tensors().k_scale.data, nullptr);
 }
 
 TEST(ValuesTest, NamesParseBack) {

@@ -31,11 +31,12 @@ absl::StatusOr<Layout> ParseLayout(absl::string_view name) {
 
 absl::Status CheckLayout(Layout layout, const AttentionProblem& p) {
   if (layout != Layout::kQkv) return absl::OkStatus();
-  if (p.hq == p.hkv && p.sq == p.skv && p.d == p.dv && p.lens != Lengths::kPacked) {
+  if (p.hq == p.hkv && p.sq == p.skv && p.d == p.dv && p.lens != Lengths::kPacked &&
+      p.KvDType() == p.dtype) {
     return absl::OkStatus();
   }
   return absl::InvalidArgumentError(absl::StrCat(
-      "layout: qkv needs hq = hkv, sq = skv, d = dv and lens other than packed, unlike ",
+      "layout: qkv needs hq = hkv, sq = skv, d = dv, one dtype and lens other than packed, unlike ",
       p.ToString()));
 }
 

@@ -93,7 +93,8 @@ TEST(OracleOnGpuTest, HasTheResultsOfTheCpu) {
 TEST(OracleOnGpuTest, LongRowsAndManyRows) {
   Comparison all;
   for (const char* line : {"b=1,hq=1,sq=2,skv=100003,d=8,dtype=fp32,mask=causal",
-                           "b=3,hq=8,hkv=2,sq=300,skv=20,d=300,dtype=bf16,mask=window:9:3"}) {
+                           "b=3,hq=8,hkv=2,sq=300,skv=20,d=300,dtype=bf16,mask=window:9:3",
+                           "b=3,hq=4,hkv=2,sq=9,skv=200,d=72,dv=40,dtype=fp16,kvdtype=fp8_e4m3"}) {
     Case c;
     c.problem = *AttentionProblem::Parse(line);
     ExpectSame(c, Factors::kAsTheyAre, &all);

@@ -40,6 +40,7 @@ absl::Status Resize(absl::string_view what, int64_t size, std::vector<T>* vector
 // Rows that share a KV head, and the range of keys that they see.
 struct Group {
   int64_t first, last;  // indices into the order of rows
+  int64_t index;        // of the sequence
   Sequence sequence;
   int64_t head;  // of K and V
   KvRange seen;
@@ -64,6 +65,7 @@ Group GroupAt(const AttentionProblem& p, const AttentionTensors& t, absl::Span<c
   const Row& row = rows[order[first]];
   Group group;
   group.first = group.last = first;
+  group.index = row.sequence;
   group.sequence = SequenceOf(p, t, row.sequence);
   group.head = row.head / p.GroupSize();
   group.seen = {p.skv, 0};
@@ -105,8 +107,10 @@ absl::Status ForEachRow(const AttentionProblem& p, const AttentionTensors& t,
                 [&](int64_t block, int) {
                   const int64_t from = block * kBlock, to = std::min(keys, from + kBlock);
                   const int64_t at = q.kv_begin + g.seen.begin;
-                  LoadRows(t.k, q.kv_batch, g.head, at + from, at + to, padded, &k[from * padded]);
-                  LoadRows(t.v, q.kv_batch, g.head, at + from, at + to, p.dv, &v[from * p.dv]);
+                  LoadRows(t.k, q.kv_batch, g.head, at + from, at + to, padded, &k[from * padded],
+                           ScaleOf(t.k_scale, g.index, g.head));
+                  LoadRows(t.v, q.kv_batch, g.head, at + from, at + to, p.dv, &v[from * p.dv],
+                           ScaleOf(t.v_scale, g.index, g.head));
                 });
     ParallelFor(count, workers, [&](int64_t i, int worker) {
       const int64_t index = (*order)[g.first + i];
@@ -148,7 +152,7 @@ absl::StatusOr<Result> Begin(const AttentionProblem& p, const AttentionTensors& 
 absl::Status Check(const AttentionProblem& p, const AttentionTensors& t,
                    absl::Span<const Row> rows) {
   if (absl::Status s = p.Validate(); !s.ok()) return s;
-  if (absl::Status s = CheckDtypeAndPage(p); !s.ok()) return s;
+  if (absl::Status s = CheckDtypeAndPage(p, /*fp8_cache=*/true); !s.ok()) return s;
   if (t.q.device.kind != DeviceKind::kCpu) {
     return absl::InvalidArgumentError(absl::StrCat("q: on ", ToString(t.q.device), ", not on cpu"));
   }

@@ -75,6 +75,51 @@ TEST(ExactTest, TwoKeysByHand) {
   EXPECT_NEAR(r.lse[0], std::log(4.0), 1e-7);
 }
 
+TEST(ExactTest, KeysAndValuesOfFp8CountTimesTheirScales) {
+  const AttentionProblem p =
+      Problem("b=2,hq=4,hkv=2,sq=5,skv=9,d=24,dv=16,dtype=fp16,kvdtype=fp8_e4m3,lens=packed");
+  const Inputs inputs = Random(p);
+  const AttentionTensors& t = inputs.host_tensors();
+  const Result r = RunAll(p, t);
+  // The same in fp32.
+  const AttentionProblem plain =
+      Problem("b=2,hq=4,hkv=2,sq=5,skv=9,d=24,dv=16,dtype=fp32,lens=packed");
+  const Inputs others = Random(plain);
+  const AttentionTensors& u = others.host_tensors();
+  ASSERT_EQ(t.k.shape, u.k.shape);  // the lengths are those of the seed
+  const auto copy = [](const ConstTensorView& from, const ConstTensorView& to, auto scale) {
+    for (int64_t s = 0; s < from.shape[1]; ++s) {
+      for (int64_t h = 0; h < from.shape[2]; ++h) {
+        for (int64_t i = 0; i < from.shape[3]; ++i) {
+          StoreElement(const_cast<void*>(to.data), to.dtype, to.Offset(0, s, h, i),
+                       static_cast<float>(At(from, 0, s, h, i)) * scale(s, h));
+        }
+      }
+    }
+  };
+  const auto scaled = [&](const ConstTensorView& scales) {
+    return [&t, &scales](int64_t token, int64_t head) {
+      const int64_t sequence = token < t.cu_seqlens_kv.data[1] ? 0 : 1;
+      return static_cast<float>(At(scales, sequence, 0, head, 0));
+    };
+  };
+  copy(t.q, u.q, [](int64_t, int64_t) { return 1.0f; });
+  copy(t.k, u.k, scaled(t.k_scale));
+  copy(t.v, u.v, scaled(t.v_scale));
+  const Result expected = RunAll(plain, u);
+  ASSERT_EQ(r.o.size(), expected.o.size());
+  ASSERT_FALSE(r.o.empty());
+  for (size_t i = 0; i < r.o.size(); ++i) EXPECT_NEAR(r.o[i], expected.o[i], 1e-5);
+  for (size_t i = 0; i < r.lse.size(); ++i) {
+    if (std::isfinite(expected.lse[i])) {
+      EXPECT_NEAR(r.lse[i], expected.lse[i], 1e-5);
+    }
+  }
+  const absl::StatusOr<Result> s = Straightforward(p, t, AllRows(p, t));
+  ASSERT_TRUE(s.ok()) << s.status();
+  for (size_t i = 0; i < r.o.size(); ++i) EXPECT_NEAR(s->o[i], r.o[i], 0.01);
+}
+
 TEST(ExactTest, ScaleIsAFactorAndDefaultsToOneOverRootD) {
   const std::vector<float> q = {1, 2, 3, 4}, k = {1, 1, 1, 1}, v = {7};
   EXPECT_DOUBLE_EQ(OneHead("sq=1,d=4,dv=1", q, k, v).Run().lse[0], 5);

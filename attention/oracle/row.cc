@@ -83,11 +83,11 @@ void StraightforwardRowOf(const RowInput<float>& in, DType dtype, float* scores,
 
 template <typename Real, typename Element>
 void LoadRowsOf(const Element* data, const ConstTensorView& view, int64_t batch, int64_t head,
-                int64_t begin, int64_t end, int64_t width, Real* out) {
+                int64_t begin, int64_t end, int64_t width, Real* out, Real scale) {
   const int64_t dim = view.shape[3];
   for (int64_t row = begin; row < end; ++row, out += width) {
     const Element* in = data + view.Offset(batch, row, head, 0);
-    for (int64_t i = 0; i < dim; ++i) out[i] = static_cast<Real>(static_cast<float>(in[i]));
+    for (int64_t i = 0; i < dim; ++i) out[i] = scale * static_cast<Real>(static_cast<float>(in[i]));
     std::fill(out + dim, out + width, Real{0});
   }
 }
@@ -145,9 +145,9 @@ void StraightforwardRow(const RowInput<float>& in, DType dtype, bool tf32, float
 
 template <typename Real>
 void LoadRows(const ConstTensorView& view, int64_t batch, int64_t head, int64_t begin, int64_t end,
-              int64_t width, Real* out) {
+              int64_t width, Real* out, float scale) {
   const auto load = [&](const auto* data) {
-    LoadRowsOf(data, view, batch, head, begin, end, width, out);
+    LoadRowsOf(data, view, batch, head, begin, end, width, out, Real{scale});
   };
   switch (view.dtype) {
     case DType::kFloat32:
@@ -157,13 +157,13 @@ void LoadRows(const ConstTensorView& view, int64_t batch, int64_t head, int64_t 
     case DType::kBFloat16:
       return load(static_cast<const BFloat16*>(view.data));
     case DType::kFloat8E4M3:
-      break;  // callers reject it
+      return load(static_cast<const Float8E4M3*>(view.data));
   }
 }
 
 template void LoadRows<double>(const ConstTensorView&, int64_t, int64_t, int64_t, int64_t, int64_t,
-                               double*);
+                               double*, float);
 template void LoadRows<float>(const ConstTensorView&, int64_t, int64_t, int64_t, int64_t, int64_t,
-                              float*);
+                              float*, float);
 
 }  // namespace attnlab::oracle

@@ -42,10 +42,11 @@ void ExactRow(const RowInput<double>& in, double* scores, double* o, double* lse
 void StraightforwardRow(const RowInput<float>& in, DType dtype, bool tf32, float* scores, float* o,
                         float* lse);
 
-// Copies rows [begin, end) of one head to `out`, each padded with zeros to `width` elements.
+// Copies rows [begin, end) of one head to `out`, times `scale`, each padded with zeros to `width`
+// elements.
 template <typename Real>
 void LoadRows(const ConstTensorView& view, int64_t batch, int64_t head, int64_t begin, int64_t end,
-              int64_t width, Real* out);
+              int64_t width, Real* out, float scale = 1);
 
 }  // namespace attnlab::oracle
 

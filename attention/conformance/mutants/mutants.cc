@@ -45,6 +45,7 @@ enum class Bug {
   kIgnoresStrides,     // assumes that heads of Q are adjacent
   kBatchMaximum,       // leaks from the first sequence into the others
   kHalfAccumulator,    // sums in the dtype
+  kIgnoresScales,      // takes fp8 K and V as they are
   kDropsOddLse,        // does not write LSE of odd rows
   kNeedsLse,           // a different O without LSE
   kDeclinesAfterAll,   // Supports() returns OK, Run() returns Unimplemented
@@ -67,7 +68,7 @@ class TiledKernel : public Kernel {
 
   absl::StatusOr<std::unique_ptr<const Prepared>> Prepare(
       const AttentionProblem& p, const DeviceInfo&, const LaunchConfig& config) const override {
-    if (absl::Status s = CheckDtypeAndPage(p); !s.ok()) return s;
+    if (absl::Status s = CheckDtypeAndPage(p, /*fp8_cache=*/true); !s.ok()) return s;
     if (bug_ != Bug::kTakesAnyConfig) {
       if (absl::Status s = config.CheckKeys({}); !s.ok()) return s;
     }
@@ -92,7 +93,7 @@ class TiledKernel : public Kernel {
       const Sequence s = SequenceOf(p, t, i);
       const int64_t rows = bug_ == Bug::kLeavesLastRow ? s.q_len - 1 : s.q_len;
       for (int64_t row = 0; row < rows; ++row) {
-        for (int64_t head = 0; head < p.hq; ++head) Row(p, t, s, row, head, launch, call);
+        for (int64_t head = 0; head < p.hq; ++head) Row(p, t, i, s, row, head, launch, call);
       }
       if (bug_ != Bug::kWritesUnusedRows || p.lens != Lengths::kPadded) continue;
       for (int64_t row = s.q_len; row < p.sq; ++row) Store(t.o, s.q_batch, row, 0, 0, 0);
@@ -124,7 +125,7 @@ class TiledKernel : public Kernel {
   }
 
   float Score(const AttentionProblem& p, const AttentionTensors& t, const Sequence& s, int64_t row,
-              int64_t head, int64_t kv_head, int64_t key, bool backwards) const {
+              int64_t head, int64_t kv_head, int64_t key, float k_scale, bool backwards) const {
     float dot = 0;
     for (int64_t n = 0; n < p.d; ++n) {
       const int64_t i = backwards ? p.d - 1 - n : n;
@@ -135,6 +136,7 @@ class TiledKernel : public Kernel {
       }
       dot += q * Load(t.k, s.kv_batch, s.kv_begin + key, kv_head, i);
     }
+    dot *= k_scale;
     if (p.softcap == 0 || bug_ == Bug::kNoSoftcap) return dot * p.Scale();
     if (bug_ == Bug::kScaleAfterSoftcap) {
       return p.Scale() * p.softcap * std::tanh(dot / p.softcap);
@@ -142,11 +144,14 @@ class TiledKernel : public Kernel {
     return p.softcap * std::tanh(dot * p.Scale() / p.softcap);
   }
 
-  void Row(const AttentionProblem& p, const AttentionTensors& t, const Sequence& s, int64_t row,
-           int64_t head, const Launch& launch, int call) const {
+  void Row(const AttentionProblem& p, const AttentionTensors& t, int64_t sequence,
+           const Sequence& s, int64_t row, int64_t head, const Launch& launch, int call) const {
     const KvRange range = Visible(p, s, row);
     if (bug_ == Bug::kLeavesEmptyRows && range.begin >= range.end) return;
     const int64_t kv_head = bug_ == Bug::kInterleavedGroups ? head % p.hkv : head / p.GroupSize();
+    const bool scaled = bug_ != Bug::kIgnoresScales;
+    const float k_scale = scaled ? ScaleOf(t.k_scale, sequence, kv_head) : 1;
+    const float v_scale = scaled ? ScaleOf(t.v_scale, sequence, kv_head) : 1;
     float* const o = static_cast<float*>(launch.workspace.data);
     if (bug_ != Bug::kTrustsWorkspace || row > 0) std::fill(o, o + p.dv, 0.0f);
     if (bug_ == Bug::kWritesPastWorkspace) o[AttentionProblem::kMaxHeadDim] = 0;
@@ -158,7 +163,7 @@ class TiledKernel : public Kernel {
       std::array<float, kTile> scores;
       float new_max = max;
       for (int64_t j = begin; j < end; ++j) {
-        scores[j - begin] = Score(p, t, s, row, head, kv_head, j, backwards);
+        scores[j - begin] = Score(p, t, s, row, head, kv_head, j, k_scale, backwards);
         if (bug_ != Bug::kNoMax) new_max = std::max(new_max, scores[j - begin]);
       }
       if (new_max > max && bug_ != Bug::kNoRescale) {
@@ -172,7 +177,7 @@ class TiledKernel : public Kernel {
         if (bug_ == Bug::kLosesNan && std::isnan(weight)) weight = 0;
         sum += weight;
         for (int64_t c = 0; c < p.dv; ++c) {
-          const float v = Load(t.v, s.kv_batch, s.kv_begin + j, kv_head, c);
+          const float v = v_scale * Load(t.v, s.kv_batch, s.kv_begin + j, kv_head, c);
           if (bug_ != Bug::kLosesNan || !std::isnan(v)) o[c] += weight * v;
           if (bug_ == Bug::kHalfAccumulator) StoreElement(o, DType::kFloat32, c, RoundTo(p, o[c]));
         }
@@ -251,6 +256,7 @@ std::vector<Mutant> Mutants() {
       {"ignores_strides", Bug::kIgnoresStrides, "matches_oracle", "error inf"},
       {"batch_maximum", Bug::kBatchMaximum, "sequences_are_independent", "NaN in sequence"},
       {"half_accumulator", Bug::kHalfAccumulator, "matches_oracle", "o: error"},
+      {"ignores_scales", Bug::kIgnoresScales, "matches_oracle", "o: error"},
       {"drops_odd_lse", Bug::kDropsOddLse, "matches_oracle", "lse: "},
       {"needs_lse", Bug::kNeedsLse, "lse_is_optional", "with and without LSE: o: bits differ"},
       {"declines_after_all", Bug::kDeclinesAfterAll, "matches_oracle", "Supports() says yes, but"},
