@@ -4,15 +4,33 @@
 #ifndef ATTENTION_SPLIT_K_CALL_H_
 #define ATTENTION_SPLIT_K_CALL_H_
 
+#include <cstdint>
+
 #include "attention/device/arguments.h"
 #include "attention/device/element.h"
+#include "attention/device/host_device.h"
 #include "attention/split_k/split.h"
 #include "cuda_runtime.h"
 
 namespace attnlab::split_k {
 
+// Factors of K and V per sequence and KV head; null: 1. Strides are in elements.
+struct Scales {
+  const float *k = nullptr, *v = nullptr;
+  int64_t k_batch_stride = 0, k_head_stride = 0, v_batch_stride = 0, v_head_stride = 0;
+
+  ATTNLAB_HOST_DEVICE float OfK(int64_t sequence, int64_t head) const {
+    return k == nullptr ? 1 : k[sequence * k_batch_stride + head * k_head_stride];
+  }
+  ATTNLAB_HOST_DEVICE float OfV(int64_t sequence, int64_t head) const {
+    return v == nullptr ? 1 : v[sequence * v_batch_stride + head * v_head_stride];
+  }
+};
+
 struct SplitCall {
   device::Arguments arguments;
+  bool fp8_cache = false;  // K and V are fp8_e4m3, with
+  Scales scales;
   SplitGrid grid;
   Workspace workspace;
   device::Element element = device::Element::kBFloat16;

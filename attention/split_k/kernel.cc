@@ -41,6 +41,7 @@ class PreparedSplitK : public Prepared {
         launch_(LauncherOf(options)) {
     call_.grid = options.grid;
     call_.element = device::ElementOf(p.dtype);
+    call_.fp8_cache = p.KvDType() == DType::kFloat8E4M3;
     call_.workspace.rows = options.tile.rows;
     call_.workspace.dim = static_cast<int32_t>((p.dv + 3) / 4 * 4);
   }
@@ -54,6 +55,12 @@ class PreparedSplitK : public Prepared {
     SplitCall call = call_;
     call.arguments = device::ArgumentsOf(problem_, t);
     call.stream = static_cast<cudaStream_t>(launch.stream);
+    call.scales = {static_cast<const float*>(t.k_scale.data),
+                   static_cast<const float*>(t.v_scale.data),
+                   t.k_scale.strides[0],
+                   t.k_scale.strides[2],
+                   t.v_scale.strides[0],
+                   t.v_scale.strides[2]};
     call.workspace.states = static_cast<float*>(launch.workspace.data);
     if (workspace_bytes_ > 0) {
       call.workspace.outputs =
@@ -93,7 +100,7 @@ class SplitKKernel : public Kernel {
   absl::StatusOr<std::unique_ptr<const Prepared>> Prepare(
       const AttentionProblem& p, const DeviceInfo& device,
       const LaunchConfig& config) const override {
-    if (absl::Status s = CheckDtypeAndPage(p); !s.ok()) return s;
+    if (absl::Status s = CheckDtypeAndPage(p, /*fp8_cache=*/true); !s.ok()) return s;
     // Only products on tensor cores depend on it.
     const int code_capability = p.dtype == DType::kFloat32 || device.compute_capability < 80
                                     ? device.compute_capability

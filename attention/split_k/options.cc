@@ -39,7 +39,10 @@ absl::Status CheckProblem(const AttentionProblem& p, int capability) {
 }
 
 SplitTile TileFor(const AttentionProblem& p, bool tensor_cores) {
-  for (const SplitTile& tile : tensor_cores ? kTensorCoreTiles : kCudaCoreTiles) {
+  const bool fp8 = p.KvDType() == DType::kFloat8E4M3;
+  for (const SplitTile& tile : !tensor_cores ? kCudaCoreTiles
+                               : fp8         ? kFp8Tiles
+                                             : kTensorCoreTiles) {
     if (tile.head_dim >= std::max(p.d, p.dv)) return tile;
   }
   return {};
@@ -68,7 +71,7 @@ double SecondsOf(const AttentionProblem& p, const DeviceInfo& device, const Opti
       std::min(kBlockRate, kMultiprocessorRate * std::max(1, device.multiprocessors) /
                                std::max(1.0, at_a_time));
   const double bytes =
-      static_cast<double>(keys) * static_cast<double>((p.d + p.dv) * SizeOf(p.dtype));
+      static_cast<double>(keys) * static_cast<double>((p.d + p.dv) * SizeOf(p.KvDType()));
   const double waves = std::ceil(blocks / together);
   const double merged = blocks * options.tile.rows * static_cast<double>(p.dv) * 4;
   return waves * (kBlockSeconds + bytes / rate) +
@@ -79,7 +82,9 @@ double SecondsOf(const AttentionProblem& p, const DeviceInfo& device, const Opti
 // The most keys that a part may have: each of four warps adds a quarter of them.
 int64_t MostPartKeys(const AttentionProblem& p) {
   if (p.dtype == DType::kFloat32) return std::numeric_limits<int64_t>::max();
-  return 4 * (p.dtype == DType::kFloat16 ? kMostFp16Keys : kMostBf16Keys);
+  // Whichever dtype Q has, P and an fp8 V are multiplied in fp16.
+  const bool fp16 = p.dtype == DType::kFloat16 || p.KvDType() == DType::kFloat8E4M3;
+  return 4 * (fp16 ? kMostFp16Keys : kMostBf16Keys);
 }
 
 // The keys of a part that SecondsOf() likes best, of some numbers of parts.

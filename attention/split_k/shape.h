@@ -8,7 +8,7 @@ namespace attnlab::split_k {
 
 // On tensor cores. Each warp has its own keys, all rows of the tile, and a ring of its own in shared
 // memory, so warps never wait for each other before the end.
-template <int HeadDim, int Stages>
+template <int HeadDim, int KvBytes, int Stages>
 struct TensorCoreShape {
   static constexpr int kHeadDim = HeadDim;  // the most that d and dv may be
   static constexpr int kWarps = 4, kThreads = 32 * kWarps;
@@ -16,12 +16,13 @@ struct TensorCoreShape {
   static constexpr int kWarpRows = 16;  // of mma.sync; the tile's
   static constexpr int kKeys = 16;      // of a tile of a warp: kPartKeys
   static constexpr int kStages = Stages;
+  static constexpr bool kFp8 = KvBytes == 1;  // K and V; Q has 16 bits
   static constexpr int kSharing = 1;
   static constexpr int kKeptQ = HeadDim / 16;  // all of Q stays in registers
 
   // Shared memory: Q, then what each row sees, then the rings; at the end, in place of all that,
   // the parts of the warps.
-  static constexpr int kRowBytes = 2 * HeadDim, kTileBytes = kKeys * kRowBytes;
+  static constexpr int kRowBytes = 2 * HeadDim, kTileBytes = kKeys * KvBytes * HeadDim;
   static constexpr int kQ = 0, kVisible = kWarpRows * kRowBytes;
   static constexpr int kRing = kVisible + kWarpRows * 8, kRingBytes = kStages * 2 * kTileBytes;
   static constexpr int kStates = 0, kOutputs = kWarps * kWarpRows * 8;
@@ -38,15 +39,18 @@ template <int kDim>
 struct TensorCoreShapes;
 template <>
 struct TensorCoreShapes<64> {
-  using Shape = TensorCoreShape<64, 5>;
+  using Of16Bits = TensorCoreShape<64, 2, 5>;
+  using OfFp8 = TensorCoreShape<64, 1, 8>;
 };
 template <>
 struct TensorCoreShapes<128> {
-  using Shape = TensorCoreShape<128, 3>;
+  using Of16Bits = TensorCoreShape<128, 2, 3>;
+  using OfFp8 = TensorCoreShape<128, 1, 5>;
 };
 template <>
 struct TensorCoreShapes<256> {
-  using Shape = TensorCoreShape<256, 2>;
+  using Of16Bits = TensorCoreShape<256, 2, 2>;
+  using OfFp8 = TensorCoreShape<256, 1, 3>;
 };
 
 // On CUDA cores, for fp32. Lanes of a warp form groups; a group has a key, and each lane 16 of its
@@ -82,9 +86,14 @@ constexpr SplitTile CudaCoreTileOf() {
 }
 
 inline constexpr SplitTile kTensorCoreTiles[] = {
-    TensorCoreTileOf<TensorCoreShapes<64>::Shape>(),
-    TensorCoreTileOf<TensorCoreShapes<128>::Shape>(),
-    TensorCoreTileOf<TensorCoreShapes<256>::Shape>(),
+    TensorCoreTileOf<TensorCoreShapes<64>::Of16Bits>(),
+    TensorCoreTileOf<TensorCoreShapes<128>::Of16Bits>(),
+    TensorCoreTileOf<TensorCoreShapes<256>::Of16Bits>(),
+};
+inline constexpr SplitTile kFp8Tiles[] = {
+    TensorCoreTileOf<TensorCoreShapes<64>::OfFp8>(),
+    TensorCoreTileOf<TensorCoreShapes<128>::OfFp8>(),
+    TensorCoreTileOf<TensorCoreShapes<256>::OfFp8>(),
 };
 inline constexpr SplitTile kCudaCoreTiles[] = {
     CudaCoreTileOf<CudaCoreShape<64>>(),

@@ -1,4 +1,5 @@
-// A part of a query tile on tensor cores (mma.sync), for 16-bit Q, K and V.
+// A part of a query tile on tensor cores (mma.sync): Q has 16 bits; K and V have the same dtype, or
+// are fp8_e4m3.
 //
 // All warps of a block have the same 16 rows, and each has every fourth tile of 16 keys. A warp
 // copies its own tiles, some ahead, so that the only waits are for memory. At the end the warps'
@@ -10,6 +11,7 @@
 #include <cuda_fp16.h>
 
 #include <cstdint>
+#include <type_traits>
 
 #include "attention/cuda/launch.h"
 #include "attention/device/arguments.h"
@@ -22,6 +24,7 @@
 #include "attention/device/tile_copy.cuh"
 #include "attention/device/warp_rows.cuh"
 #include "attention/split_k/call.h"
+#include "attention/split_k/fp8_products.cuh"
 #include "attention/split_k/parts.cuh"
 #include "attention/split_k/shape.h"
 #include "attention/split_k/split.h"
@@ -32,11 +35,15 @@ namespace attnlab::split_k {
 template <class Shape, typename T>
 class SplitWarp {
   static constexpr int kDim = Shape::kHeadDim, kKeys = Shape::kKeys, kWarps = Shape::kWarps;
+  static constexpr bool kFp8 = Shape::kFp8;
+  using Kv = std::conditional_t<kFp8, uint8_t, T>;
   // 32 warps share the rows: none has rows of its own.
   using Warp = device::WarpRows<Shape::kWarpRows, kKeys, kDim, /*kWarps=*/32>;
-  using Products = device::FragmentProducts<Shape, T>;
+  // What the tensor cores multiply.
+  using Products = device::FragmentProducts<Shape, std::conditional_t<kFp8, __half, T>>;
+  using OfFp8 = Fp8Products<Shape>;
   using Place = device::Swizzle<kDim / 8>;
-  using Copy = device::TileCopy<T, kKeys, kDim, 32>;
+  using Copy = device::TileCopy<Kv, kKeys, kDim, 32>;
 
  public:
   __device__ SplitWarp(const device::Arguments& a, const device::QueryTile& tile,
@@ -54,10 +61,16 @@ class SplitWarp {
     for (int i = 0; i < Shape::kStages - 1; ++i) CopyTile(i);
   }
 
-  // After a barrier: Q and what rows see are there.
-  __device__ void Walk() {
-    typename Products::KeptQ q;
-    Products::KeepQ(LaneAddress(Shape::kQ, Warp::Lane() % 16, Warp::Lane() / 16), q);
+  // After a barrier: Q and what rows see are there. `k_scale`: of K, if it is fp8.
+  __device__ void Walk(float k_scale) {
+    std::conditional_t<kFp8, typename OfFp8::KeptQ, typename Products::KeptQ> q;
+    [[maybe_unused]] float factors[2];
+    if constexpr (kFp8) {
+      OfFp8::template KeepQ<T>(shared_ + Shape::kQ, Warp::Quad(), Warp::Pair(), q, factors);
+      factors[0] *= k_scale, factors[1] *= k_scale;
+    } else {
+      Products::KeepQ(LaneAddress(Shape::kQ, Warp::Lane() % 16, Warp::Lane() / 16), q);
+    }
     o_.Clear();
     const bool capped = a_.softcap != 0;
     const float scale_log2 = device::ScaleLog2(a_, capped);
@@ -69,7 +82,13 @@ class SplitWarp {
       CopyTile(i + Shape::kStages - 1);
       const int k = Stage(i), v = k + Shape::kTileBytes, lane = Warp::Lane();
       typename Products::Scores s;
-      Products::MultiplyQk(0, LaneAddress(k, lane % 8 + lane / 16 * 8, lane / 8 % 2), q, s);
+      if constexpr (kFp8) {
+        OfFp8::MultiplyQk(Fp8Address(k), q, s);
+#pragma unroll
+        for (int x = 0; x < 4; ++x) s.At(0, x) *= factors[0], s.At(1, x) *= factors[1];
+      } else {
+        Products::MultiplyQk(0, LaneAddress(k, lane % 8 + lane / 16 * 8, lane / 8 % 2), q, s);
+      }
       if (capped) Warp::Cap(s, a_);
       if (keys_.Masked(TileOf(i))) Warp::MaskOut(s, visible, keys_.first + TileOf(i) * kKeys);
       typename Warp::LaneRows max;
@@ -77,14 +96,19 @@ class SplitWarp {
       rows_.Rescale(max, scale_log2, o_);
       typename Products::Probabilities p;
       Products::Weigh(s, scale_log2, rows_, p);
-      Products::AddPv(LaneAddress(v, lane % 16, lane / 16), p, o_);
+      if constexpr (kFp8) {
+        OfFp8::AddPv(Fp8Address(v), p, o_);
+      } else {
+        Products::AddPv(LaneAddress(v, lane % 16, lane / 16), p, o_);
+      }
     }
     device::CopyAsyncWait<0>();
     rows_.Finish();
   }
 
-  // After another barrier: writes this warp's part to the shared memory of its block.
-  __device__ void WritePart() const {
+  // After another barrier: writes this warp's part to the shared memory of its block, O times
+  // `v_scale`.
+  __device__ void WritePart(float v_scale) const {
 #pragma unroll
     for (int r = 0; r < Warp::kLaneRows; ++r) {
       const int row = warp_ * Shape::kWarpRows + Warp::Row(r);
@@ -92,11 +116,22 @@ class SplitWarp {
         reinterpret_cast<float2*>(shared_ + Shape::kStates)[row] =
             make_float2(rows_.State(r).neg_max, rows_.State(r).sum);
       }
-      float* const to = reinterpret_cast<float*>(shared_ + Shape::kOutputs) +
-                        row * Shape::kOutputRow + 2 * Warp::Pair();
+      float* const to =
+          reinterpret_cast<float*>(shared_ + Shape::kOutputs) + row * Shape::kOutputRow;
+      if constexpr (kFp8) {
+        // Columns of blocks 2 n and 2 n + 1 alternate (fp8_products.cuh).
 #pragma unroll
-      for (int n = 0; n < kDim / 8; ++n) {
-        *reinterpret_cast<float2*>(to + 8 * n) = make_float2(o_.At(r, 2 * n), o_.At(r, 2 * n + 1));
+        for (int n = 0; n < kDim / 16; ++n) {
+          *reinterpret_cast<float4*>(to + 16 * n + 4 * Warp::Pair()) =
+              make_float4(o_.At(r, 4 * n) * v_scale, o_.At(r, 4 * n + 2) * v_scale,
+                          o_.At(r, 4 * n + 1) * v_scale, o_.At(r, 4 * n + 3) * v_scale);
+        }
+      } else {
+#pragma unroll
+        for (int n = 0; n < kDim / 8; ++n) {
+          *reinterpret_cast<float2*>(to + 8 * n + 2 * Warp::Pair()) =
+              make_float2(o_.At(r, 2 * n), o_.At(r, 2 * n + 1));
+        }
       }
     }
   }
@@ -111,6 +146,14 @@ class SplitWarp {
     return device::SharedAddress(shared_) + tile + Place::At(row, chunk) * device::kChunkBytes;
   }
 
+  // The same in a tile of fp8, at the row and chunk that the lane points at.
+  __device__ uint32_t Fp8Address(int tile) const {
+    using OfTile = device::Swizzle<kDim / 16>;
+    return device::SharedAddress(shared_) + tile +
+           OfTile::At(OfFp8::PointedRow(Warp::Lane()), OfFp8::PointedChunk(Warp::Lane())) *
+               device::kChunkBytes;
+  }
+
   // Begins to copy K and V of the i-th tile, if there is one, as one group.
   __device__ void CopyTile(int i) const {
     if (TileOf(i) < tiles_) {
@@ -120,8 +163,8 @@ class SplitWarp {
     device::CopyAsyncCommit();
   }
   __device__ void CopyRows(char* to, const device::Rows& rows, int dim, int tile) const {
-    const T* const first = static_cast<const T*>(rows.data) + tile_.KvOffset(rows) +
-                           (keys_.first + int64_t{tile} * kKeys) * rows.token_stride;
+    const Kv* const first = static_cast<const Kv*>(rows.data) + tile_.KvOffset(rows) +
+                            (keys_.first + int64_t{tile} * kKeys) * rows.token_stride;
     if (tile < keys_.whole) {
       Copy::CopyWhole(to, first + Copy::Offset(rows.token_stride), rows.token_stride,
                       Copy::Thread());
@@ -145,7 +188,8 @@ template <class Shape, typename T>
 __global__ void __launch_bounds__(Shape::kThreads, Shape::kBlocks)
     TensorCoreKernel(const __grid_constant__ device::Arguments a,
                      const __grid_constant__ SplitGrid grid,
-                     const __grid_constant__ Workspace workspace) {
+                     const __grid_constant__ Workspace workspace,
+                     const __grid_constant__ Scales scales) {
   extern __shared__ __align__(128) char shared[];
   const SplitPlace place = PlaceOf(grid, blockIdx.x);
   const device::QueryTile tile = TileOf(a, grid, place, Shape::kWarpRows);
@@ -172,9 +216,10 @@ __global__ void __launch_bounds__(Shape::kThreads, Shape::kBlocks)
   }
   device::CopyAsyncWait<Shape::kStages - 1>();  // Q
   __syncthreads();
-  warp.Walk();
+  const int64_t sequence = grid.heads.Divide(place.unit);
+  warp.Walk(scales.OfK(sequence, tile.kv_head));
   __syncthreads();
-  warp.WritePart();
+  warp.WritePart(scales.OfV(sequence, tile.kv_head));
   __syncthreads();
   MergeBlock<Shape, T, Shape::kWarps, Shape::kWarpRows>(a, grid, workspace, tile, shared);
 }
@@ -183,17 +228,19 @@ template <class Shape, typename T>
 cudaError_t LaunchTensorCoresOf(const SplitCall& call) {
   return device::Launch(TensorCoreKernel<Shape, T>, dim3(BlocksOf(call.grid)),
                         dim3(Shape::kThreads), Shape::kSharedBytes, call.stream, call.arguments,
-                        call.grid, call.workspace);
+                        call.grid, call.workspace, call.scales);
 }
 
 template <int kDim>
 cudaError_t LaunchTensorCores(const SplitCall& call) {
-  using Shape = typename TensorCoreShapes<kDim>::Shape;
+  using Shapes = TensorCoreShapes<kDim>;
   switch (call.element) {
     case device::Element::kFloat16:
-      return LaunchTensorCoresOf<Shape, __half>(call);
+      return call.fp8_cache ? LaunchTensorCoresOf<typename Shapes::OfFp8, __half>(call)
+                            : LaunchTensorCoresOf<typename Shapes::Of16Bits, __half>(call);
     case device::Element::kBFloat16:
-      return LaunchTensorCoresOf<Shape, __nv_bfloat16>(call);
+      return call.fp8_cache ? LaunchTensorCoresOf<typename Shapes::OfFp8, __nv_bfloat16>(call)
+                            : LaunchTensorCoresOf<typename Shapes::Of16Bits, __nv_bfloat16>(call);
     case device::Element::kFloat32:
       break;
   }
