@@ -16,9 +16,10 @@
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "attention/cuda/backend.h"
-#include "attention/tune/build_id.h"
 #include "tools/lib/files.h"
 #include "tools/lib/json.h"
+
+extern const char kSourcesDigest[];  // sources_digest.bzl
 
 namespace attnlab::tune {
 namespace {
@@ -146,9 +147,7 @@ absl::StatusOr<Key> KeyOf(const DeviceInfo& device, const std::string& kernel,
   Key key;
   key.kernel = kernel;
   key.problem = problem;
-  const absl::StatusOr<std::string> build = BuildId();
-  if (!build.ok()) return build.status();
-  key.build = *build;
+  key.build = kSourcesDigest;
   if (device.device.kind == DeviceKind::kCpu) {
     key.device = absl::StrCat(device.name, ", ", device.threads, " threads");
     return key;
@@ -157,6 +156,7 @@ absl::StatusOr<Key> KeyOf(const DeviceInfo& device, const std::string& kernel,
   const absl::StatusOr<cuda_backend::Versions> versions = cuda_backend::GetVersions();
   if (!versions.ok()) return versions.status();
   key.driver = versions->driver.empty() ? versions->cuda_driver : versions->driver;
+  absl::StrAppend(&key.build, ", CUDA ", versions->cuda_runtime);
   return key;
 }
 

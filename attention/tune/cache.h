@@ -25,7 +25,7 @@ namespace attnlab::tune {
 struct Key {
   std::string device;  // "NVIDIA H200, 132 multiprocessors"
   std::string driver;  // its version; "" on the CPU
-  std::string build;   // the build id of the program or library that has the kernels
+  std::string build;   // a digest of the sources of all kernels, and the version of CUDA
   std::string kernel;
   std::string problem;  // the representative of the class (problem_class.h), as one line
 
