@@ -32,6 +32,8 @@ using Reader = std::shared_lock<std::shared_mutex>;
 
 PageManager::PageManager(const Options& options)
     : options_(options),
+      most_tokens_(options.most_tokens != 0 ? options.most_tokens
+                                            : std::min(options.pages * options.page, kMostTokens)),
       pool_(options.pages, options.page, options.hash_mask),
       sequences_(options.sequences),
       host_tokens_(options.host_pages * options.page),
@@ -47,6 +49,7 @@ absl::StatusOr<std::unique_ptr<PageManager>> PageManager::Create(const Options& 
   if (s.ok()) s = CheckRange("page", options.page, 1, 256);
   if (s.ok()) s = CheckRange("host_pages", options.host_pages, 0, kMostPages);
   if (s.ok()) s = CheckRange("sequences", options.sequences, 1, int64_t{1} << 20);
+  if (s.ok()) s = CheckRange("most_tokens", options.most_tokens, 0, kMostTokens);
   if (!s.ok()) return s;
   try {
     return std::unique_ptr<PageManager>(new PageManager(options));
@@ -161,9 +164,9 @@ absl::Status PageManager::Append(absl::Span<const NewTokens> batch, std::vector<
     if (!status.ok()) return status;
     const Sequence& s = sequences_[b.id.row];
     const int64_t tokens = s.tokens + static_cast<int64_t>(b.tokens.size());
-    if (tokens > kMostTokens) {
+    if (tokens > most_tokens_) {
       return absl::InvalidArgumentError(
-          absl::StrCat(Name(b.id), ": ", tokens, " tokens, above ", kMostTokens));
+          absl::StrCat(Name(b.id), ": ", tokens, " tokens, above ", most_tokens_));
     }
     if (b.tokens.empty()) continue;
     needed += PagesFor(tokens) - static_cast<int64_t>(s.pages.size());
@@ -465,6 +468,14 @@ void PageManager::TakeTableChanges(std::vector<TableChange>* changes) {
     }
   }
   changed_rows_.clear();
+}
+
+void PageManager::GetLengths(std::vector<int32_t>* lengths) const {
+  const Reader lock(mutex_);
+  lengths->clear();
+  for (const Sequence& s : sequences_) {
+    lengths->push_back(s.swapped ? 0 : static_cast<int32_t>(s.tokens));
+  }
 }
 
 std::string PageManager::Inconsistency() const {

@@ -94,6 +94,7 @@ class PageManager {
     int64_t page = 16;                  // tokens per page, 1 to 256
     int64_t host_pages = 0;             // for SwapOut(), 0 to 2^30
     int64_t sequences = 256;            // at a time: rows of the block table, 1 to 2^20
+    int64_t most_tokens = 0;            // of a sequence, to 2^31 - 1; 0: as many as the pool holds
     bool prefix_caching = true;         // without: only Fork() shares
     uint64_t hash_mask = ~uint64_t{0};  // for tests: fewer bits let hashes collide
   };
@@ -153,6 +154,12 @@ class PageManager {
   // Adds the entries of the block table that changed since the last call, for a copy elsewhere.
   void TakeTableChanges(std::vector<TableChange>* changes);
 
+  // The tokens of each row's sequence, 0 where there is none or it is swapped out.
+  void GetLengths(std::vector<int32_t>* lengths) const;
+  // What `most_tokens` says, and the pages for so many.
+  int64_t most_tokens() const { return most_tokens_; }
+  int64_t columns() const { return PagesFor(most_tokens_); }
+
   // "" or what is wrong inside. For tests: takes time proportional to all pages.
   std::string Inconsistency() const;
   // All that a call can change, for tests: equal strings mean equal states.
@@ -192,6 +199,7 @@ class PageManager {
   void Release(const Sequence& s, int64_t begin, int64_t end);
 
   const Options options_;
+  const int64_t most_tokens_;
   mutable std::shared_mutex mutex_;
   PagePool pool_;
   std::vector<Sequence> sequences_;

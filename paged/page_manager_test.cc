@@ -290,6 +290,17 @@ TEST_F(PageManagerTest, OptionsOutOfRange) {
   EXPECT_EQ(PageManager::Create(options).status().message(), "page: 257 is not in [1, 256]");
 }
 
+TEST_F(PageManagerTest, ASequenceHasAMostOfTokens) {
+  PageManager::Options options;
+  options.pages = 10;
+  options.page = 4;
+  options.most_tokens = 6;
+  cache_ = std::move(PageManager::Create(options).value());
+  EXPECT_EQ(cache_->columns(), 2);
+  const SequenceId a = cache_->Begin({}).value();
+  EXPECT_EQ(Add(a, {1, 2, 3, 4, 5, 6, 7}).message(), "sequence (row 0, use 0): 7 tokens, above 6");
+}
+
 TEST_F(PageManagerTest, AnEndedSequenceIsNotItsRowsNextOne) {
   Make(10);
   const SequenceId a = Write({1});

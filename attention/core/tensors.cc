@@ -123,31 +123,6 @@ bool Touches(const ConstTensorView& view, const void* data, int64_t bytes) {
   return Touches(absl::MakeConstSpan(sorted.axes.data(), sorted.count), element, low, high);
 }
 
-absl::Status CheckView(absl::string_view name, const ConstTensorView& view,
-                       const std::array<int64_t, 4>& shape, DType dtype, Device device) {
-  if (view.dtype != dtype) {
-    return Invalid(name, absl::StrCat("dtype is ", Name(view.dtype), ", must be ", Name(dtype)));
-  }
-  if (view.shape != shape) {
-    return Invalid(name, absl::StrCat("shape is ", Join(view.shape), ", must be ", Join(shape),
-                                      " (batch, sequence, head, dim)"));
-  }
-  if (view.device != device) {
-    return Invalid(name,
-                   absl::StrCat("on ", ToString(view.device), ", but q is on ", ToString(device)));
-  }
-  if (IsEmpty(view)) return absl::OkStatus();
-  if (view.data == nullptr) return Invalid(name, "the data pointer is null");
-  if (reinterpret_cast<uintptr_t>(view.data) % SizeOf(dtype) != 0) {
-    return Invalid(name, absl::StrCat("address ", reinterpret_cast<uintptr_t>(view.data),
-                                      " is not a multiple of the element size ", SizeOf(dtype)));
-  }
-  if (view.shape[3] > 1 && view.strides[3] != 1) {
-    return Invalid(name, absl::StrCat("stride ", view.strides[3], " of the dim axis is not 1"));
-  }
-  return CheckReach(name, view);
-}
-
 absl::Status CheckCount(absl::string_view name, int64_t entries, int64_t count) {
   if (entries == count) return absl::OkStatus();
   return Invalid(name, absl::StrCat("has ", entries, entries == 1 ? " entry" : " entries",
@@ -284,13 +259,39 @@ absl::Status ValidateScales(const AttentionProblem& p, const AttentionTensors& t
       return Invalid(c.name, absl::StrCat("is given, but what it scales is ", Name(c.dtype),
                                           ", not fp8_e4m3"));
     }
-    absl::Status s = CheckView(c.name, c.view, {p.b, 1, c.heads, 1}, DType::kFloat32, t.q.device);
+    absl::Status s =
+        ValidateView(c.name, c.view, {p.b, 1, c.heads, 1}, DType::kFloat32, t.q.device);
     if (!s.ok()) return s;
   }
   return absl::OkStatus();
 }
 
 }  // namespace
+
+absl::Status ValidateView(absl::string_view name, const ConstTensorView& view,
+                          const std::array<int64_t, 4>& shape, DType dtype, Device device) {
+  if (view.dtype != dtype) {
+    return Invalid(name, absl::StrCat("dtype is ", Name(view.dtype), ", must be ", Name(dtype)));
+  }
+  if (view.shape != shape) {
+    return Invalid(name, absl::StrCat("shape is ", Join(view.shape), ", must be ", Join(shape),
+                                      " (batch, sequence, head, dim)"));
+  }
+  if (view.device != device) {
+    return Invalid(name,
+                   absl::StrCat("on ", ToString(view.device), ", but q is on ", ToString(device)));
+  }
+  if (IsEmpty(view)) return absl::OkStatus();
+  if (view.data == nullptr) return Invalid(name, "the data pointer is null");
+  if (reinterpret_cast<uintptr_t>(view.data) % SizeOf(dtype) != 0) {
+    return Invalid(name, absl::StrCat("address ", reinterpret_cast<uintptr_t>(view.data),
+                                      " is not a multiple of the element size ", SizeOf(dtype)));
+  }
+  if (view.shape[3] > 1 && view.strides[3] != 1) {
+    return Invalid(name, absl::StrCat("stride ", view.strides[3], " of the dim axis is not 1"));
+  }
+  return CheckReach(name, view);
+}
 
 absl::Status ValidateTensors(const AttentionProblem& p, const AttentionTensors& t) {
   const bool packed = p.lens == Lengths::kPacked, paged = p.page != 0;
@@ -314,8 +315,9 @@ absl::Status ValidateTensors(const AttentionProblem& p, const AttentionTensors& 
   }
   const bool with_lse = t.lse.data != nullptr;
   const auto check = [device](absl::string_view name, const ConstTensorView& view,
-                              const std::array<int64_t, 4>& shape,
-                              DType dtype) { return CheckView(name, view, shape, dtype, device); };
+                              const std::array<int64_t, 4>& shape, DType dtype) {
+    return ValidateView(name, view, shape, dtype, device);
+  };
   absl::Status s = check("q", t.q, {batch, q_rows, p.hq, p.d}, p.dtype);
   if (s.ok()) s = check("k", t.k, {kv_batch, kv_rows, p.hkv, p.d}, p.KvDType());
   if (s.ok()) s = check("v", t.v, {kv_batch, kv_rows, p.hkv, p.dv}, p.KvDType());
@@ -354,7 +356,7 @@ absl::Status ValidateTensors(const AttentionProblem& p, const AttentionTensors& 
 absl::Status ValidateRows(const AttentionProblem& p, const AttentionTensors& t,
                           absl::string_view name, const TensorView& view, int64_t columns) {
   const std::array<int64_t, 4> shape = {t.o.shape[0], t.o.shape[1], p.hq, columns};
-  absl::Status s = CheckView(name, view, shape, DType::kFloat32, t.q.device);
+  absl::Status s = ValidateView(name, view, shape, DType::kFloat32, t.q.device);
   return s.ok() ? CheckDistinct(name, view) : s;
 }
 

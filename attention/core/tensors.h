@@ -2,6 +2,7 @@
 #ifndef ATTENTION_CORE_TENSORS_H_
 #define ATTENTION_CORE_TENSORS_H_
 
+#include <array>
 #include <cstdint>
 
 #include "absl/status/status.h"
@@ -65,7 +66,11 @@ struct AttentionTensors {
 // for it, so kernels there clamp what they read to the tensors and write nothing out of bounds.
 absl::Status ValidateTensors(const AttentionProblem& problem, const AttentionTensors& tensors);
 
-// The same check for one more output, `name`, with the problem's rows: fp32 with the shape of O but
+// Checks one view: dtype, shape, device, address and strides, with the errors above.
+absl::Status ValidateView(absl::string_view name, const ConstTensorView& view,
+                          const std::array<int64_t, 4>& shape, DType dtype, Device device);
+
+// ValidateTensors() for one more output, `name`, with the problem's rows: fp32 with the shape of O but
 // `columns` in place of dv, on the device of the tensors.
 absl::Status ValidateRows(const AttentionProblem& problem, const AttentionTensors& tensors,
                           absl::string_view name, const TensorView& view, int64_t columns);

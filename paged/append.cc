@@ -1,0 +1,205 @@
+#include "paged/append.h"
+
+#include <array>
+#include <cstdint>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+#include "attention/core/dtype.h"
+#include "attention/core/parallel.h"
+#include "attention/cuda/machine.h"
+#include "attention/device/divisor.h"
+#include "paged/append_rows.h"
+#include "paged/gpu.h"
+
+namespace attnlab::paged {
+namespace {
+
+absl::Status Invalid(absl::string_view field, absl::string_view message) {
+  return absl::InvalidArgumentError(absl::StrCat(field, ": ", message));
+}
+
+absl::Status CheckRotary(const AttentionProblem& p, const AttentionTensors& t, const Rotary& r) {
+  const ConstTensorView& table = r.table;
+  const int64_t dim = table.shape[3], positions = table.shape[1];
+  if (dim < 2 || dim > p.d || dim % 2 != 0) {
+    return Invalid("rotary", absl::StrCat("dim ", dim, " is not even and in [2, ", p.d, "]"));
+  }
+  if (positions < p.skv) {
+    return Invalid("rotary", absl::StrCat(positions, " positions, but skv = ", p.skv));
+  }
+  return ValidateView("rotary", table, {1, positions, 1, dim}, DType::kFloat32, t.q.device);
+}
+
+absl::Status Validate(const AttentionProblem& p, const AttentionTensors& t, const NewTokens& n) {
+  if (absl::Status s = p.Validate(); !s.ok()) return s;
+  if (p.page == 0) return Invalid("page", "0; there are no pages to append to");
+  if (p.dtype == DType::kFloat8E4M3) {
+    return absl::UnimplementedError("dtype: fp8_e4m3 is not one of fp32, fp16, bf16");
+  }
+  if (absl::Status s = ValidateTensors(p, t); !s.ok()) return s;
+  std::array<int64_t, 4> shape = t.q.shape;
+  shape[2] = p.hkv;
+  absl::Status s = ValidateView("new k", n.k, shape, p.dtype, t.q.device);
+  shape[3] = p.dv;
+  if (s.ok()) s = ValidateView("new v", n.v, shape, p.dtype, t.q.device);
+  if (s.ok() && n.rotary.table.data != nullptr) s = CheckRotary(p, t, n.rotary);
+  if (s.ok() && n.q.data != nullptr) {
+    if (n.rotary.table.data == nullptr) return Invalid("new q", "is given without a rotary table");
+    s = ValidateView("new q", n.q, t.q.shape, p.dtype, t.q.device);
+    // Rows are read while others are written.
+    if (s.ok() && n.q.data == t.q.data && n.q.strides != t.q.strides) {
+      s = Invalid("new q", "is the memory of q, but has other strides");
+    }
+  }
+  if (!s.ok() || t.q.device.kind != DeviceKind::kCpu) return s;
+  for (int64_t i = 0; i < p.b; ++i) {
+    const Sequence q = SequenceOf(p, t, i);
+    if (q.kv_len >= q.q_len) continue;
+    return Invalid("kv_len", absl::StrCat("sequence ", i, " has ", q.kv_len,
+                                          " tokens, fewer than its ", q.q_len, " new ones"));
+  }
+  return absl::OkStatus();
+}
+
+AppendStream StreamOf(const ConstTensorView& from, const ConstTensorView& to, bool to_pages) {
+  AppendStream s;
+  s.from = from.data;
+  s.from_batch = from.strides[0];
+  s.from_token = from.strides[1];
+  s.from_head = from.strides[2];
+  s.to = const_cast<void*>(to.data);
+  s.to_batch = to.strides[0];
+  s.to_token = to.strides[1];
+  s.to_head = to.strides[2];
+  s.to_pages = to_pages;
+  s.heads = static_cast<int32_t>(from.shape[2]);
+  s.dim = static_cast<int32_t>(from.shape[3]);
+  return s;
+}
+
+// Whether the rows can be moved in pieces of `width` elements.
+bool IsWide(const ConstTensorView& view, int64_t width) {
+  const int64_t bytes = width * SizeOf(view.dtype);
+  return reinterpret_cast<uintptr_t>(view.data) % bytes == 0 && view.shape[3] % width == 0 &&
+         view.strides[0] % width == 0 && view.strides[1] % width == 0 &&
+         view.strides[2] % width == 0;
+}
+
+// Host elements, as MovePiece() converts them.
+struct Convert {
+  template <typename T>
+  static float ToFloat(T x) {
+    return static_cast<float>(x);
+  }
+  template <typename T>
+  static T FromFloat(float x) {
+    return T(x);
+  }
+};
+
+template <int kWidth, typename In, typename Out>
+void MoveToken(const AppendArguments& a, const AppendPlace& place) {
+  for (int n = 0; n < a.count; ++n) {
+    const AppendStream& s = a.streams[n];
+    const auto pieces = static_cast<int32_t>(s.pieces.Value());
+    for (int32_t head = 0; head < s.heads; ++head) {
+      for (int32_t piece = 0; piece < pieces; ++piece) {
+        if (s.to_pages) {
+          MovePiece<kWidth, In, Out, Convert>(s, a.rotary, place, head, piece);
+        } else {
+          MovePiece<kWidth, In, In, Convert>(s, a.rotary, place, head, piece);
+        }
+      }
+    }
+  }
+}
+
+template <typename In, typename Out>
+void AppendOnCpu(const AppendArguments& a, bool wide) {
+  ParallelFor(a.b, CpuInfo().threads, [&](int64_t sequence, int) {
+    const device::Span rows = a.q_sequences[sequence];
+    const int64_t first = a.q_sequences.offsets != nullptr ? rows.begin : sequence * a.sq;
+    for (int64_t j = 0; j < rows.length; ++j) {
+      const AppendPlace place = PlaceOf(a, sequence, first + j);
+      if (place.page < 0) continue;
+      if (wide) {
+        MoveToken<16 / sizeof(In), In, Out>(a, place);
+      } else {
+        MoveToken<1, In, Out>(a, place);
+      }
+    }
+  });
+}
+
+}  // namespace
+
+absl::Status Append(const AttentionProblem& p, const AttentionTensors& t, const NewTokens& n,
+                    void* stream) {
+  if (absl::Status s = Validate(p, t, n); !s.ok()) return s;
+  AppendArguments a;
+  a.streams[0] = StreamOf(n.k, t.k, /*to_pages=*/true);
+  a.streams[1] = StreamOf(n.v, t.v, /*to_pages=*/true);
+  a.streams[0].rotates = n.rotary.table.data != nullptr;
+  const ConstTensorView* const scales[] = {&t.k_scale, &t.v_scale};
+  for (int i = 0; i < 2; ++i) {
+    a.streams[i].scales = static_cast<const float*>(scales[i]->data);
+    a.streams[i].scale_batch = scales[i]->strides[0];
+    a.streams[i].scale_head = scales[i]->strides[2];
+  }
+  const int64_t width = 16 / SizeOf(p.dtype);
+  bool wide = IsWide(n.k, width) && IsWide(n.v, width) && IsWide(t.k, width) && IsWide(t.v, width);
+  if (n.rotary.table.data != nullptr) {
+    a.rotary.table = static_cast<const float*>(n.rotary.table.data);
+    a.rotary.position_stride = n.rotary.table.strides[1];
+    a.rotary.positions = n.rotary.table.shape[1];
+    a.rotary.dim = static_cast<int32_t>(n.rotary.table.shape[3]);
+    a.rotary.interleaved = n.rotary.interleaved;
+    wide = wide && a.rotary.dim / 2 % width == 0;
+    if (n.q.data != nullptr) {
+      a.streams[2] = StreamOf(n.q, t.q, /*to_pages=*/false);
+      a.streams[2].rotates = true;
+      a.count = 3;
+      wide = wide && IsWide(n.q, width) && IsWide(t.q, width);
+    }
+  }
+  for (AppendStream& s : a.streams) {
+    if (s.dim > 0) s.pieces = device::Divisor(static_cast<uint32_t>(wide ? s.dim / width : s.dim));
+  }
+  const bool packed = p.lens == Lengths::kPacked;
+  a.q_sequences = {packed ? t.cu_seqlens_q.data : nullptr, t.q_len.data, p.sq, t.q.shape[1]};
+  a.kv_sequences = {nullptr, t.kv_len.data, p.skv, 0};
+  a.b = p.b;
+  a.sq = p.sq;
+  a.tokens = packed ? t.q.shape[1] : p.b * p.sq;
+  a.page_table = t.page_table.data;
+  a.table_stride = t.page_table.row_stride;
+  a.columns = t.page_table.columns;
+  a.pages = t.k.shape[0];
+  a.page = static_cast<int32_t>(p.page);
+  constexpr int64_t kMostTokens = (int64_t{1} << 31) - 1;
+  if (a.tokens > kMostTokens) {
+    return Invalid("q", absl::StrCat(a.tokens, " rows, above ", kMostTokens));
+  }
+  if (a.tokens == 0) return absl::OkStatus();
+  if (t.q.device.kind == DeviceKind::kCuda) {
+    return AppendOnGpu(t.q.device.ordinal, a, p.dtype, p.KvDType(), wide, stream);
+  }
+  const bool fp8 = p.KvDType() == DType::kFloat8E4M3;
+  switch (p.dtype) {
+    case DType::kFloat32:
+      AppendOnCpu<float, float>(a, wide);
+      break;
+    case DType::kFloat16:
+      fp8 ? AppendOnCpu<Float16, Float8E4M3>(a, wide) : AppendOnCpu<Float16, Float16>(a, wide);
+      break;
+    case DType::kBFloat16:
+      fp8 ? AppendOnCpu<BFloat16, Float8E4M3>(a, wide) : AppendOnCpu<BFloat16, BFloat16>(a, wide);
+      break;
+    case DType::kFloat8E4M3:
+      break;  // declined above
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace attnlab::paged

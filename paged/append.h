@@ -1,0 +1,56 @@
+// Writes K and V of new tokens into the pages of a cache, for a whole batch in one launch.
+//
+//   NewTokens added;
+//   added.k = …; added.v = …;                      // of the tokens that t.q has
+//   absl::Status s = Append(problem, t, added, stream);
+//   s = Forward(plan, t, workspace, stream);       // sees them
+//
+// The problem and the tensors are those of the attention that follows: the rows of Q are the new
+// tokens, and they are the last of the kv_len tokens that a sequence has with them. Token j of a
+// sequence's q_len becomes its token kv_len - q_len + j.
+#ifndef PAGED_APPEND_H_
+#define PAGED_APPEND_H_
+
+#include "absl/status/status.h"
+#include "attention/core/problem.h"
+#include "attention/core/tensor.h"
+#include "attention/core/tensors.h"
+
+namespace attnlab::paged {
+
+// Rotary position embedding (Su et al., "RoFormer", 2021) of the first `dim` dims of a head. The
+// angles are the caller's, so that any way of scaling them works.
+struct Rotary {
+  // fp32 [1, positions, 1, dim]: for a token's position in its sequence the cosines of dim / 2
+  // angles, then their sines. `dim` is even, 2 to d. At least skv positions. Null: no rotation.
+  ConstTensorView table;
+  // A pair that is rotated: dims 2 i and 2 i + 1, or else i and i + dim / 2.
+  bool interleaved = false;
+};
+
+struct NewTokens {
+  // lens = fixed, padded: [b, sq, hkv, d] and [b, sq, hkv, dv]; packed: [1, tokens_q, …]. Of Q's
+  // dtype. Only rows in use are read.
+  ConstTensorView k, v;
+  // With a rotary table, K is rotated on its way into the cache. If `q` is given, so is Q: it is
+  // read there and written to t.q, which may be the same memory.
+  Rotary rotary;
+  ConstTensorView q;
+};
+
+// Writes into the pages of t.k and t.v, and rotated queries into t.q: their memory must be writable.
+// Pages in fp8 get value / scale, rounded to nearest, at most 448 in size. A page that two sequences
+// share must not be among those that are written.
+//
+// On the CPU, the work is done on return. On a GPU, it is asynchronous on the stream (cudaStream_t),
+// allocates nothing, and can be captured in a graph; lengths and table are read when it runs, and
+// tokens whose page the table or the pool does not have are left out.
+//
+// InvalidArgument if the problem is not paged, or a tensor does not fit it, with the tensor's name,
+// the value and the limit.
+absl::Status Append(const AttentionProblem& problem, const AttentionTensors& t,
+                    const NewTokens& added, void* stream = nullptr);
+
+}  // namespace attnlab::paged
+
+#endif  // PAGED_APPEND_H_

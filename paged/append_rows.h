@@ -1,0 +1,148 @@
+// What Append() does to one piece of a row: load, rotate, convert, store. Host and device share it.
+//
+// Plain C++ without Abseil, because device code includes it.
+#ifndef PAGED_APPEND_ROWS_H_
+#define PAGED_APPEND_ROWS_H_
+
+#include <cstdint>
+
+#include "attention/device/divisor.h"
+#include "attention/device/host_device.h"
+#include "attention/device/sequences.h"
+
+namespace attnlab::paged {
+
+// Rows of one tensor, K, V or Q, and where they go. Strides are in elements.
+struct AppendStream {
+  const void* from = nullptr;
+  int64_t from_batch = 0, from_token = 0, from_head = 0;
+  void* to =
+      nullptr;  // K and V: `to_batch` is between pages, and `to_token` between tokens of a page
+  int64_t to_batch = 0, to_token = 0, to_head = 0;
+  bool to_pages = true;
+  bool rotates = false;
+  const float* scales = nullptr;  // null: 1
+  int64_t scale_batch = 0, scale_head = 0;
+  int32_t heads = 0, dim = 0;
+  // The pieces of a row, `width` elements each; the host chooses the width (append.cc).
+  device::Divisor pieces;
+};
+
+struct AppendRotary {
+  const float* table = nullptr;
+  int64_t position_stride = 0, positions = 0;
+  int32_t dim = 0;
+  bool interleaved = false;
+};
+
+struct AppendArguments {
+  AppendStream streams[3];  // K, V, and Q if it is rotated
+  int32_t count = 2;
+  AppendRotary rotary;
+  device::Sequences q_sequences, kv_sequences;
+  int64_t b = 0, tokens = 0;  // rows of Q: all b * sq, or the packed ones
+  int64_t sq = 0;
+  const int32_t* page_table = nullptr;
+  int64_t table_stride = 0, columns = 0, pages = 0;
+  int32_t page = 1;
+};
+
+// Where a token is, and where it goes. page < 0: nowhere.
+struct AppendPlace {
+  int64_t sequence = 0, from_batch = 0, from_token = 0;
+  int64_t position = 0;
+  int64_t page = -1, in_page = 0;
+};
+
+// `sequence` must be the one whose rows have `token`, counted over all rows of Q.
+ATTNLAB_HOST_DEVICE inline AppendPlace PlaceOf(const AppendArguments& a, int64_t sequence,
+                                               int64_t token) {
+  const device::Span rows = a.q_sequences[sequence];
+  const int64_t kv_len = a.kv_sequences[sequence].length;
+  const bool packed = a.q_sequences.offsets != nullptr;
+  AppendPlace place;
+  place.sequence = sequence;
+  place.from_batch = rows.batch;
+  place.from_token = packed ? token : token - sequence * a.sq;
+  const int64_t j = place.from_token - rows.begin;
+  place.position = kv_len - rows.length + j;
+  if (j >= rows.length || place.position < 0) return place;
+  const int64_t column = place.position / a.page;
+  if (column >= a.columns) return place;
+  const int64_t page = a.page_table[sequence * a.table_stride + column];
+  if (page < 0 || page >= a.pages) return place;
+  place.page = page;
+  place.in_page = place.position - column * a.page;
+  return place;
+}
+
+// kWidth adjacent elements. They are loaded and stored at once.
+template <typename T, int kWidth>
+struct alignas(sizeof(T) * kWidth) Piece {
+  T x[kWidth];
+};
+
+// Moves piece `index` of the row of a head, and the piece that it is rotated with, if that is another
+// one: so Q can be rotated where it lies. `Convert` has ToFloat(In) and FromFloat<Out>(float).
+// kWidth is 1, or all rows begin at multiples of kWidth elements, and dims and half of the rotated
+// dims are multiples of it.
+template <int kWidth, typename In, typename Out, typename Convert>
+ATTNLAB_HOST_DEVICE void MovePiece(const AppendStream& s, const AppendRotary& rotary,
+                                   const AppendPlace& place, int32_t head, int32_t index) {
+  const In* const from = static_cast<const In*>(s.from) + place.from_batch * s.from_batch +
+                         place.from_token * s.from_token + head * s.from_head;
+  const int64_t batch = s.to_pages ? place.page : place.from_batch;
+  const int64_t token = s.to_pages ? place.in_page : place.from_token;
+  Out* const to =
+      static_cast<Out*>(s.to) + batch * s.to_batch + token * s.to_token + head * s.to_head;
+  const float scale =
+      s.scales == nullptr ? 1 : s.scales[place.sequence * s.scale_batch + head * s.scale_head];
+  const auto load = [&](int32_t at, float(&x)[kWidth]) {
+    const auto piece = *reinterpret_cast<const Piece<In, kWidth>*>(from + at);
+    for (int i = 0; i < kWidth; ++i) x[i] = Convert::ToFloat(piece.x[i]);
+  };
+  const auto store = [&](int32_t at, const float(&x)[kWidth]) {
+    Piece<Out, kWidth> piece;
+    for (int i = 0; i < kWidth; ++i) {
+      piece.x[i] = Convert::template FromFloat<Out>(s.scales == nullptr ? x[i] : x[i] / scale);
+    }
+    *reinterpret_cast<Piece<Out, kWidth>*>(to + at) = piece;
+  };
+
+  const int32_t begin = index * kWidth;
+  float x[kWidth];
+  if (!s.rotates || begin >= rotary.dim) {
+    load(begin, x);
+    store(begin, x);
+    return;
+  }
+  const int64_t last = rotary.positions - 1;
+  const float* const cosines =
+      rotary.table + (place.position < last ? place.position : last) * rotary.position_stride;
+  const int32_t half = rotary.dim / 2;
+  const auto rotate = [&](float& a, float& b, int32_t angle) {
+    const float c = cosines[angle], s = cosines[half + angle];
+    const float rotated = a * c - b * s;
+    b = b * c + a * s;
+    a = rotated;
+  };
+  if (rotary.interleaved && kWidth > 1) {
+    load(begin, x);
+    for (int i = 0; i + 1 < kWidth; i += 2) rotate(x[i], x[i + 1], (begin + i) / 2);
+    store(begin, x);
+    return;
+  }
+  // Moved with the other one of the pair.
+  if (rotary.interleaved ? begin % 2 != 0 : begin >= half) return;
+  const int32_t other = begin + (rotary.interleaved ? 1 : half);
+  float y[kWidth];
+  load(begin, x);
+  load(other, y);
+  for (int i = 0; i < kWidth; ++i) rotate(x[i], y[i], rotary.interleaved ? begin / 2 : begin + i);
+  store(begin, x);
+  store(other, y);
+}
+
+}  // namespace attnlab::paged
+
+#endif  // PAGED_APPEND_ROWS_H_

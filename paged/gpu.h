@@ -1,0 +1,22 @@
+// What this directory does on a GPU. Without a CUDA toolkit, all return Unimplemented.
+#ifndef PAGED_GPU_H_
+#define PAGED_GPU_H_
+
+#include "absl/status/status.h"
+#include "attention/core/dtype.h"
+#include "paged/append_rows.h"
+#include "paged/block_table_patch.h"
+
+namespace attnlab::paged {
+
+// Append(). `from` is the dtype of the new rows and of Q, `to` that of the pages. `wide`: pieces are
+// 16 bytes of the new rows, else single elements.
+absl::Status AppendOnGpu(int ordinal, const AppendArguments& arguments, DType from, DType to,
+                         bool wide, void* stream);
+
+// Applies all entries.
+absl::Status PatchOnGpu(int ordinal, const TablePatch& patch, void* stream);
+
+}  // namespace attnlab::paged
+
+#endif  // PAGED_GPU_H_
