@@ -156,6 +156,7 @@ absl::Status PageManager::Append(absl::Span<const NewTokens> batch, std::vector<
   const Writer lock(mutex_);
   ++calls_;
   int64_t needed = 0;
+  absl::Status too_long;  // said only if there are pages enough
   std::vector<PageId>
       shared;  // pages that are not written, because more than one sequence has them
   for (const NewTokens& b : batch) {
@@ -164,8 +165,8 @@ absl::Status PageManager::Append(absl::Span<const NewTokens> batch, std::vector<
     if (!status.ok()) return status;
     const Sequence& s = sequences_[b.id.row];
     const int64_t tokens = s.tokens + static_cast<int64_t>(b.tokens.size());
-    if (tokens > most_tokens_) {
-      return absl::InvalidArgumentError(
+    if (tokens > most_tokens_ && too_long.ok()) {
+      too_long = absl::InvalidArgumentError(
           absl::StrCat(Name(b.id), ": ", tokens, " tokens, above ", most_tokens_));
     }
     if (b.tokens.empty()) continue;
@@ -186,6 +187,7 @@ absl::Status PageManager::Append(absl::Span<const NewTokens> batch, std::vector<
     begin = end;
   }
   if (absl::Status s = CheckAvailable(needed, pool_.available()); !s.ok()) return s;
+  if (!too_long.ok()) return too_long;
 
   for (const NewTokens& b : batch) {
     Sequence& s = sequences_[b.id.row];
