@@ -18,6 +18,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   options.page = 1 + next(4);
   options.host_pages = next(20);
   options.sequences = 1 + next(6);
+  options.most_tokens = 1 << 20;
   options.prefix_caching = next(4) > 0;
   if (next(2) == 0) options.hash_mask = 1;
   attnlab::paged::PageManagerModel model(options, next);

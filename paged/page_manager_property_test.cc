@@ -43,6 +43,7 @@ PageManager::Options Small() {
   options.page = 2;
   options.host_pages = 8;
   options.sequences = 5;
+  options.most_tokens = 1 << 20;  // with Reclaim(), more than the pool holds
   return options;
 }
 
