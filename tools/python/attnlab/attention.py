@@ -152,7 +152,7 @@ class _Inputs:
             view = arrays.view(name, array)
             self.views[name] = _four(name, view, layout, self.packed and not paged)
         self.tensors = {name: _tensor(name, view) for name, view in self.views.items()}
-        self.scales = (k_scale, v_scale)  # alive as long as this object
+        self.others = (page_table, k_scale, v_scale)  # alive as long as this object
         for name, scales in (("k_scale", k_scale), ("v_scale", v_scale)):
             if scales is not None:
                 self.tensors[name] = _scale(name, scales)
@@ -271,7 +271,7 @@ def _bind(plan: Plan, inputs: _Inputs, out, return_lse: bool, lse, workspace) ->
     elif plan.info.workspace_bytes > 0:
         scratch, arguments.workspace = outputs.scratch(q, inputs.q.device, plan.info.workspace_bytes)
         arguments.workspace_bytes = plan.info.workspace_bytes
-    keep = (inputs, page_table, out, lse, scratch)
+    keep = (inputs, out, lse, scratch)
     return Call(plan, arguments, adapter, inputs.q, (out, lse) if return_lse else out, keep)
 
 
