@@ -278,15 +278,17 @@ TEST_F(AttnlabTest, DtypesOfComputationAndOfTheFile) {
 }
 
 TEST_F(AttnlabTest, TheSameSeedGivesTheSameBytes) {
-  const auto run = [this](const char* seed, const char* out) {
-    const ProcessResult r = Attnlab(
-        {"run", "--problem=b=2,hq=2,sq=9,d=8,lens=packed,dtype=fp32", seed, "--out=" + Path(out)});
+  const auto run = [this](const char* seed, const char* out, const std::string& page = "none") {
+    const ProcessResult r =
+        Attnlab({"run", "--problem=b=2,hq=2,sq=9,d=8,lens=packed,dtype=fp32,page=" + page, seed,
+                 "--out=" + Path(out)});
     EXPECT_EQ(r.exit_code, 0) << r.err;
     return *ReadFile(Path(out), 1 << 20);
   };
   const std::string first = run("--seed=5", "a.npy");
   EXPECT_EQ(run("--seed=5", "b.npy"), first);
   EXPECT_NE(run("--seed=6", "c.npy"), first);
+  EXPECT_EQ(run("--seed=5", "d.npy", "4"), first);
 }
 
 }  // namespace

@@ -173,8 +173,8 @@ TEST_F(AttnlabTest, WhatThisMachineCannotDoIsExitCode3) {
       {{"run", "--problem=hq=1,sq=1,d=1,dtype=fp8_e4m3"}, "reference: dtype: fp8_e4m3"},
       {{"verify", "--problem=hq=1,sq=1,d=1,dtype=fp8_e4m3"}, "no kernel here does any"},
       {{"bench", "--problem=hq=1,sq=1,d=1,dtype=fp8_e4m3"}, "no kernel here does any"},
-      {{"bench", "--device=auto", "--kernel=reference", "--problem=hq=1,sq=1,d=1,page=16"},
-       "reference: page: 16; paged K and V are not supported"},
+      {{"bench", "--device=auto", "--kernel=reference", "--problem=hq=1,sq=1,d=1,dtype=fp8_e4m3"},
+       "reference: dtype: fp8_e4m3 is not one of fp32, fp16, bf16"},
       {{"run", "--problem=b=1k,hq=1k,sq=1m,d=512", "--kernel=reference"}, "memory: reference on"},
       {{"bench", "--problem=b=1k,hq=1k,sq=1m,d=512", "--kernel=reference"}, "memory: reference on"},
   };

@@ -34,6 +34,20 @@ TEST_F(AttnlabTest, VerifyPassesOnEveryLinkedKernel) {
   }
 }
 
+TEST_F(AttnlabTest, VerifiesPages) {
+  const ProcessResult r =
+      Attnlab({"verify", "--kernel=cpu,reference", "--layout=bhsd", "--json",
+               "--problem=b=2,hq=4,hkv=2,sq=1/9,skv=70,d=32,lens=packed,page=1/16/128",
+               "--problem=hq=4,sq=9,skv=70,d=32,dtype=fp16,kvdtype=fp8_e4m3,mask=causal,page=16"});
+  EXPECT_EQ(r.exit_code, 0) << r.out;
+  const json rows = ParseJson(r.out)["rows"];
+  EXPECT_EQ(rows.size(), 14u);
+  for (const json& row : rows) EXPECT_EQ(row["verdict"], "ok") << row;
+  // A layout without room for pages.
+  const ProcessResult qkv = Attnlab({"verify", "--problem=hq=2,sq=9,d=8,page=2", "--layout=qkv"});
+  EXPECT_EQ(qkv.exit_code, 2);
+}
+
 TEST_F(AttnlabTest, AWrongKernelIsExitCode1AndAWayToSeeItAgain) {
   const Words problem = {"--problem=hq=2,sq=16,d=8,dtype=fp32", "--seed=3"};
   for (const char* kernel : {"wrong", "failing"}) {

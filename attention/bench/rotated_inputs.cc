@@ -1,10 +1,12 @@
 #include "attention/bench/rotated_inputs.h"
 
 #include <algorithm>
+#include <numeric>
 #include <random>
 #include <utility>
 #include <vector>
 
+#include "absl/types/span.h"
 #include "attention/core/dtype.h"
 #include "attention/core/tensor.h"
 
@@ -27,6 +29,14 @@ std::vector<int32_t> LengthsUpTo(int64_t longest, int64_t count, uint64_t seed) 
 }
 
 int64_t Bytes(const ConstTensorView& view) { return view.NumElements() * SizeOf(view.dtype); }
+
+// The bytes of K or V in use: without unused pages, and without the rest of last pages.
+int64_t KvBytes(const AttentionProblem& p, const ConstTensorView& view,
+                absl::Span<const int32_t> kv_lens) {
+  if (p.page == 0) return Bytes(view);
+  const int64_t tokens = std::accumulate(kv_lens.begin(), kv_lens.end(), int64_t{0});
+  return tokens * view.shape[2] * view.shape[3] * SizeOf(view.dtype);
+}
 
 }  // namespace
 
@@ -62,15 +72,20 @@ absl::StatusOr<RotatedInputs> RotatedInputs::Make(const AttentionProblem& proble
     tensors.o.data = o->data();
     if (with_lse) tensors.lse.data = lse->data();
     if (i == 0) {
-      rotated.set_bytes_ = Bytes(tensors.q) + Bytes(tensors.k) + Bytes(tensors.v) +
-                           Bytes(tensors.o) + (with_lse ? Bytes(tensors.lse) : 0);
+      const absl::Span<const int32_t> kv_lens = inputs->kv_lens();
+      const int64_t kv_bytes =
+          KvBytes(problem, tensors.k, kv_lens) + KvBytes(problem, tensors.v, kv_lens);
+      rotated.set_bytes_ =
+          Bytes(tensors.q) + kv_bytes + Bytes(tensors.o) + (with_lse ? Bytes(tensors.lse) : 0);
       const int64_t set = std::max<int64_t>(rotated.set_bytes_, 1);
+      const int64_t allocated = set - kv_bytes + Bytes(tensors.k) + Bytes(tensors.v);
       const int64_t cache =
           device.last_level_cache_bytes > 0 ? device.last_level_cache_bytes : kUnknownCache;
       const int64_t wanted = cache / set + 2;
       // Each set has fences and bookkeeping beside its elements.
       constexpr int64_t kOverhead = 48 * 1024;
-      sets = std::clamp<int64_t>(memory_bytes / (set + kOverhead), 1, std::min(wanted, kMostSets));
+      sets = std::clamp<int64_t>(memory_bytes / (allocated + kOverhead), 1,
+                                 std::min(wanted, kMostSets));
       rotated.past_cache_ = sets == wanted;
       rotated.compulsory_ = CompulsoryTraffic(problem, with_lse, options.q_lens, options.kv_lens);
       rotated.sets_.reserve(sets);

@@ -35,7 +35,8 @@ class RotatedInputs {
   const AttentionTensors& Next();
 
   int64_t sets() const { return static_cast<int64_t>(sets_.size()); }
-  int64_t set_bytes() const { return set_bytes_; }  // Q, K, V, O and LSE of one set
+  // Q, K, V, O and LSE of one set; of pages, what sequences use.
+  int64_t set_bytes() const { return set_bytes_; }
   // Whether a set has left the cache when its turn comes again.
   bool past_cache() const { return past_cache_; }
 

@@ -31,6 +31,23 @@ TEST(RotatedInputsTest, TheSetsExceedTheCache) {
   EXPECT_TRUE(inputs->past_cache());
 }
 
+TEST(RotatedInputsTest, OfPagesOnlyWhatSequencesUseCounts) {
+  // K and V of 65 tokens each, in pools of 5 pages of 512 tokens.
+  const AttentionProblem p =
+      Problem("b=2,hq=1,sq=1,skv=65,d=64,dtype=fp16,kvdtype=fp8_e4m3,page=512");
+  auto inputs = RotatedInputs::Make(p, CpuWithCache(1 << 18), 1, false, kPlenty);
+  ASSERT_TRUE(inputs.ok()) << inputs.status();
+  EXPECT_EQ(inputs->set_bytes(), 2 * (2 * 64 * 2 + 2 * 65 * 64));
+  EXPECT_EQ(inputs->sets(), (1 << 18) / inputs->set_bytes() + 2);
+  // The table is read, too.
+  EXPECT_EQ(inputs->compulsory().bytes_read, 2 * (64 * 2 + 2 * 65 * 64 + 4));
+  // Memory counts whole pages.
+  const int64_t pools = 2 * 5 * 512 * 64;
+  inputs = RotatedInputs::Make(p, CpuWithCache(1 << 30), 1, false, 4 * pools);
+  ASSERT_TRUE(inputs.ok()) << inputs.status();
+  EXPECT_LE(inputs->sets(), 3);
+}
+
 TEST(RotatedInputsTest, EachSetIsOfItsOwnAndTheyComeInTurn) {
   const AttentionProblem p = Problem("hq=1,sq=8,d=8,dtype=fp32");
   auto inputs = RotatedInputs::Make(p, CpuWithCache(4096), 1, true, kPlenty);

@@ -33,6 +33,48 @@ static void TestLengths(void) {
   EXPECT(o_data[0] == 1 && o_data[3] == 4);
 }
 
+static void TestPages(void) {
+  int32_t pages[] = {1, 0};
+  Reset();
+  problem.page = problem.skv = 1; /* K and V are two pages of one token */
+  k.shape[0] = v.shape[0] = 2;
+  k.shape[1] = v.shape[1] = 1;
+  k.strides[0] = v.strides[0] = 4;
+  EXPECT_ERROR(attnlab_forward(&args), ATTNLAB_INVALID_ARGUMENT, "page_table: shape is [0, 0]");
+  args.page_table = pages;
+  args.page_table_columns = 1;
+  args.page_table_row_stride = 1;
+  EXPECT(attnlab_forward(&args) == ATTNLAB_OK);
+  EXPECT(o_data[0] == 3 && o_data[2] == 1 && lse_data[0] == 0); /* the second page alone */
+  problem.skv = 2;
+  EXPECT_ERROR(attnlab_forward(&args), ATTNLAB_INVALID_ARGUMENT, "page_table: shape is [1, 1]");
+  args.page_table_columns = 2;
+  EXPECT(attnlab_forward(&args) == ATTNLAB_OK);
+  ExpectMeanOfV();
+  pages[1] = 2;
+  EXPECT_ERROR(attnlab_forward(&args), ATTNLAB_INVALID_ARGUMENT,
+               "page_table: entry [0, 1] is 2, not one of the 2 pages of k");
+}
+
+/* K and V of fp8 under fp16 queries: 0x38 is 1. */
+static void TestFp8Cache(void) {
+  static uint16_t q16[4], o16[4];
+  static uint8_t k8[8], v8[8] = {0x38, 0x38, 0x38, 0x38, 0x38, 0x38, 0x38, 0x38};
+  static float scale = 3;
+  attnlab_tensor v_scale = Bshd(&scale, 1, 1);
+  Reset();
+  problem.dtype = q.dtype = o.dtype = ATTNLAB_FP16;
+  problem.has_kv_dtype = 1;
+  problem.kv_dtype = k.dtype = v.dtype = ATTNLAB_FP8_E4M3;
+  q.data = q16;
+  k.data = k8;
+  v.data = v8;
+  o.data = o16;
+  args.v_scale = &v_scale;
+  EXPECT(attnlab_forward(&args) == ATTNLAB_OK);
+  EXPECT(o16[0] == 0x4200 && o16[3] == 0x4200); /* 3 in fp16 */
+}
+
 static void TestBadInput(void) {
   int64_t bytes;
   Reset();
@@ -133,8 +175,6 @@ static void TestBadTensors(void) {
   args.page_table = pages;
   EXPECT_ERROR(attnlab_forward(&args), ATTNLAB_INVALID_ARGUMENT,
                "page_table: is given, but with page=0 K and V are not paged");
-  problem.page = 16;
-  EXPECT_ERROR(attnlab_forward(&args), ATTNLAB_UNIMPLEMENTED, "page: 16; paged K and V are not");
   Reset();
   q.device_ordinal = 1;
   EXPECT_ERROR(attnlab_forward(&args), ATTNLAB_INVALID_ARGUMENT, "q: on CPU 1");
@@ -248,6 +288,8 @@ static void TestOtherVersions(void) {
 int main(void) {
   TestForward();
   TestLengths();
+  TestPages();
+  TestFp8Cache();
   TestBadInput();
   TestBadTensors();
   TestBadLengths();

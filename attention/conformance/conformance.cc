@@ -104,7 +104,8 @@ absl::Status ZeroQGivesMeanOfV(const Subject& subject, const Case& c) {
                        const double scale = ScaleOf(t.v_scale, row.sequence, head);
                        std::fill(o, o + p.dv, 0.0);
                        for (int64_t j = seen.begin; j < seen.end; ++j) {
-                         const int64_t at = t.v.Offset(s.kv_batch, s.kv_begin + j, head, 0);
+                         const KeyPlace place = PlaceOf(p, t, s, j);
+                         const int64_t at = t.v.Offset(place.batch, place.row, head, 0);
                          for (int64_t i = 0; i < p.dv; ++i) {
                            o[i] += scale * LoadElement(t.v.data, t.v.dtype, at + i) / keys;
                          }

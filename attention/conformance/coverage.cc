@@ -105,6 +105,8 @@ std::set<std::string> FeaturesOf(const Case& c) {
   add(p.sq > p.skv, "more queries than keys");
   add(p.sq < p.skv, "more keys than queries");
   add(p.sq > 64 && p.skv > 64, "several tiles");
+  add(p.KvDType() != p.dtype, "fp8 K and V");
+  add(p.page != 0, "pages");
   return features;
 }
 

@@ -299,12 +299,80 @@ std::vector<Case> Fp8CacheCases() {
   };
 }
 
+std::vector<Case> PagedCases() {
+  constexpr auto kTokens = oracle::Layout::kBshd, kHeads = oracle::Layout::kBhsd;
+  const struct {
+    const char* line;
+    oracle::Layout layout;
+    std::vector<int32_t> q_lens, kv_lens;
+  } kCases[] = {
+      // Decoding.
+      {"b=3,hq=8,hkv=2,sq=1,skv=300,d=64,dtype=bf16,page=16", kTokens, {}, {}},
+      {"b=5,hq=4,hkv=1,sq=1,skv=130,d=128,dtype=fp16,page=32,lens=padded",
+       kHeads,
+       {1, 1, 0, 1, 1},
+       {31, 32, 33, 0, 130}},
+      {"b=4,hq=7,hkv=1,sq=1,skv=513,d=64,dtype=bf16,page=256,softcap=20,lens=packed",
+       kHeads,
+       {1, 1, 1, 1},
+       {256, 257, 1, 513}},
+      {"b=2,hq=16,hkv=2,sq=1,skv=2300,d=128,dtype=bf16,page=64,mask=causal", kTokens, {}, {}},
+      {"b=2,hq=3,sq=2,skv=75,d=40,dv=24,dtype=fp32,page=1", kTokens, {}, {}},
+      // Chunks of prefill after a prefix, and whole sequences.
+      {"b=2,hq=4,hkv=2,sq=40,skv=193,d=64,dtype=fp16,page=64,mask=causal", kTokens, {}, {}},
+      {"b=3,hq=6,hkv=3,sq=70,skv=200,d=72,dtype=bf16,page=16,mask=causal,lens=packed",
+       kTokens,
+       {70, 0, 17},
+       {200, 15, 17}},
+      {"b=3,hq=2,hkv=1,sq=33,skv=270,d=64,dtype=fp32,page=128,mask=causal,lens=padded",
+       kHeads,
+       {33, 1, 32},
+       {128, 270, 127}},
+      {"b=1,hq=2,sq=130,d=128,dtype=bf16,page=32,mask=causal", kHeads, {}, {}},
+      {"b=2,hq=2,sq=65,skv=50,d=96,dv=64,dtype=fp16,page=2", oracle::Layout::kOdd, {}, {}},
+      // A page longer than any sequence.
+      {"b=3,hq=4,hkv=2,sq=20,skv=37,d=64,dtype=bf16,page=64,mask=causal,lens=padded",
+       oracle::Layout::kStrided,
+       {20, 5, 1},
+       {37, 36, 0}},
+      // Windows skip whole pages.
+      {"b=2,hq=4,hkv=2,sq=50,skv=260,d=32,dtype=fp32,page=16,mask=window:40:3", kHeads, {}, {}},
+      {"b=3,hq=8,hkv=1,sq=1,skv=700,d=64,dtype=fp16,page=32,mask=window:100:0,lens=padded",
+       kTokens,
+       {1, 1, 1},
+       {700, 96, 97}},
+      // K and V of fp8.
+      {"b=4,hq=8,hkv=2,sq=1,skv=400,d=128,dtype=bf16,kvdtype=fp8_e4m3,page=16,lens=packed",
+       kTokens,
+       {1, 0, 1, 1},
+       {400, 16, 1, 129}},
+      {"b=2,hq=4,hkv=2,sq=30,skv=150,d=64,dtype=fp16,kvdtype=fp8_e4m3,page=64,mask=causal",
+       kHeads,
+       {},
+       {}},
+      {"b=2,hq=4,sq=3,skv=90,d=256,dtype=bf16,kvdtype=fp8_e4m3,page=1,softcap=2,lens=padded",
+       kTokens,
+       {3, 2},
+       {90, 17}},
+  };
+  std::vector<Case> cases;
+  for (const auto& paged : kCases) {
+    Case c = Special(paged.line, 41 + cases.size());
+    c.inputs.layout = paged.layout;
+    c.inputs.q_lens = paged.q_lens;
+    c.inputs.kv_lens = paged.kv_lens;
+    cases.push_back(std::move(c));
+  }
+  return cases;
+}
+
 std::vector<Case> ConformanceCases(uint64_t seed, int count) {
   std::vector<Case> cases = SpecialCases();
   for (Case& c : TileCases()) cases.push_back(std::move(c));
   for (Case& c : EdgeCases(seed, count)) cases.push_back(std::move(c));
   for (Case& c : ManyTileCases()) cases.push_back(std::move(c));
   for (Case& c : Fp8CacheCases()) cases.push_back(std::move(c));
+  for (Case& c : PagedCases()) cases.push_back(std::move(c));
   return Numbered(std::move(cases));
 }
 

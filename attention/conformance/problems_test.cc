@@ -19,6 +19,28 @@ TEST(ProblemsTest, AllAreValidAndFitTheirLayout) {
   }
 }
 
+TEST(ProblemsTest, PagedCasesReachTheEdgesOfPages) {
+  std::set<int64_t> pages, ends;  // how far a sequence ends from the end of a page
+  std::set<std::string> seen;
+  for (const Case& c : PagedCases()) {
+    const AttentionProblem& p = c.problem;
+    pages.insert(p.page);
+    seen.insert(std::string(Name(p.KvDType())));
+    seen.insert("layout=" + std::string(Name(c.inputs.layout)));
+    seen.insert("lens=" + std::to_string(static_cast<int>(p.lens)));
+    seen.insert("mask=" + std::to_string(static_cast<int>(p.mask.kind)));
+    if (p.page > p.skv) seen.insert("longer than the sequences");
+    if (p.softcap != 0) seen.insert("softcap");
+    if (p.GroupSize() > 1) seen.insert("groups");
+    if (p.sq == 1) seen.insert("decoding");
+    if (p.sq > 1 && p.sq < p.skv) seen.insert("a prefix");
+    for (int32_t length : c.inputs.kv_lens) ends.insert(length % p.page);
+  }
+  EXPECT_EQ(pages, (std::set<int64_t>{1, 2, 16, 32, 64, 128, 256}));
+  for (int64_t end : {0, 1, 15, 31, 127}) EXPECT_EQ(ends.count(end), 1) << end;
+  EXPECT_EQ(seen.size(), 4 + 4 + 3 + 3 + 5);
+}
+
 TEST(ProblemsTest, OneSeedGivesOneSet) {
   const std::vector<Case> a = EdgeCases(7, 50), b = EdgeCases(7, 50), other = EdgeCases(8, 50);
   int same = 0;

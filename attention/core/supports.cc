@@ -8,11 +8,15 @@
 
 namespace attnlab {
 
-absl::Status CheckDtypeAndPage(const AttentionProblem& problem, bool fp8_cache) {
+absl::Status CheckDtypeAndPage(const AttentionProblem& problem,
+                               std::initializer_list<KvForm> takes) {
+  const auto taken = [takes](KvForm form) {
+    return std::find(takes.begin(), takes.end(), form) != takes.end();
+  };
   if (problem.dtype == DType::kFloat8E4M3) {
     return absl::UnimplementedError("dtype: fp8_e4m3 is not one of fp32, fp16, bf16");
   }
-  const bool fp8 = fp8_cache && problem.KvDType() == DType::kFloat8E4M3;
+  const bool fp8 = problem.KvDType() == DType::kFloat8E4M3 && taken(KvForm::kFp8);
   if (problem.KvDType() != problem.dtype && !fp8) {
     return absl::UnimplementedError(
         absl::StrCat("kvdtype: ", Name(problem.KvDType()),
@@ -22,7 +26,7 @@ absl::Status CheckDtypeAndPage(const AttentionProblem& problem, bool fp8_cache) 
     return absl::UnimplementedError(absl::StrCat(
         "odtype: ", Name(problem.ODType()), " is not supported with dtype=", Name(problem.dtype)));
   }
-  if (problem.page != 0) {
+  if (problem.page != 0 && !taken(KvForm::kPaged)) {
     return absl::UnimplementedError(
         absl::StrCat("page: ", problem.page, "; paged K and V are not supported, only page = 0"));
   }

@@ -3,17 +3,28 @@
 #define ATTENTION_CORE_SUPPORTS_H_
 
 #include <cstdint>
+#include <initializer_list>
 
 #include "absl/status/status.h"
 #include "attention/core/problem.h"
 
 namespace attnlab {
 
+// Forms of K and V that a kernel may take besides the plain one.
+enum class KvForm {
+  kFp8,    // fp8_e4m3 under fp16 or bf16 queries
+  kPaged,  // page != 0
+};
+
 // For kernels whose Q, K, V and O share one dtype, an Element (element.h), and whose K and V have a
 // constant stride between tokens. Unimplemented for other dtypes, for K and V or O of another dtype
-// than Q, and for paged K and V. With `fp8_cache`, K and V may be fp8_e4m3. The problem must be
-// valid.
-absl::Status CheckDtypeAndPage(const AttentionProblem& problem, bool fp8_cache = false);
+// than Q, and for paged K and V, except for the forms that the kernel takes:
+//
+//   CheckDtypeAndPage(problem, {KvForm::kFp8, KvForm::kPaged})
+//
+// The problem must be valid.
+absl::Status CheckDtypeAndPage(const AttentionProblem& problem,
+                               std::initializer_list<KvForm> takes = {});
 
 // The most keys that a row sees.
 int64_t MostKeys(const AttentionProblem& problem);

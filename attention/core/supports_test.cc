@@ -23,17 +23,19 @@ TEST(SupportsTest, OneDtype) {
   p.kv_dtype = DType::kFloat8E4M3;
   EXPECT_EQ(CheckDtypeAndPage(p),
             absl::UnimplementedError("kvdtype: fp8_e4m3 is not supported with dtype=bf16"));
-  EXPECT_EQ(CheckDtypeAndPage(p, /*fp8_cache=*/true), absl::OkStatus());
+  EXPECT_EQ(CheckDtypeAndPage(p, {KvForm::kFp8}), absl::OkStatus());
   p.kv_dtype = {};
   p.o_dtype = DType::kFloat32;
   EXPECT_EQ(CheckDtypeAndPage(p),
             absl::UnimplementedError("odtype: fp32 is not supported with dtype=bf16"));
 }
 
-TEST(SupportsTest, NoPages) {
+TEST(SupportsTest, Pages) {
   AttentionProblem p;
   p.page = 16;
-  EXPECT_EQ(CheckDtypeAndPage(p),
+  EXPECT_EQ(CheckDtypeAndPage(p, {KvForm::kPaged}), absl::OkStatus());
+  EXPECT_EQ(CheckDtypeAndPage(p, {KvForm::kPaged, KvForm::kFp8}), absl::OkStatus());
+  EXPECT_EQ(CheckDtypeAndPage(p, {KvForm::kFp8}),
             absl::UnimplementedError("page: 16; paged K and V are not supported, only page = 0"));
 }
 

@@ -97,6 +97,18 @@ struct Sequence {
 };
 Sequence SequenceOf(const AttentionProblem& problem, const AttentionTensors& tensors, int64_t i);
 
+// Where a key lies, for host code: indices into the batch and sequence axes of K and V.
+struct KeyPlace {
+  int64_t batch, row;
+};
+inline KeyPlace PlaceOf(const AttentionProblem& problem, const AttentionTensors& tensors,
+                        const Sequence& sequence, int64_t key) {
+  if (problem.page == 0) return {sequence.kv_batch, sequence.kv_begin + key};
+  const PageTableView& table = tensors.page_table;
+  return {table.data[sequence.kv_batch * table.row_stride + key / problem.page],
+          key % problem.page};
+}
+
 // The scale of a sequence's head, of q_scale, k_scale or v_scale on the host; 1 without scales.
 inline float ScaleOf(const ConstTensorView& scales, int64_t sequence, int64_t head) {
   if (scales.data == nullptr) return 1;

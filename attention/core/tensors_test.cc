@@ -110,6 +110,9 @@ TEST_F(TensorsTest, AcceptsWhatFits) {
 TEST_F(TensorsTest, AcceptsPagesAndScales) {
   AttentionTensors t = Paged();
   EXPECT_TRUE(ValidateTensors(problem_, t).ok()) << ValidateTensors(problem_, t);
+  const KeyPlace place = PlaceOf(problem_, t, SequenceOf(problem_, t, 1), 3);
+  EXPECT_EQ(place.batch, 1);  // entry [1, 0]
+  EXPECT_EQ(place.row, 3);
   // Entries beyond the length of a sequence are not read, so any value is valid.
   t.q_len = {q_len_.data(), 2};
   t.kv_len = {kv_len_.data(), 2};

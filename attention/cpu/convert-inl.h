@@ -65,11 +65,34 @@ HWY_INLINE VF LoadFloats(const Float16* p) {
 #endif
 }
 
+HWY_INLINE VF LoadFloats(const Float8E4M3* p) {
+  const F df;
+#if ATTNLAB_NATIVE_HALF
+  // As bits of a half, the exponent is 8 less. Halves with the lowest exponent are not normalised
+  // either, so multiplying by 2^8 converts all numbers.
+  const hn::Rebind<hwy::float16_t, F> dh;
+  const hn::RebindToSigned<decltype(dh)> di;
+  const hn::Rebind<uint8_t, F> du8;
+  const auto byte = hn::PromoteTo(di, hn::LoadU(du8, reinterpret_cast<const uint8_t*>(p)));
+  // The shift to the right copies the sign into the highest bit of the exponent, too.
+  const auto shifted = hn::ShiftRight<1>(hn::ShiftLeft<8>(byte));
+  const auto half = hn::And(shifted, hn::Set(di, static_cast<int16_t>(0xBF80)));
+  // Only the magnitude 0x7F, which is NaN, carries into that bit, and becomes a NaN by it.
+  const auto carry = hn::And(hn::Add(half, hn::Set(di, 0x80)), hn::Set(di, 0x4000));
+  return hn::Mul(hn::PromoteTo(df, hn::BitCast(dh, hn::Or(half, carry))), hn::Set(df, 256.0f));
+#else
+  HWY_ALIGN float values[kLanes];
+  for (int64_t i = 0; i < kLanes; ++i) values[i] = static_cast<float>(p[i]);
+  return hn::Load(df, values);
+#endif
+}
+
 // The first `count` < kLanes elements from p, zeros after them.
 template <typename T>
 HWY_INLINE VF LoadFloatsTail(const T* p, int64_t count) {
   T buffer[kLanes] = {};
-  std::memcpy(static_cast<void*>(buffer), p, count * sizeof(T));
+  // GCC does not know that there is room for `count`.
+  std::memcpy(static_cast<void*>(buffer), p, std::min(count, kLanes) * sizeof(T));
   return LoadFloats(buffer);
 }
 
@@ -123,6 +146,24 @@ HWY_INLINE void LoadRow(const T* from, float factor, int64_t dim, float* to) {
   for (; i + kLanes <= dim; i += kLanes)
     hn::Store(hn::Mul(LoadFloats(from + i), scale), df, to + i);
   if (i < dim) hn::Store(hn::Mul(LoadFloatsTail(from + i, dim - i), scale), df, to + i);
+}
+
+// LoadRow() and StoreRow() of row `offset` elements from `data`, for fp32, fp16 and bf16. Rows of Q and
+// O are few, so the tiles need not be compiled for each of their types.
+HWY_INLINE void LoadRowOf(DType dtype, const void* data, int64_t offset, float factor, int64_t dim,
+                          float* to) {
+  const auto load = [&](const auto* from) HWY_ATTR { LoadRow(from + offset, factor, dim, to); };
+  if (dtype == DType::kFloat32) return load(static_cast<const float*>(data));
+  if (dtype == DType::kFloat16) return load(static_cast<const Float16*>(data));
+  load(static_cast<const BFloat16*>(data));
+}
+
+HWY_INLINE void StoreRowOf(DType dtype, const float* from, float factor, int64_t dim, void* data,
+                           int64_t offset) {
+  const auto store = [&](auto* to) HWY_ATTR { StoreRow(from, factor, dim, to + offset); };
+  if (dtype == DType::kFloat32) return store(static_cast<float*>(data));
+  if (dtype == DType::kFloat16) return store(static_cast<Float16*>(data));
+  store(static_cast<BFloat16*>(data));
 }
 
 // Copies `keys` rows of `dim` elements to panels of `width` columns. Panels are [key][width],

@@ -26,9 +26,9 @@ constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 
 template <typename T>
 void ExpectLoadsEveryValue() {
-  for (uint32_t first = 0; first < 65536; first += kLanes) {
+  for (uint32_t first = 0; first < uint32_t{1} << (8 * sizeof(T)); first += kLanes) {
     T in[kLanes];
-    for (int64_t i = 0; i < kLanes; ++i) in[i].bits = static_cast<uint16_t>(first + i);
+    for (int64_t i = 0; i < kLanes; ++i) in[i].bits = static_cast<decltype(T::bits)>(first + i);
     HWY_ALIGN float out[kLanes];
     hn::Store(LoadFloats(in), F(), out);
     for (int64_t i = 0; i < kLanes; ++i) {
@@ -44,6 +44,7 @@ void ExpectLoadsEveryValue() {
 
 void LoadsEveryHalf() { ExpectLoadsEveryValue<Float16>(); }
 void LoadsEveryBFloat16() { ExpectLoadsEveryValue<BFloat16>(); }
+void LoadsEveryFloat8() { ExpectLoadsEveryValue<Float8E4M3>(); }
 
 template <typename T>
 void ExpectStoresLikeScalar() {
@@ -156,6 +157,7 @@ namespace attnlab::cpu {
 HWY_BEFORE_TEST(ConvertTest);
 HWY_EXPORT_AND_TEST_P(ConvertTest, LoadsEveryHalf);
 HWY_EXPORT_AND_TEST_P(ConvertTest, LoadsEveryBFloat16);
+HWY_EXPORT_AND_TEST_P(ConvertTest, LoadsEveryFloat8);
 HWY_EXPORT_AND_TEST_P(ConvertTest, StoresHalfLikeScalar);
 HWY_EXPORT_AND_TEST_P(ConvertTest, StoresBFloat16LikeScalar);
 HWY_EXPORT_AND_TEST_P(ConvertTest, RowsOfEveryLength);

@@ -102,11 +102,11 @@ HWY_INLINE float SoftmaxRow(float* HWY_RESTRICT s, int64_t count, float* m, floa
   return factor;
 }
 
-// o[r][c] = factor[r] * o[r][c] + sum over keys of p[r][j] v[j][c], for R rows and C vectors of
-// columns of v. The last vector has `tail` columns.
+// o[r][c] = factor[r] * o[r][c] + sum over keys of p[r][j] v[begin + j][column + c], for R rows and C
+// vectors of columns of V, whose elements are T. The last vector has `tail` columns.
 template <int R, int C, typename T>
-void AddValues(const float* HWY_RESTRICT p, int64_t p_stride, const T* HWY_RESTRICT v,
-               int64_t v_stride, int64_t keys, int64_t tail, const float* factor,
+void AddValues(const float* HWY_RESTRICT p, int64_t p_stride, const TileTask& t, int64_t begin,
+               int64_t keys, int64_t column, int64_t tail, const float* factor,
                float* HWY_RESTRICT o, int64_t o_stride) {
   const F df;
   VF sum[R][C];
@@ -117,18 +117,21 @@ void AddValues(const float* HWY_RESTRICT p, int64_t p_stride, const T* HWY_RESTR
       sum[r][c] = hn::Mul(hn::Load(df, o + r * o_stride + c * kLanes), hn::Set(df, factor[r]));
     }
   }
-  for (int64_t j = 0; j < keys; ++j) {
-    const T* row = v + j * v_stride;
-    VF value[C];
+  for (int64_t j = 0; j < keys;) {
+    const KeyRun<T> run = RunAt<T>(t, t.v, begin + j);
+    const T* row = run.rows + column;
+    for (const int64_t end = std::min(keys, j + run.count); j < end; ++j, row += t.v.stride) {
+      VF value[C];
 #pragma GCC unroll 4
-    for (int c = 0; c < C - 1; ++c) value[c] = LoadFloats(row + c * kLanes);
-    value[C - 1] = tail == kLanes ? LoadFloats(row + (C - 1) * kLanes)
-                                  : LoadFloatsTail(row + (C - 1) * kLanes, tail);
+      for (int c = 0; c < C - 1; ++c) value[c] = LoadFloats(row + c * kLanes);
+      value[C - 1] = tail == kLanes ? LoadFloats(row + (C - 1) * kLanes)
+                                    : LoadFloatsTail(row + (C - 1) * kLanes, tail);
 #pragma GCC unroll 4
-    for (int r = 0; r < R; ++r) {
-      const VF weight = hn::Set(df, p[r * p_stride + j]);
+      for (int r = 0; r < R; ++r) {
+        const VF weight = hn::Set(df, p[r * p_stride + j]);
 #pragma GCC unroll 4
-      for (int c = 0; c < C; ++c) sum[r][c] = hn::MulAdd(weight, value[c], sum[r][c]);
+        for (int c = 0; c < C; ++c) sum[r][c] = hn::MulAdd(weight, value[c], sum[r][c]);
+      }
     }
   }
 #pragma GCC unroll 4
@@ -138,6 +141,7 @@ void AddValues(const float* HWY_RESTRICT p, int64_t p_stride, const T* HWY_RESTR
   }
 }
 
+// T: the elements of K and V.
 template <typename T>
 class FewRowsTile {
  public:
@@ -152,8 +156,8 @@ class FewRowsTile {
   void Run() {
     const float factor = t_.softcap != 0 ? t_.scale / t_.softcap : t_.scale * kLog2E;
     for (int64_t r = 0; r < rows_; ++r) {
-      LoadRow(static_cast<const T*>(t_.q) + QOffset(t_, t_.row_begin + r), factor, t_.d,
-              scratch_.q + r * q_stride_);
+      LoadRowOf(t_.dtype, t_.q, QOffset(t_, t_.row_begin + r), factor, t_.d,
+                scratch_.q + r * q_stride_);
       scratch_.m[r] = -std::numeric_limits<float>::infinity();
       scratch_.sum[r] = 0;
     }
@@ -198,14 +202,17 @@ class FewRowsTile {
   void RunRows(int64_t r, int64_t begin, int64_t end) {
     const int64_t keys = end - begin;
     const float* q = scratch_.q + r * q_stride_;
-    const T* k = static_cast<const T*>(t_.k) + begin * t_.k_stride;
-    int64_t j = 0;
-    for (; j + kDotKeys <= keys; j += kDotKeys) {
-      Dots<R, kDotKeys>(q, q_stride_, k + j * t_.k_stride, t_.k_stride, t_.d, scratch_.s + j,
-                        s_stride_);
-    }
-    for (; j < keys; ++j) {
-      Dots<R, 1>(q, q_stride_, k + j * t_.k_stride, t_.k_stride, t_.d, scratch_.s + j, s_stride_);
+    const int64_t k_stride = t_.k.stride;
+    for (int64_t j = 0; j < keys;) {
+      const KeyRun<T> run = RunAt<T>(t_, t_.k, begin + j);
+      const T* k = run.rows;
+      const int64_t run_end = std::min(keys, j + run.count);
+      for (; j + kDotKeys <= run_end; j += kDotKeys, k += kDotKeys * k_stride) {
+        Dots<R, kDotKeys>(q, q_stride_, k, k_stride, t_.d, scratch_.s + j, s_stride_);
+      }
+      for (; j < run_end; ++j, k += k_stride) {
+        Dots<R, 1>(q, q_stride_, k, k_stride, t_.d, scratch_.s + j, s_stride_);
+      }
     }
     float factor[R];
     for (int i = 0; i < R; ++i) {
@@ -216,16 +223,15 @@ class FewRowsTile {
       }
       factor[i] = SoftmaxRow(s, keys, scratch_.m + r + i, scratch_.sum + r + i);
     }
-    const T* v = static_cast<const T*>(t_.v) + begin * t_.v_stride;
     float* o = scratch_.o + r * o_stride_;
     int64_t c = 0;
     for (; c + kOutputVectors * kLanes <= t_.dv; c += kOutputVectors * kLanes) {
-      AddValues<R, kOutputVectors>(scratch_.s, s_stride_, v + c, t_.v_stride, keys, kLanes, factor,
-                                   o + c, o_stride_);
+      AddValues<R, kOutputVectors, T>(scratch_.s, s_stride_, t_, begin, keys, c, kLanes, factor,
+                                      o + c, o_stride_);
     }
     for (; c < t_.dv; c += kLanes) {
-      AddValues<R, 1>(scratch_.s, s_stride_, v + c, t_.v_stride, keys, std::min(t_.dv - c, kLanes),
-                      factor, o + c, o_stride_);
+      AddValues<R, 1, T>(scratch_.s, s_stride_, t_, begin, keys, c, std::min(t_.dv - c, kLanes),
+                         factor, o + c, o_stride_);
     }
   }
 

@@ -48,13 +48,21 @@ TileTask TaskOf(const AttentionProblem& p, const AttentionTensors& t, const Opti
   const int64_t head = item.kv_head * group;
   TileTask task;
   task.dtype = p.dtype;
+  task.kv_dtype = p.KvDType();
   task.q = At(t.q, s.q_batch, s.q_begin, head);
   task.q_row_stride = t.q.strides[1];
   task.q_head_stride = t.q.strides[2];
-  task.k = At(t.k, s.kv_batch, s.kv_begin, item.kv_head);
-  task.k_stride = t.k.strides[1];
-  task.v = At(t.v, s.kv_batch, s.kv_begin, item.kv_head);
-  task.v_stride = t.v.strides[1];
+  // With pages, the tile finds them.
+  const KeyPlace first = p.page == 0 ? PlaceOf(p, t, s, 0) : KeyPlace{/*batch=*/0, /*row=*/0};
+  const auto kv = [&](const ConstTensorView& view) {
+    return KvRows{At(view, first.batch, first.row, item.kv_head), view.strides[1], view.strides[0]};
+  };
+  task.k = kv(t.k);
+  task.v = kv(t.v);
+  if (p.page != 0) {
+    task.pages = t.page_table.data + s.kv_batch * t.page_table.row_stride;
+    while (int64_t{1} << task.page_bits < p.page) ++task.page_bits;
+  }
   task.o = At(t.o, s.q_batch, s.q_begin, head);
   task.o_row_stride = t.o.strides[1];
   task.o_head_stride = t.o.strides[2];
@@ -69,7 +77,8 @@ TileTask TaskOf(const AttentionProblem& p, const AttentionTensors& t, const Opti
   task.q_len = s.q_len;
   task.kv_len = s.kv_len;
   task.mask = p.mask;
-  task.scale = p.Scale();
+  task.scale = p.Scale() * ScaleOf(t.k_scale, item.sequence, item.kv_head);
+  task.v_scale = ScaleOf(t.v_scale, item.sequence, item.kv_head);
   task.softcap = p.softcap;
   task.row_begin = item.row_begin;
   task.row_end = item.row_end;
@@ -82,7 +91,8 @@ TileTask TaskOf(const AttentionProblem& p, const AttentionTensors& t, const Opti
 
 absl::StatusOr<Options> Choose(const AttentionProblem& p, const DeviceInfo& device,
                                const LaunchConfig& config) {
-  if (absl::Status s = CheckDtypeAndPage(p); !s.ok()) return s;
+  absl::Status s = CheckDtypeAndPage(p, {KvForm::kFp8, KvForm::kPaged});
+  if (!s.ok()) return s;
   return OptionsFor(p, device, config);
 }
 
@@ -137,7 +147,7 @@ absl::StatusOr<Traffic> ExpectedTraffic(const AttentionProblem& p, const DeviceI
   const Schedule schedule(p, *options);
 
   Traffic traffic = CompulsoryTraffic(p);
-  const int64_t kv_row = (p.d + p.dv) * SizeOf(p.dtype);
+  const int64_t kv_row = (p.d + p.dv) * SizeOf(p.KvDType());
   const int64_t at_a_time = std::min<int64_t>(options->threads, p.b * p.hkv);
   if (schedule.max_tiles() > 1 && at_a_time * p.skv * kv_row > device.last_level_cache_bytes) {
     const int64_t group = p.GroupSize();

@@ -10,11 +10,16 @@
 //   matmul-inl   the two products, 24 sums in registers
 //   softmax-inl  maxima, 2^x and sums; masks by row
 //   exp-inl      2^x and tanh
-//   convert-inl  fp16 and bf16 to floats and back; packing
+//   convert-inl  fp16, bf16 and fp8 to floats, and back; packing
+//   rows         where the rows of queries and keys lie; pages
 //   tile         the above for each instruction set, chosen at run time
 //
 // Everything between load and store is fp32, including P, whatever the dtype. Scores are in base 2:
-// Q is multiplied once by scale * log2(e), and the result must stay within the range of a float.
+// Q is multiplied once by scale * log2(e), and the result must stay within the range of a float. The
+// scale of fp8 K is part of that factor, and the scale of V is part of the one that divides O.
+//
+// Pages cut the keys into runs of rows that lie one stride apart; without pages there is one run. All
+// else is the same, so pages do not change a bit of the result.
 //
 // Where the time goes. A vector of 16 scores costs d + dv vector multiply-adds in the products and
 // about 14 vector instructions in the softmax. Measured with d = dv = 64 and 1024 keys under
@@ -37,7 +42,7 @@
 namespace attnlab::cpu {
 
 // FLOPs are the multiply-adds of the visible pairs. Q is read once and O written once. Each tile of
-// rows reads the K and V that it sees once. But if the K and V that all threads work on at a time
+// rows reads the K and V that it sees once (and the page table, which counts once in all). But if the K and V that all threads work on at a time
 // fit the last-level cache together, they are read only once in all. The states of chunks are
 // written and read once.
 absl::StatusOr<Traffic> ExpectedTraffic(const AttentionProblem& problem, const DeviceInfo& device,

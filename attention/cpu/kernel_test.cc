@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <limits>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -18,6 +19,10 @@
 #include "attention/core/tensor.h"
 #include "attention/cpu/targets.h"
 #include "attention/cpu/tile.h"
+#include "attention/oracle/buffers.h"
+#include "attention/oracle/inputs.h"
+#include "attention/oracle/layout.h"
+#include "attention/oracle/trial.h"
 #include "gtest/gtest.h"
 #include "hwy/highway.h"
 #include "hwy/tests/hwy_gtest.h"
@@ -42,18 +47,22 @@ struct Case {
   AttentionProblem p;
   bool interleaved = false;
   std::vector<char> q, k, v, o;
-  std::vector<float> lse;
+  std::vector<float> lse, k_scale, v_scale;
   AttentionTensors t;
 
   Case(const char* line, bool tokens_first) : interleaved(tokens_first) {
     const absl::StatusOr<AttentionProblem> parsed = AttentionProblem::Parse(line);
     EXPECT_TRUE(parsed.ok()) << parsed.status();
     p = parsed.value_or(AttentionProblem());
-    Fill(&q, &t.q, p.sq, p.hq, p.d, 1);
-    Fill(&k, &t.k, p.skv, p.hkv, p.d, 2);
-    Fill(&v, &t.v, p.skv, p.hkv, p.dv, 3);
+    Fill(&q, &t.q, p.dtype, p.sq, p.hq, p.d, 1);
+    Fill(&k, &t.k, p.KvDType(), p.skv, p.hkv, p.d, 2);
+    Fill(&v, &t.v, p.KvDType(), p.skv, p.hkv, p.dv, 3);
+    if (p.KvDType() != p.dtype) {
+      FillScales(&k_scale, &t.k_scale, 5);
+      FillScales(&v_scale, &t.v_scale, 6);
+    }
     ConstTensorView as_input;
-    Fill(&o, &as_input, p.sq, p.hq, p.dv, 4);
+    Fill(&o, &as_input, p.dtype, p.sq, p.hq, p.dv, 4);
     for (int64_t i = 0; i < static_cast<int64_t>(o.size()) / SizeOf(p.dtype); ++i) {
       StoreElement(o.data(), p.dtype, i, kNan);
     }
@@ -62,21 +71,30 @@ struct Case {
     t.lse = LseView(lse.data(), Device::Cpu(), p.b, p.sq, p.hq);
   }
 
-  void Fill(std::vector<char>* data, ConstTensorView* view, int64_t s, int64_t h, int64_t d,
-            uint64_t seed) {
+  // From 0.5 to 1.
+  void FillScales(std::vector<float>* scales, ConstTensorView* view, uint64_t seed) {
+    for (int64_t i = 0; i < p.b * p.hkv; ++i) {
+      scales->push_back(0.75f + Noise(static_cast<uint64_t>(i) + (seed << 40)) / 4);
+    }
+    *view =
+        BshdView(std::as_const(*scales).data(), DType::kFloat32, Device::Cpu(), p.b, 1, p.hkv, 1);
+  }
+
+  void Fill(std::vector<char>* data, ConstTensorView* view, DType dtype, int64_t s, int64_t h,
+            int64_t d, uint64_t seed) {
     const int64_t gap = interleaved ? 3 : 0;
-    *view = {nullptr, p.dtype, Device::Cpu(), {p.b, s, h, d}, {}};
+    *view = {nullptr, dtype, Device::Cpu(), {p.b, s, h, d}, {}};
     if (interleaved) {
       view->strides = {s * h * (d + gap), h * (d + gap), d + gap, 1};
     } else {
       view->strides = {s * h * d, d, s * d, 1};
     }
     const int64_t elements = std::max<int64_t>(p.b * s * h * (d + gap), 1);
-    data->resize(elements * SizeOf(p.dtype));
-    for (int64_t i = 0; i < elements; ++i) StoreElement(data->data(), p.dtype, i, kNan);
+    data->resize(elements * SizeOf(dtype));
+    for (int64_t i = 0; i < elements; ++i) StoreElement(data->data(), dtype, i, kNan);
     for (int64_t i = 0; i < p.b * s * h * d; ++i) {
       const int64_t at = view->Offset(i / d / h / s, i / d / h % s, i / d % h, i % d);
-      StoreElement(data->data(), p.dtype, at, Noise(static_cast<uint64_t>(i) + (seed << 40)));
+      StoreElement(data->data(), dtype, at, Noise(static_cast<uint64_t>(i) + (seed << 40)));
     }
     view->data = data->data();
   }
@@ -104,7 +122,7 @@ std::vector<double> Exact(const Case& c, int64_t b, int64_t row, int64_t head, d
     for (int64_t i = 0; i < p.d; ++i) {
       dot += double{Case::At(c.t.q, b, row, head, i)} * Case::At(c.t.k, b, j, kv_head, i);
     }
-    dot *= p.Scale();
+    dot *= double{p.Scale()} * ScaleOf(c.t.k_scale, b, kv_head);
     if (p.softcap != 0) dot = p.softcap * std::tanh(dot / p.softcap);
     s.push_back(dot);
     max = std::max(max, dot);
@@ -116,6 +134,7 @@ std::vector<double> Exact(const Case& c, int64_t b, int64_t row, int64_t head, d
       o[i] += s[j] / sum * Case::At(c.t.v, b, range.begin + static_cast<int64_t>(j), kv_head, i);
     }
   }
+  for (double& x : o) x *= ScaleOf(c.t.v_scale, b, kv_head);
   *lse = max + std::log(sum);
   return o;
 }
@@ -180,6 +199,10 @@ TEST_P(KernelTest, OddProblems) {
            "hq=2,sq=33,skv=140,d=50,dv=80,dtype=bf16,mask=window:30:30",
            "hq=4,hkv=1,sq=1,skv=2140,d=49,dv=80,dtype=bf16",
            "hq=2,sq=5,skv=0,d=8,dtype=bf16",
+           "b=2,hq=4,hkv=2,sq=1,skv=140,d=48,dv=81,dtype=fp16,kvdtype=fp8_e4m3",
+           "hq=4,hkv=1,sq=1,skv=2140,d=49,dv=80,dtype=bf16,kvdtype=fp8_e4m3,softcap=2",
+           "b=2,hq=4,hkv=2,sq=33,skv=140,d=50,dv=80,dtype=bf16,kvdtype=fp8_e4m3,mask=causal",
+           "hq=2,sq=35,skv=1200,d=16,dtype=fp16,kvdtype=fp8_e4m3,mask=window:30:30,softcap=2",
        }) {
     for (bool interleaved : {false, true}) {
       Case c(line, interleaved);
@@ -218,6 +241,39 @@ TEST_P(KernelTest, BitsDependOnNeitherThreadsNorTileQ) {
       ASSERT_TRUE(again.Run(config).ok());
       EXPECT_EQ(first.o, again.o) << line << " " << config;
       EXPECT_EQ(first.lse, again.lse) << line << " " << config;
+    }
+  }
+}
+
+// A page is only another way to find a row. The seed gives the same numbers with and without pages.
+TEST_P(KernelTest, PagesChangeNoBit) {
+  for (const std::string line :
+       {"b=3,hq=2,hkv=1,sq=70,skv=233,d=40,dtype=fp32,mask=causal,lens=packed",
+        "b=2,hq=1,sq=80,skv=200,d=32,dv=64,dtype=fp32,mask=window:33:7,lens=padded",
+        "b=2,hq=4,hkv=2,sq=1,skv=1700,d=40,dtype=bf16,mask=window:1500:0",
+        "b=3,hq=8,hkv=1,sq=1,skv=1200,d=16,dv=70,dtype=fp16,softcap=3,lens=padded",
+        "b=2,hq=2,sq=2,skv=150,d=16,dtype=bf16,kvdtype=fp8_e4m3,mask=causal,lens=packed",
+        "b=2,hq=2,sq=9,skv=150,d=16,dtype=fp16,kvdtype=fp8_e4m3"}) {
+    for (const oracle::Layout layout : {oracle::Layout::kBshd, oracle::Layout::kBhsd}) {
+      oracle::InputOptions options;
+      options.seed = 4;
+      options.layout = layout;
+      const auto run = [&options](const std::string& problem) {
+        const absl::StatusOr<Plan> plan =
+            MakePlan(*AttentionProblem::Parse(problem), Device::Cpu(), "cpu");
+        EXPECT_TRUE(plan.ok()) << plan.status();
+        absl::StatusOr<oracle::Trial> trial = oracle::Trial::Make(*plan, options, true);
+        EXPECT_TRUE(trial.ok()) << trial.status();
+        absl::StatusOr<oracle::Trial::Run> run = trial->RunOnce();
+        EXPECT_TRUE(run.ok() && run->faults.empty()) << run.status();
+        return std::move(run->outputs);
+      };
+      const oracle::HostOutputs plain = run(line);
+      for (const char* page : {"1", "16", "64", "2048"}) {
+        const oracle::HostOutputs paged = run(line + ",page=" + page);
+        EXPECT_EQ(plain.o_storage, paged.o_storage) << line << " " << page;
+        EXPECT_EQ(plain.lse_storage, paged.lse_storage) << line << " " << page;
+      }
     }
   }
 }
@@ -308,10 +364,27 @@ TEST(CpuTest, UsesTheBestInstructionSet) {
 TEST(CpuTest, DeclinesWhatItDoesNotDo) {
   AttentionProblem p;
   p.sq = p.skv = 8;
-  p.page = 16;
+  p.dtype = DType::kFloat8E4M3;
   const absl::Status status = MakePlan(p, Device::Cpu(), "cpu").status();
   EXPECT_EQ(status.code(), absl::StatusCode::kUnimplemented);
-  EXPECT_EQ(status.message(), "cpu: page: 16; paged K and V are not supported, only page = 0");
+  EXPECT_EQ(status.message(), "cpu: dtype: fp8_e4m3 is not one of fp32, fp16, bf16");
+}
+
+TEST(CpuTest, TrafficCountsFp8AndThePageTable) {
+  const std::string line = "hq=4,sq=1024,d=64,dtype=bf16,mask=causal";
+  const auto bytes_read = [](const std::string& problem) {
+    DeviceInfo device;
+    device.last_level_cache_bytes = 1;  // each tile reads K and V again
+    const absl::StatusOr<Traffic> traffic = ExpectedTraffic(
+        *AttentionProblem::Parse(problem), device, *LaunchConfig::Parse("tile_q=256"));
+    EXPECT_TRUE(traffic.ok()) << traffic.status();
+    return traffic.ok() ? traffic->bytes_read : 0;
+  };
+  const int64_t q = 4 * 1024 * 64 * 2;
+  // Tiles see 256, 512, 768 and 1024 keys of 256 bytes in each of 4 heads.
+  EXPECT_EQ(bytes_read(line), q + 4 * (256 + 512 + 768 + 1024) * 256);
+  EXPECT_EQ(bytes_read(line + ",kvdtype=fp8_e4m3"), q + 4 * (256 + 512 + 768 + 1024) * 128);
+  EXPECT_EQ(bytes_read(line + ",page=16"), bytes_read(line) + 1024 / 16 * 4);
 }
 
 TEST(CpuTest, TrafficCountsWhatIsReadAgain) {

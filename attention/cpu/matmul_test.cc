@@ -169,8 +169,11 @@ void ExpectValues() {
     const Floats factor = Random(R, 4);
     Floats o = hwy::AllocateAligned<float>(R * o_stride);
     std::copy(before.get(), before.get() + R * o_stride, o.get());
-    AddValues<R, C>(p.get(), p_stride, v.get(), v_stride, keys, tail, factor.get(), o.get(),
-                    o_stride);
+    TileTask task;
+    task.kv_len = keys;
+    task.v = {v.get(), v_stride};
+    AddValues<R, C, float>(p.get(), p_stride, task, 0, keys, 0, tail, factor.get(), o.get(),
+                           o_stride);
     for (int r = 0; r < R; ++r) {
       for (int64_t c = 0; c < columns; ++c) {
         double expected = double{factor[r]} * before[r * o_stride + c];

@@ -57,6 +57,7 @@ struct FloatRows {
   int64_t stride;
 };
 
+// T: the elements of K and V.
 template <typename T>
 class PanelTile {
  public:
@@ -98,8 +99,7 @@ class PanelTile {
       for (int64_t r = 0; r < kLanes; ++r) {
         float* to = scratch_.stage + r * stride;
         if (r < count) {
-          LoadRow(static_cast<const T*>(t_.q) + QOffset(t_, t_.row_begin + r0 + r), factor, t_.d,
-                  to);
+          LoadRowOf(t_.dtype, t_.q, QOffset(t_, t_.row_begin + r0 + r), factor, t_.d, to);
         } else {
           std::fill(to, to + t_.d, 0.0f);
         }
@@ -114,29 +114,38 @@ class PanelTile {
   int64_t PanelWidth(int64_t panel) const { return VectorsOf(PanelRows(panel)) * kLanes; }
 
   FloatRows Keys(int64_t origin, int64_t begin, int64_t end) {
-    const T* k = static_cast<const T*>(t_.k) + origin * t_.k_stride;
     if constexpr (std::is_same_v<T, float>) {
       // Rows that are far apart share few sets of the caches, so they are packed.
-      if (t_.k_stride <= kNearFloats) return {k, t_.k_stride};
+      const KeyRun<float> run = RunAt<float>(t_, t_.k, origin);
+      if (t_.k.stride <= kNearFloats && run.count >= end) return {run.rows, t_.k.stride};
     }
     const int64_t stride = PaddedFloats(t_.d);
-    PackRows(k + begin * t_.k_stride, t_.k_stride, end - begin, t_.d, stride, 0,
-             scratch_.k + begin * stride);
+    Pack(t_.k, origin, begin, end, t_.d, stride, 0, scratch_.k);
     return {scratch_.k, stride};
   }
 
   // Panels [key][kPanel], t_.tile_kv * kPanel floats apart.
   FloatRows Values(int64_t origin, int64_t begin, int64_t end) {
-    const T* v = static_cast<const T*>(t_.v) + origin * t_.v_stride;
     if constexpr (std::is_same_v<T, float>) {
-      if (t_.dv == kPanel && t_.v_stride == kPanel &&
-          reinterpret_cast<uintptr_t>(v) % (kLanes * sizeof(float)) == 0) {
-        return {v, kPanel};
+      const KeyRun<float> run = RunAt<float>(t_, t_.v, origin);
+      if (t_.dv == kPanel && t_.v.stride == kPanel && run.count >= end &&
+          reinterpret_cast<uintptr_t>(run.rows) % (kLanes * sizeof(float)) == 0) {
+        return {run.rows, kPanel};
       }
     }
-    PackRows(v + begin * t_.v_stride, t_.v_stride, end - begin, t_.dv, kPanel, t_.tile_kv * kPanel,
-             scratch_.v + begin * kPanel);
+    Pack(t_.v, origin, begin, end, t_.dv, kPanel, t_.tile_kv * kPanel, scratch_.v);
     return {scratch_.v, kPanel};
+  }
+
+  // PackRows() for keys [begin, end) of a tile, wherever they lie. `to` is for key 0 of the tile.
+  void Pack(const KvRows& kv, int64_t origin, int64_t begin, int64_t end, int64_t dim,
+            int64_t width, int64_t panel_stride, float* to) {
+    for (int64_t j = begin; j < end;) {
+      const KeyRun<T> run = RunAt<T>(t_, kv, origin + j);
+      const int64_t count = std::min(end - j, run.count);
+      PackRows(run.rows, kv.stride, count, dim, width, panel_stride, to + j * width);
+      j += count;
+    }
   }
 
   // Keys [begin, end) of the tile of keys that starts at `origin`.

@@ -27,6 +27,22 @@ inline int64_t LseOffset(const TileTask& t, int64_t r) {
   return r / t.group * t.lse_row_stride + r % t.group * t.lse_head_stride;
 }
 
+// Keys whose rows lie one stride apart.
+template <typename T>
+struct KeyRun {
+  const T* rows;
+  int64_t count;
+};
+
+// The keys of K or V from `key` < kv_len on: all of them, or with pages those of one page.
+template <typename T>
+KeyRun<T> RunAt(const TileTask& t, const KvRows& kv, int64_t key) {
+  const T* const data = static_cast<const T*>(kv.data);
+  if (t.pages == nullptr) return {data + key * kv.stride, t.kv_len - key};
+  const int64_t page = int64_t{1} << t.page_bits, row = key & (page - 1);
+  return {data + t.pages[key >> t.page_bits] * kv.page_stride + row * kv.stride, page - row};
+}
+
 // Floats that a row is padded to in scratch: a multiple of the longest vector, so that the layout
 // does not depend on the target.
 constexpr int64_t kScratchLanes = 16;

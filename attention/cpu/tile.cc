@@ -22,10 +22,9 @@ namespace attnlab::cpu::HWY_NAMESPACE {
 namespace {
 
 // Writes O and LSE of row r from the state of its online softmax.
-template <typename T>
 void FinishRow(const TileTask& t, int64_t r, float m, float sum, const float* o) {
-  const float factor = sum == 0 ? 0.0f : 1.0f / sum;  // without keys, O is zero
-  StoreRow(o, factor, t.dv, static_cast<T*>(t.o) + OOffset(t, r));
+  const float factor = sum == 0 ? 0.0f : t.v_scale / sum;  // without keys, O is zero
+  StoreRowOf(t.dtype, o, factor, t.dv, t.o, OOffset(t, r));
   if (t.lse == nullptr) return;
   constexpr double kLn2 = 0.693147180559945309;
   t.lse[LseOffset(t, r)] = sum == 0
@@ -33,15 +32,15 @@ void FinishRow(const TileTask& t, int64_t r, float m, float sum, const float* o)
                                : static_cast<float>((double{m} + std::log2(double{sum})) * kLn2);
 }
 
-template <typename T, template <typename> class Tile>
+template <typename Tile>
 void RunWith(const TileTask& t, void* scratch) {
-  Tile<T> tile(t, scratch);
+  Tile tile(t, scratch);
   tile.Run();
   const int64_t rows = t.row_end - t.row_begin;
   for (int64_t i = 0; i < rows; ++i) {
     const int64_t r = t.row_begin + i;
     if (t.partial == nullptr) {
-      FinishRow<T>(t, r, tile.Max(i), tile.Sum(i), tile.Output(i));
+      FinishRow(t, r, tile.Max(i), tile.Sum(i), tile.Output(i));
     } else {
       const int64_t stride = PaddedFloats(t.dv);
       t.partial[2 * i] = tile.Max(i);
@@ -55,13 +54,12 @@ void RunWith(const TileTask& t, void* scratch) {
 template <typename T>
 void Run(const TileTask& t, void* scratch) {
   if (t.q_len * t.group <= kFewRows) {
-    RunWith<T, FewRowsTile>(t, scratch);
+    RunWith<FewRowsTile<T>>(t, scratch);
   } else {
-    RunWith<T, PanelTile>(t, scratch);
+    RunWith<PanelTile<T>>(t, scratch);
   }
 }
 
-template <typename T>
 void Merge(const TileTask& task, int64_t chunk, const float* partials, int64_t partial_stride,
            void* memory) {
   TileTask t = task;
@@ -93,26 +91,14 @@ void Merge(const TileTask& task, int64_t chunk, const float* partials, int64_t p
         hn::Store(hn::MulAdd(factor, hn::Load(df, from + j), hn::Load(df, o + j)), df, o + j);
       }
     });
-    FinishRow<T>(t, t.row_begin + i, m, sum, o);
+    FinishRow(t, t.row_begin + i, m, sum, o);
   }
 }
 
 void RunFloat32(const TileTask& t, void* scratch) { Run<float>(t, scratch); }
 void RunFloat16(const TileTask& t, void* scratch) { Run<Float16>(t, scratch); }
 void RunBFloat16(const TileTask& t, void* scratch) { Run<BFloat16>(t, scratch); }
-
-void MergeFloat32(const TileTask& t, int64_t chunk, const float* partials, int64_t stride,
-                  void* scratch) {
-  Merge<float>(t, chunk, partials, stride, scratch);
-}
-void MergeFloat16(const TileTask& t, int64_t chunk, const float* partials, int64_t stride,
-                  void* scratch) {
-  Merge<Float16>(t, chunk, partials, stride, scratch);
-}
-void MergeBFloat16(const TileTask& t, int64_t chunk, const float* partials, int64_t stride,
-                   void* scratch) {
-  Merge<BFloat16>(t, chunk, partials, stride, scratch);
-}
+void RunFloat8(const TileTask& t, void* scratch) { Run<Float8E4M3>(t, scratch); }
 
 const char* ThisTarget() { return hwy::TargetName(HWY_TARGET); }
 
@@ -123,13 +109,12 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace attnlab::cpu {
 
-// One function per element type, each compiled for every target.
+// One function per element type of K and V, each compiled for every target.
 HWY_EXPORT(RunFloat32);
 HWY_EXPORT(RunFloat16);
 HWY_EXPORT(RunBFloat16);
-HWY_EXPORT(MergeFloat32);
-HWY_EXPORT(MergeFloat16);
-HWY_EXPORT(MergeBFloat16);
+HWY_EXPORT(RunFloat8);
+HWY_EXPORT(Merge);
 HWY_EXPORT(ThisTarget);
 
 int64_t TileScratchBytes(int64_t tile_q, int64_t tile_kv, int64_t d, int64_t dv) {
@@ -141,7 +126,7 @@ int64_t PartialFloats(int64_t rows, int64_t dv) {
 }
 
 void RunTile(const TileTask& task, void* scratch) {
-  switch (task.dtype) {
+  switch (task.kv_dtype) {
     case DType::kFloat32:
       return HWY_DYNAMIC_DISPATCH(RunFloat32)(task, scratch);
     case DType::kFloat16:
@@ -149,22 +134,13 @@ void RunTile(const TileTask& task, void* scratch) {
     case DType::kBFloat16:
       return HWY_DYNAMIC_DISPATCH(RunBFloat16)(task, scratch);
     case DType::kFloat8E4M3:
-      return;  // declined by the kernel
+      return HWY_DYNAMIC_DISPATCH(RunFloat8)(task, scratch);
   }
 }
 
 void MergeChunks(const TileTask& task, int64_t chunk, const float* partials, int64_t partial_stride,
                  void* scratch) {
-  switch (task.dtype) {
-    case DType::kFloat32:
-      return HWY_DYNAMIC_DISPATCH(MergeFloat32)(task, chunk, partials, partial_stride, scratch);
-    case DType::kFloat16:
-      return HWY_DYNAMIC_DISPATCH(MergeFloat16)(task, chunk, partials, partial_stride, scratch);
-    case DType::kBFloat16:
-      return HWY_DYNAMIC_DISPATCH(MergeBFloat16)(task, chunk, partials, partial_stride, scratch);
-    case DType::kFloat8E4M3:
-      return;
-  }
+  HWY_DYNAMIC_DISPATCH(Merge)(task, chunk, partials, partial_stride, scratch);
 }
 
 const char* TargetName() { return HWY_DYNAMIC_DISPATCH(ThisTarget)(); }

@@ -13,16 +13,23 @@
 
 namespace attnlab::cpu {
 
+// K or V of a sequence and its KV head. Strides are in elements.
+struct KvRows {
+  const void* data = nullptr;  // the row of the first key; with pages, the first row of page 0
+  int64_t stride = 0;          // from a key to the next one
+  int64_t page_stride = 0;     // from a page to the next one
+};
+
 // Strides are in elements. Data pointers point to the first row of the sequence and the first head
 // of the group.
 struct TileTask {
-  DType dtype = DType::kFloat32;  // of q, k, v and o
+  DType dtype = DType::kFloat32;     // of q and o: fp32, fp16 or bf16
+  DType kv_dtype = DType::kFloat32;  // of k and v: dtype, or fp8_e4m3
   const void* q = nullptr;
   int64_t q_row_stride = 0, q_head_stride = 0;
-  const void* k = nullptr;
-  int64_t k_stride = 0;
-  const void* v = nullptr;
-  int64_t v_stride = 0;
+  KvRows k, v;
+  const int32_t* pages = nullptr;  // of the sequence, in order; null: K and V are not paged
+  int page_bits = 0;               // log2 of the keys per page
   void* o = nullptr;
   int64_t o_row_stride = 0, o_head_stride = 0;
   float* lse = nullptr;  // null: not wanted
@@ -32,7 +39,8 @@ struct TileTask {
   int64_t group = 1;  // query heads of this KV head
   int64_t q_len = 0, kv_len = 0;
   Mask mask;
-  float scale = 1;
+  float scale = 1;  // of the scores, with the scale of K
+  float v_scale = 1;
   float softcap = 0;
 
   int64_t row_begin = 0, row_end = 0;  // of the q_len * group rows

@@ -21,13 +21,18 @@ constexpr int64_t kMostScratch = int64_t{256} << 20;  // bytes
 GpuRow Find(const AttentionProblem& p, const AttentionTensors& t, const Row& row) {
   const Sequence s = SequenceOf(p, t, row.sequence);
   const KvRange seen = VisibleKv(p.mask, row.row, s.q_len, s.kv_len);
-  const int64_t head = row.head / p.GroupSize(), key = s.kv_begin + seen.begin;
+  const int64_t head = row.head / p.GroupSize();
   GpuRow found;
   found.keys = seen.end - seen.begin;
   found.q = t.q.Offset(s.q_batch, s.q_begin + row.row, row.head, 0);
   if (found.keys == 0) return found;
-  found.k = t.k.Offset(s.kv_batch, key, head, 0);
-  found.v = t.v.Offset(s.kv_batch, key, head, 0);
+  // With pages, the device finds the page.
+  const KeyPlace place =
+      p.page == 0 ? PlaceOf(p, t, s, seen.begin) : KeyPlace{/*batch=*/0, /*row=*/0};
+  found.k = t.k.Offset(place.batch, place.row, head, 0);
+  found.v = t.v.Offset(place.batch, place.row, head, 0);
+  found.first = seen.begin;
+  found.table = s.kv_batch * t.page_table.row_stride;
   found.k_scale = ScaleOf(t.k_scale, row.sequence, head);
   found.v_scale = ScaleOf(t.v_scale, row.sequence, head);
   return found;
@@ -95,6 +100,10 @@ absl::StatusOr<Oracle> OracleOnGpu(const AttentionProblem& p, const AttentionTen
   work.fp8_cache = p.KvDType() == DType::kFloat8E4M3;
   work.k_stride = there.k.strides[1];
   work.v_stride = there.v.strides[1];
+  work.page_table = there.page_table.data;
+  work.page = p.page;
+  work.k_page_stride = there.k.strides[0];
+  work.v_page_stride = there.v.strides[0];
   work.d = p.d;
   work.dv = p.dv;
   work.scale = p.Scale();

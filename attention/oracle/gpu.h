@@ -16,8 +16,8 @@
 
 namespace attnlab::oracle {
 
-// `there` has the q, k and v of `host` in GPU memory, with the same strides. Lengths are read from
-// `host`. Errors as for Exact(), and those of the GPU; Unimplemented in a build without CUDA.
+// `there` has the q, k, v and page table of `host` in GPU memory, with the same strides. Lengths are
+// read from `host`. Errors as for Exact(), and those of the GPU; Unimplemented in a build without CUDA.
 absl::StatusOr<Oracle> OracleOnGpu(const AttentionProblem& problem, const AttentionTensors& host,
                                    const AttentionTensors& there, absl::Span<const Row> rows,
                                    Factors factors = Factors::kAsTheyAre);

@@ -49,6 +49,26 @@ struct Elements {
   __device__ double operator[](int64_t i) const { return scale * double{ToFloat(values[i])}; }
 };
 
+// Elements from the row's `k` or `v` to key j of those that it sees. The strides are those of K or V.
+__device__ int64_t KeyOffset(const GpuRows& in, const GpuRow& row, int64_t j, int64_t stride,
+                             int64_t page_stride) {
+  if (in.page == 0) return j * stride;
+  const int64_t key = row.first + j;
+  return in.page_table[row.table + key / in.page] * page_stride + key % in.page * stride;
+}
+
+// Key j of those that the row sees, and its value.
+template <typename Kv>
+__device__ const Kv* KeyOf(const GpuRows& in, const GpuRow& row, int64_t j) {
+  return static_cast<const Kv*>(in.k) + row.k +
+         KeyOffset(in, row, j, in.k_stride, in.k_page_stride);
+}
+template <typename Kv>
+__device__ const Kv* ValueOf(const GpuRows& in, const GpuRow& row, int64_t j) {
+  return static_cast<const Kv*>(in.v) + row.v +
+         KeyOffset(in, row, j, in.v_stride, in.v_page_stride);
+}
+
 // A score of ExactRow(). Writes to *size the value of which Result::score is the maximum.
 template <typename T, typename Kv>
 __device__ double ExactScore(const GpuRows& in, Elements<T> q, Elements<Kv> k, bool few,
@@ -85,7 +105,7 @@ __global__ void __launch_bounds__(kThreads) ExactRows(GpuRows in) {
     double* const o = in.exact + r * (in.dv + 3);
     double max = -Infinity(), score = 0;
     for (int64_t j = thread; j < row.keys; j += kThreads) {
-      const Elements<Kv> k{static_cast<const Kv*>(in.k) + row.k + j * in.k_stride, row.k_scale};
+      const Elements<Kv> k{KeyOf<Kv>(in, row, j), row.k_scale};
       double size = 0;
       scores[j] = ExactScore(in, q, k, j < kFewKeys, &size);
       score = fmax(score, size);
@@ -106,7 +126,7 @@ __global__ void __launch_bounds__(kThreads) ExactRows(GpuRows in) {
       const int64_t c = first + thread % width;
       double value = 0, squares = 0;
       for (int64_t j = thread / width; c < in.dv && j < row.keys; j += kThreads / width) {
-        const Elements<Kv> v{static_cast<const Kv*>(in.v) + row.v + j * in.v_stride, row.v_scale};
+        const Elements<Kv> v{ValueOf<Kv>(in, row, j), row.v_scale};
         const double term = scores[j] * v[c];
         value += term;
         squares += term * term;
@@ -163,7 +183,7 @@ __global__ void __launch_bounds__(kThreads) StraightforwardRows(GpuRows in) {
     float* const o = in.straightforward + r * (in.dv + 1);
     double max_of_mine = -Infinity();
     for (int64_t j = thread; j < row.keys; j += kThreads) {
-      const Kv* const k = static_cast<const Kv*>(in.k) + row.k + j * in.k_stride;
+      const Kv* const k = KeyOf<Kv>(in, row, j);
       float s = 0;
       for (int64_t i = 0; i < in.d; ++i) {
         s = AddProduct<kTf32>(s, ToFloat(q[i]), __fmul_rn(row.k_scale, ToFloat(k[i])));
@@ -191,12 +211,11 @@ __global__ void __launch_bounds__(kThreads) StraightforwardRows(GpuRows in) {
     }
     __syncthreads();
     for (int64_t c = thread; c < in.dv; c += kThreads) {
-      const Kv* const v = static_cast<const Kv*>(in.v) + row.v + c;
       float value = 0;
 #pragma unroll 8
       for (int64_t j = 0; j < row.keys; ++j) {
-        value = AddProduct<kTf32>(value, scores[j],
-                                  __fmul_rn(row.v_scale, ToFloat(v[j * in.v_stride])));
+        const float v = __fmul_rn(row.v_scale, ToFloat(ValueOf<Kv>(in, row, j)[c]));
+        value = AddProduct<kTf32>(value, scores[j], v);
       }
       o[c] = device::ToFloat(device::FromFloat<T>(value));
     }

@@ -11,10 +11,13 @@
 
 namespace attnlab::oracle {
 
-// Offsets of a row's query and of the first key that it sees, in elements of q, k and v.
+// Offsets of a row's query and of the first key that it sees, in elements of q, k and v. With pages,
+// `k` and `v` are offsets of the head in a page, and the keys begin at `first` of the sequence whose
+// row of the page table begins at `table`.
 struct GpuRow {
   int64_t q = 0, k = 0, v = 0;
   int64_t keys = 0;
+  int64_t first = 0, table = 0;
   float k_scale = 1, v_scale = 1;  // of its sequence and KV head
 };
 
@@ -24,6 +27,9 @@ struct GpuRows {
   device::Element element = device::Element::kFloat32;
   bool fp8_cache = false;              // K and V are fp8_e4m3
   int64_t k_stride = 0, v_stride = 0;  // elements from one key to the next
+  const int32_t* page_table = nullptr;
+  int64_t page = 0;                              // 0: not paged
+  int64_t k_page_stride = 0, v_page_stride = 0;  // elements from one page to the next
   int64_t d = 0, dv = 0;
   float scale = 1, softcap = 0;
   bool tf32 = false;  // for the straightforward rows

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <numeric>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -134,7 +135,8 @@ absl::Status Inputs::Check(const AttentionProblem& problem, const InputOptions& 
 absl::StatusOr<Inputs> Inputs::Begin(const AttentionProblem& problem, Device device,
                                      const InputOptions& options) {
   if (absl::Status s = problem.Validate(); !s.ok()) return s;
-  if (absl::Status s = CheckDtypeAndPage(problem, /*fp8_cache=*/true); !s.ok()) return s;
+  if (absl::Status s = CheckDtypeAndPage(problem, {KvForm::kFp8, KvForm::kPaged}); !s.ok())
+    return s;
   if (absl::Status s = CheckLayout(options.layout, problem); !s.ok()) return s;
 
   Inputs inputs;
@@ -193,8 +195,11 @@ absl::Status Inputs::MakeLengths() {
   };
   fill(q_lens_, p.sq, 101);
   fill(kv_lens_, p.skv, 102);
+  if (p.page != 0) {
+    if (absl::Status s = CheckPages(); !s.ok()) return s;
+  }
   if (p.lens != Lengths::kPacked) return absl::OkStatus();
-  for (int64_t tokens : {Sum(q_lens_), Sum(kv_lens_)}) {
+  for (int64_t tokens : {Sum(q_lens_), p.page == 0 ? Sum(kv_lens_) : 0}) {
     // Leaves a few indices for tokens that belong to no sequence.
     if (tokens > AttentionProblem::kMaxExtent - 16) {
       return absl::InvalidArgumentError(absl::StrCat(
@@ -202,8 +207,29 @@ absl::Status Inputs::MakeLengths() {
     }
   }
   cu_q_ = Offsets(q_lens_);
-  cu_kv_ = Offsets(kv_lens_);
+  if (p.page == 0) cu_kv_ = Offsets(kv_lens_);
   return absl::OkStatus();
+}
+
+int64_t Inputs::UsedPages() const {
+  int64_t pages = 0;
+  for (int32_t length : kv_lens_) pages += problem_.Pages(length);
+  return pages;
+}
+
+// Pages may be much larger than the sequences in them, so the problem's own limits do not suffice.
+absl::Status Inputs::CheckPages() const {
+  const AttentionProblem& p = problem_;
+  const int64_t pages = UsedPages() + kUnusedPages;
+  if (pages > AttentionProblem::kMaxExtent) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "page: ", p.page, " takes ", pages, " pages, more than ", AttentionProblem::kMaxExtent));
+  }
+  const double bytes = static_cast<double>(pages * p.page) * static_cast<double>(p.hkv) *
+                       static_cast<double>(std::max(p.d, p.dv) * SizeOf(p.KvDType()));
+  if (bytes <= 0x1p60) return absl::OkStatus();
+  return absl::OutOfRangeError(
+      absl::StrCat("page: ", pages, " pages of ", p.page, " tokens have more than 2^60 bytes"));
 }
 
 absl::Status Inputs::Allocate() {
@@ -211,10 +237,12 @@ absl::Status Inputs::Allocate() {
   const Layout layout = options_.layout;
   const bool packed = p.lens == Lengths::kPacked;
   const bool on_host = device_.kind == DeviceKind::kCpu;
+  const bool paged = p.page != 0;
   const int64_t batch = packed ? 1 : p.b;
   const int64_t spare = layout == Layout::kStrided || layout == Layout::kOdd ? 3 : 0;
   const int64_t q_rows = packed ? cu_q_.back() + spare : p.sq;
-  const int64_t kv_rows = packed ? cu_kv_.back() + spare : p.skv;
+  const int64_t kv_batch = paged ? UsedPages() + kUnusedPages : batch;
+  const int64_t kv_rows = paged ? p.page : packed ? cu_kv_.back() + spare : p.skv;
   const int64_t fence = BareMemory() ? 0 : kInputFence;
 
   // Adds a buffer of so many elements on the host and on the device, and returns their addresses.
@@ -245,12 +273,12 @@ absl::Status Inputs::Allocate() {
     const struct {
       ConstTensorView *here, *there;
       DType dtype;
-      int64_t rows, heads, dim;
-    } kTensors[] = {{&host_tensors_.q, &tensors_.q, p.dtype, q_rows, p.hq, p.d},
-                    {&host_tensors_.k, &tensors_.k, p.KvDType(), kv_rows, p.hkv, p.d},
-                    {&host_tensors_.v, &tensors_.v, p.KvDType(), kv_rows, p.hkv, p.dv}};
+      int64_t batch, rows, heads, dim;
+    } kTensors[] = {{&host_tensors_.q, &tensors_.q, p.dtype, batch, q_rows, p.hq, p.d},
+                    {&host_tensors_.k, &tensors_.k, p.KvDType(), kv_batch, kv_rows, p.hkv, p.d},
+                    {&host_tensors_.v, &tensors_.v, p.KvDType(), kv_batch, kv_rows, p.hkv, p.dv}};
     for (const auto& t : kTensors) {
-      const Placement place = Place(layout, t.dtype, batch, t.rows, t.heads, t.dim);
+      const Placement place = Place(layout, t.dtype, t.batch, t.rows, t.heads, t.dim);
       const int64_t elements = BareMemory() ? ElementsToLast(place) : place.elements;
       if (absl::Status s = add(elements, t.dtype, &host, &device); !s.ok()) return s;
       const int64_t begin = place.begin * SizeOf(t.dtype);
@@ -274,25 +302,64 @@ absl::Status Inputs::Allocate() {
     }
   }
 
-  const int64_t count = packed ? p.b + 1 : p.b;
+  if (paged) {
+    // One entry more than the longest sequence needs, so that every row has one out of range.
+    const int64_t columns = p.Pages(p.skv) + 1, row_stride = columns + spare;
+    // An entry is as large as an fp32 element.
+    if (absl::Status s = add(p.b * row_stride, DType::kFloat32, &host, &device); !s.ok()) return s;
+    host_tensors_.page_table = {static_cast<int32_t*>(host), p.b, columns, row_stride};
+    tensors_.page_table = {static_cast<int32_t*>(device), p.b, columns, row_stride};
+  }
+
   const std::vector<int32_t>& q = packed ? cu_q_ : q_lens_;
-  const std::vector<int32_t>& kv = packed ? cu_kv_ : kv_lens_;
+  const std::vector<int32_t>& kv = packed && !paged ? cu_kv_ : kv_lens_;
+  const auto q_count = static_cast<int64_t>(q.size()), kv_count = static_cast<int64_t>(kv.size());
   const auto set = [&](AttentionTensors& t, const int32_t* q_data, const int32_t* kv_data) {
     if (p.lens == Lengths::kFixed) return;
-    (packed ? t.cu_seqlens_q : t.q_len) = {q_data, count};
-    (packed ? t.cu_seqlens_kv : t.kv_len) = {kv_data, count};
+    (packed ? t.cu_seqlens_q : t.q_len) = {q_data, q_count};
+    (packed && !paged ? t.cu_seqlens_kv : t.kv_len) = {kv_data, kv_count};
   };
   set(host_tensors_, q.data(), kv.data());
   set(tensors_, q.data(), kv.data());
+  if (paged) {
+    if (absl::Status s = FillPageTable(); !s.ok()) return s;
+  }
   if (on_host || p.lens == Lengths::kFixed) return absl::OkStatus();
-  const int64_t bytes = count * static_cast<int64_t>(sizeof(int32_t));
-  absl::StatusOr<Buffer> lengths = Buffer::Allocate(device_, 2 * bytes);
+  constexpr int64_t kBytes = sizeof(int32_t);
+  absl::StatusOr<Buffer> lengths = Buffer::Allocate(device_, (q_count + kv_count) * kBytes);
   if (!lengths.ok()) return lengths.status();
   device_lengths_ = *std::move(lengths);
-  if (absl::Status s = device_lengths_.CopyFromHost(q.data(), bytes, 0); !s.ok()) return s;
-  if (absl::Status s = device_lengths_.CopyFromHost(kv.data(), bytes, bytes); !s.ok()) return s;
+  absl::Status s = device_lengths_.CopyFromHost(q.data(), q_count * kBytes, 0);
+  if (s.ok()) s = device_lengths_.CopyFromHost(kv.data(), kv_count * kBytes, q_count * kBytes);
+  if (!s.ok()) return s;
   const int32_t* data = static_cast<const int32_t*>(device_lengths_.data());
-  set(tensors_, data, data + count);
+  set(tensors_, data, data + q_count);
+  return absl::OkStatus();
+}
+
+// Sequences take their pages from a shuffled list of all pages.
+absl::Status Inputs::FillPageTable() {
+  const int64_t pages = host_tensors_.k.shape[0];
+  absl::StatusOr<Buffer> list =
+      Buffer::Allocate(Device::Cpu(), pages * static_cast<int64_t>(sizeof(int32_t)));
+  if (!list.ok()) return list.status();
+  auto* const shuffled = static_cast<int32_t*>(list->data());
+  std::iota(shuffled, shuffled + pages, 0);
+  const uint64_t key = Combine(options_.seed, 104);
+  for (int64_t i = pages - 1; i > 0; --i) {
+    std::swap(shuffled[i], shuffled[Combine(key, i) % static_cast<uint64_t>(i + 1)]);
+  }
+  const PageTableView& table = host_tensors_.page_table;
+  auto* entry = const_cast<int32_t*>(table.data);  // in host_, which this object owns
+  int64_t taken = 0;
+  for (int64_t i = 0; i < table.rows; ++i) {
+    const int64_t used = problem_.Pages(kv_lens_[i]);
+    for (int64_t j = 0; j < table.row_stride; ++j) {
+      constexpr int32_t kPoison[] = {std::numeric_limits<int32_t>::min(),
+                                     std::numeric_limits<int32_t>::max()};
+      *entry++ = j < used ? shuffled[taken++] : kPoison[j % 2];
+    }
+  }
   return absl::OkStatus();
 }
 
@@ -302,15 +369,15 @@ void Inputs::FillRows(int tensor, int64_t sequence, int64_t begin, int64_t end, 
   const ConstTensorView& view = tensor == kQ   ? host_tensors_.q
                                 : tensor == kK ? host_tensors_.k
                                                : host_tensors_.v;
-  const int64_t batch = tensor == kQ ? s.q_batch : s.kv_batch;
-  const int64_t first = tensor == kQ ? s.q_begin : s.kv_begin;
   const int64_t heads = view.shape[2], dim = view.shape[3];
   void* const data = const_cast<void*>(view.data);  // in host_, which this object owns
   const uint64_t sequence_key = Combine(Combine(seed, tensor), sequence);
   for (int64_t row = begin; row < end; ++row) {
     const uint64_t row_key = Combine(sequence_key, row);
+    const KeyPlace place = tensor == kQ ? KeyPlace{s.q_batch, s.q_begin + row}
+                                        : PlaceOf(problem_, host_tensors_, s, row);
     for (int64_t head = 0; head < heads; ++head) {
-      const int64_t at = view.Offset(batch, first + row, head, 0);
+      const int64_t at = view.Offset(place.batch, place.row, head, 0);
       if (nan) {
         for (int64_t i = 0; i < dim; ++i) {
           StoreElement(data, view.dtype, at + i, std::numeric_limits<float>::quiet_NaN());

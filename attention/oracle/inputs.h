@@ -12,9 +12,12 @@
 //
 // K and V of fp8_e4m3 have a scale per sequence and head, from 0.5 to 1.5.
 //
+// Paged K and V have their pages in an order drawn from the seed, with kUnusedPages among them.
+//
 // Everything that a kernel must not use is NaN, so that using it shows: gaps between strides; Q, K
-// and V beyond their sequence's length; tokens of no sequence; and kInputFence bytes on each side
-// (none with bare_memory.h).
+// and V beyond their sequence's length, and so the rest of a last page; unused pages; tokens of no
+// sequence; and kInputFence bytes on each side (none with bare_memory.h). Entries of the page table
+// beyond a sequence's pages are far out of range.
 #ifndef ATTENTION_ORACLE_INPUTS_H_
 #define ATTENTION_ORACLE_INPUTS_H_
 
@@ -55,6 +58,7 @@ absl::string_view Name(Values values);
 absl::StatusOr<Values> ParseValues(absl::string_view name);
 
 constexpr int64_t kInputFence = 4096;  // bytes of NaN before and after each tensor
+constexpr int64_t kUnusedPages = 3;    // of no sequence
 
 struct InputOptions {
   uint64_t seed = 0;
@@ -72,13 +76,13 @@ class Inputs {
   // Returns the errors of Make() that do not depend on a device, without making anything.
   static absl::Status Check(const AttentionProblem& problem, const InputOptions& options = {});
 
-  // InvalidArgument for an invalid problem, lengths that do not fit it, or a layout that cannot
-  // hold it; Unimplemented for Q in fp8, and for paged K and V; ResourceExhausted if the device or the
-  // host has too little memory.
+  // InvalidArgument for an invalid problem, lengths that do not fit it, a layout that cannot hold
+  // it, or too many pages; Unimplemented for Q in fp8; OutOfRange if the pages of K or V have more
+  // than 2^60 bytes; ResourceExhausted if the device or the host has too little memory.
   static absl::StatusOr<Inputs> Make(const AttentionProblem& problem, Device device,
                                      const InputOptions& options = {});
 
-  // q, k, v and lengths on the device. Valid as long as this object, or one moved from it, lives.
+  // q, k, v, lengths, page table and scales on the device. Valid as long as this object, or one moved from it, lives.
   const AttentionTensors& tensors() const { return tensors_; }
   // The same on the host; on the CPU it is the same memory.
   const AttentionTensors& host_tensors() const { return host_tensors_; }
@@ -99,7 +103,10 @@ class Inputs {
   static absl::StatusOr<Inputs> Begin(const AttentionProblem& problem, Device device,
                                       const InputOptions& options);
   absl::Status MakeLengths();
+  absl::Status CheckPages() const;
+  int64_t UsedPages() const;
   absl::Status Allocate();
+  absl::Status FillPageTable();
   void FillRows(int tensor, int64_t sequence, int64_t begin, int64_t end, bool nan, uint64_t seed);
   absl::Status Upload();
 
@@ -107,7 +114,7 @@ class Inputs {
   InputOptions options_;
   Device device_;
   std::vector<int32_t> q_lens_, kv_lens_, cu_q_, cu_kv_;
-  std::vector<Buffer> host_;       // one per tensor, or one for Q, K and V
+  std::vector<Buffer> host_;       // one per tensor, or one for Q, K and V; page table, scales
   std::vector<Buffer> on_device_;  // the same; none on the CPU
   Buffer device_lengths_;
   AttentionTensors tensors_, host_tensors_;

@@ -1,7 +1,9 @@
 #include "attention/oracle/inputs.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
+#include <set>
 #include <string>
 #include <utility>
 
@@ -26,7 +28,8 @@ float At(const ConstTensorView& t, int64_t b, int64_t s, int64_t h, int64_t i) {
 TEST(InputsTest, OneSeedGivesOneAttentionInEveryLayoutAndKindOfLengths) {
   const std::string line = "b=3,hq=2,sq=5,d=7,dtype=fp16";
   const oracle::Inputs fixed = Make(line);
-  for (const char* lens : {"fixed", "packed", "padded"}) {
+  for (const char* lens :
+       {"fixed", "packed", "padded", "fixed,page=1", "packed,page=4", "padded,page=16"}) {
     for (oracle::Layout layout : oracle::kAllLayouts) {
       oracle::InputOptions options;
       options.layout = layout;
@@ -42,8 +45,8 @@ TEST(InputsTest, OneSeedGivesOneAttentionInEveryLayoutAndKindOfLengths) {
         for (int64_t row = 0; row < s.kv_len; ++row) {
           for (int64_t h = 0; h < 2; ++h) {
             for (int64_t c = 0; c < 7; ++c, ++compared) {
-              EXPECT_EQ(At(t.v, s.kv_batch, s.kv_begin + row, h, c),
-                        At(fixed.tensors().v, i, row, h, c));
+              const KeyPlace place = PlaceOf(p, t, s, row);
+              EXPECT_EQ(At(t.v, place.batch, place.row, h, c), At(fixed.tensors().v, i, row, h, c));
             }
           }
         }
@@ -217,6 +220,18 @@ TEST(InputsTest, RejectsWhatDoesNotFit) {
   p.b = 2;
   p.dtype = DType::kFloat8E4M3;
   EXPECT_EQ(message(), "dtype: fp8_e4m3 is not one of fp32, fp16, bf16");
+  p.dtype = DType::kBFloat16;
+  p.page = 2;
+  EXPECT_EQ(message(), "");
+  options.layout = oracle::Layout::kQkv;
+  EXPECT_EQ(message().substr(0, 12), "layout: qkv ");
+  options = {};
+  p.page = int64_t{1} << 30;
+  p.d = p.dv = 512;
+  p.hq = p.hkv = int64_t{1} << 20;
+  EXPECT_EQ(message(), "page: 5 pages of 1073741824 tokens have more than 2^60 bytes");
+  p = *AttentionProblem::Parse("b=2,hq=1,sq=1,skv=2147483647,d=1,page=1");
+  EXPECT_EQ(message(), "page: 1 takes 4294967297 pages, more than 2147483647");
 }
 
 TEST(InputsTest, AnFp8CacheHasScales) {
@@ -237,6 +252,64 @@ TEST(InputsTest, AnFp8CacheHasScales) {
   EXPECT_GE(*scales.begin(), 0.5f);
   EXPECT_LE(*scales.rbegin(), 1.5f);
   EXPECT_EQ(Make("hq=1,sq=1,d=8,dtype=bf16").tensors().k_scale.data, nullptr);
+}
+
+// Sequences of 5, 0 and 8 keys in pages of 4.
+oracle::Inputs InPages(const std::string& line, oracle::Layout layout, uint64_t seed = 0) {
+  oracle::InputOptions options;
+  options.seed = seed;
+  options.layout = layout;
+  options.q_lens = {2, 1, 0};
+  options.kv_lens = {5, 0, 8};
+  return Make(line, options);
+}
+
+TEST(InputsTest, PagesAreShuffledAndWhatNoSequenceUsesIsNan) {
+  const std::string line = "b=3,hq=2,hkv=1,sq=2,skv=9,d=8,dtype=fp16,page=4,lens=";
+  for (const std::string& full : {line + "packed", line + "padded"}) {
+    const AttentionProblem p = *AttentionProblem::Parse(full);
+    for (oracle::Layout layout : {oracle::Layout::kBshd, oracle::Layout::kBhsd,
+                                  oracle::Layout::kStrided, oracle::Layout::kOdd}) {
+      const oracle::Inputs inputs = InPages(full, layout);
+      const AttentionTensors& t = inputs.tensors();
+      const PageTableView& table = t.page_table;
+      EXPECT_EQ(t.k.shape, (std::array<int64_t, 4>{4 + oracle::kUnusedPages, 4, 1, 8}));
+      EXPECT_EQ(table.rows, 3);
+      EXPECT_EQ(table.columns, 4);
+      EXPECT_EQ(t.cu_seqlens_kv.data, nullptr);
+      EXPECT_EQ(t.kv_len.count, 3);
+      std::set<int32_t> used;
+      std::set<std::pair<int64_t, int64_t>> places;  // of keys
+      for (int64_t i = 0; i < 3; ++i) {
+        const int64_t length = inputs.kv_lens()[i];
+        for (int64_t j = 0; j < table.row_stride; ++j) {
+          const int32_t page = table.data[i * table.row_stride + j];
+          if (4 * j < length) {
+            EXPECT_TRUE(used.insert(page).second) << page;
+          } else {
+            EXPECT_TRUE(page < -1000000 || page > 1000000) << page;
+          }
+        }
+        for (int64_t key = 0; key < length; ++key) {
+          const KeyPlace place = PlaceOf(p, t, SequenceOf(p, t, i), key);
+          EXPECT_TRUE(places.insert({place.batch, place.row}).second);
+        }
+      }
+      EXPECT_EQ(used.size(), 4u);
+      for (int64_t page = 0; page < t.k.shape[0]; ++page) {
+        for (int64_t row = 0; row < 4; ++row) {
+          EXPECT_EQ(std::isnan(At(t.v, page, row, 0, 7)), places.count({page, row}) == 0);
+        }
+      }
+    }
+  }
+  const auto first_page = [&line](uint64_t seed) {
+    return *InPages(line + "padded", oracle::Layout::kBshd, seed).tensors().page_table.data;
+  };
+  std::set<int32_t> first;
+  for (uint64_t seed = 0; seed < 50; ++seed) first.insert(first_page(seed));
+  EXPECT_EQ(first.size(), 7u);
+  EXPECT_EQ(first_page(3), first_page(3));
 }
 
 TEST(ValuesTest, NamesParseBack) {

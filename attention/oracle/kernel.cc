@@ -44,7 +44,7 @@ class ReferenceKernel : public Kernel {
       const AttentionProblem& p, const DeviceInfo& device,
       const LaunchConfig& config) const override {
     if (absl::Status s = config.CheckKeys({}); !s.ok()) return s;
-    if (absl::Status s = CheckDtypeAndPage(p, /*fp8_cache=*/true); !s.ok()) return s;
+    if (absl::Status s = CheckDtypeAndPage(p, {KvForm::kFp8, KvForm::kPaged}); !s.ok()) return s;
     const int threads = std::max(device.threads, 1);
     return PreparedAs(Scratch(p).Bytes(threads),
                       [p, threads](const AttentionTensors& t, const Launch& launch) {
@@ -66,10 +66,8 @@ class ReferenceKernel : public Kernel {
       const int workers = work < 2e5 ? 1 : threads;
       for (int64_t head = 0; head < p.hkv; ++head) {
         if (Stopping()) return absl::OkStatus();  // Forward() makes it Cancelled
-        LoadRows(t.k, s.kv_batch, head, s.kv_begin, s.kv_begin + s.kv_len, Padded(p.d), k,
-                 ScaleOf(t.k_scale, i, head));
-        LoadRows(t.v, s.kv_batch, head, s.kv_begin, s.kv_begin + s.kv_len, p.dv, v,
-                 ScaleOf(t.v_scale, i, head));
+        LoadKeys(p, t, s, t.k, head, 0, s.kv_len, Padded(p.d), k, ScaleOf(t.k_scale, i, head));
+        LoadKeys(p, t, s, t.v, head, 0, s.kv_len, p.dv, v, ScaleOf(t.v_scale, i, head));
         ParallelFor(s.q_len * p.GroupSize(), workers, [&](int64_t index, int worker) {
           const int64_t row = index / p.GroupSize();
           const int64_t q_head = head * p.GroupSize() + index % p.GroupSize();

@@ -32,12 +32,14 @@ absl::StatusOr<Layout> ParseLayout(absl::string_view name) {
 absl::Status CheckLayout(Layout layout, const AttentionProblem& p) {
   if (layout != Layout::kQkv) return absl::OkStatus();
   if (p.hq == p.hkv && p.sq == p.skv && p.d == p.dv && p.lens != Lengths::kPacked &&
-      p.KvDType() == p.dtype) {
+      p.KvDType() == p.dtype && p.page == 0) {
     return absl::OkStatus();
   }
-  return absl::InvalidArgumentError(absl::StrCat(
-      "layout: qkv needs hq = hkv, sq = skv, d = dv, one dtype and lens other than packed, unlike ",
-      p.ToString()));
+  return absl::InvalidArgumentError(
+      absl::StrCat("layout: qkv needs hq = hkv, sq = skv, d = dv, one dtype, no pages and lens "
+                   "other than packed, "
+                   "unlike ",
+                   p.ToString()));
 }
 
 Placement Place(Layout layout, DType dtype, int64_t batch, int64_t sequence, int64_t heads,

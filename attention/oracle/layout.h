@@ -30,7 +30,7 @@ absl::string_view Name(Layout layout);
 absl::StatusOr<Layout> ParseLayout(absl::string_view name);
 
 // InvalidArgument, with the reason, if the layout cannot hold the problem: kQkv needs Q, K and V of
-// the same shape and dtype, and no packed lengths.
+// the same shape and dtype, no pages and no packed lengths.
 absl::Status CheckLayout(Layout layout, const AttentionProblem& problem);
 
 // A tensor in an allocation of `elements`; its first element is at `begin`.

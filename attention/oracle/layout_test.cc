@@ -48,7 +48,7 @@ TEST(LayoutTest, PlacesEveryElementOnceWithinItsAllocation) {
 TEST(LayoutTest, PackedQkvWantsTensorsOfOneShape) {
   const char* const kFit[] = {"hq=2,sq=3,d=4", "hq=2,sq=3,d=4,lens=padded"};
   const char* const kDoNot[] = {"hq=2,hkv=1,sq=3,d=4", "hq=2,sq=3,skv=4,d=4", "hq=2,sq=3,d=4,dv=5",
-                                "hq=2,sq=3,d=4,lens=packed"};
+                                "hq=2,sq=3,d=4,lens=packed", "hq=2,sq=3,d=4,page=2"};
   for (const char* line : kFit) {
     EXPECT_TRUE(oracle::CheckLayout(oracle::Layout::kQkv, *AttentionProblem::Parse(line)).ok())
         << line;

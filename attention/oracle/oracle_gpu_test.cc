@@ -17,6 +17,7 @@ namespace {
 
 using conformance::Case;
 using conformance::EdgeCases;
+using conformance::PagedCases;
 
 bool Near(double a, double b, double bound) {
   return a == b || std::abs(a - b) <= bound;  // a == b: also the same infinity
@@ -99,6 +100,12 @@ TEST(OracleOnGpuTest, LongRowsAndManyRows) {
     c.problem = *AttentionProblem::Parse(line);
     ExpectSame(c, Factors::kAsTheyAre, &all);
   }
+}
+
+TEST(OracleOnGpuTest, Pages) {
+  Comparison all;
+  for (const Case& c : PagedCases()) ExpectSame(c, Factors::kAsTheyAre, &all);
+  EXPECT_GT(all.elements, 50000);
 }
 
 TEST(OracleOnGpuTest, WhatItDeclines) {

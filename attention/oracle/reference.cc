@@ -106,10 +106,10 @@ absl::Status ForEachRow(const AttentionProblem& p, const AttentionTensors& t,
     ParallelFor((keys + kBlock - 1) / kBlock, Threads(threads, 1.0 * keys * (padded + p.dv)),
                 [&](int64_t block, int) {
                   const int64_t from = block * kBlock, to = std::min(keys, from + kBlock);
-                  const int64_t at = q.kv_begin + g.seen.begin;
-                  LoadRows(t.k, q.kv_batch, g.head, at + from, at + to, padded, &k[from * padded],
+                  const int64_t at = g.seen.begin;
+                  LoadKeys(p, t, q, t.k, g.head, at + from, at + to, padded, &k[from * padded],
                            ScaleOf(t.k_scale, g.index, g.head));
-                  LoadRows(t.v, q.kv_batch, g.head, at + from, at + to, p.dv, &v[from * p.dv],
+                  LoadKeys(p, t, q, t.v, g.head, at + from, at + to, p.dv, &v[from * p.dv],
                            ScaleOf(t.v_scale, g.index, g.head));
                 });
     ParallelFor(count, workers, [&](int64_t i, int worker) {
@@ -152,7 +152,7 @@ absl::StatusOr<Result> Begin(const AttentionProblem& p, const AttentionTensors& 
 absl::Status Check(const AttentionProblem& p, const AttentionTensors& t,
                    absl::Span<const Row> rows) {
   if (absl::Status s = p.Validate(); !s.ok()) return s;
-  if (absl::Status s = CheckDtypeAndPage(p, /*fp8_cache=*/true); !s.ok()) return s;
+  if (absl::Status s = CheckDtypeAndPage(p, {KvForm::kFp8, KvForm::kPaged}); !s.ok()) return s;
   if (t.q.device.kind != DeviceKind::kCpu) {
     return absl::InvalidArgumentError(absl::StrCat("q: on ", ToString(t.q.device), ", not on cpu"));
   }

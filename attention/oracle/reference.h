@@ -9,11 +9,11 @@
 //   absl::StatusOr<Result> exact = Exact(problem, tensors, rows);
 //   double o = exact->O(i, c);  // element c of row rows[i]
 //
-// Inputs are on the host, in fp32, fp16 or bf16, K and V also in fp8 with scales, with any strides,
-// head counts, masks and lengths. The tensors' `o` and `lse` are ignored. Both functions return
+// Inputs are on the host, in fp32, fp16 or bf16, K and V also in fp8 with scales and in pages, with
+// any strides, head counts, masks and lengths. The tensors' `o` and `lse` are ignored. Both functions return
 //   InvalidArgument    for what AttentionProblem::Validate() or ValidateTensors() rejects, tensors
 //                      that are not on the host, and rows that do not exist;
-//   Unimplemented      for Q in fp8, and for paged K and V;
+//   Unimplemented      for Q in fp8;
 //   ResourceExhausted  if there is too little memory for K and V of one head.
 #ifndef ATTENTION_ORACLE_REFERENCE_H_
 #define ATTENTION_ORACLE_REFERENCE_H_

@@ -411,6 +411,37 @@ TEST(StraightforwardTest, RowsWithoutAKeyAreZeroAndMinusInfinity) {
   EXPECT_EQ(r->lse, (std::vector<double>{-kInfinity, 1}));
 }
 
+TEST(ReferenceTest, PagesChangeNoBit) {
+  for (const std::string lens : {"fixed", "packed", "padded"}) {
+    const std::string line =
+        "b=5,hq=4,hkv=2,sq=6,skv=70,d=12,dv=9,dtype=fp16,kvdtype=fp8_e4m3,mask=window:40:3,lens=" +
+        lens;
+    const AttentionProblem plain = Problem(line);
+    for (const Layout layout : {Layout::kBshd, Layout::kBhsd, Layout::kOdd}) {
+      const Inputs inputs = Random(plain, layout);
+      const std::vector<Row> rows = AllRows(plain, inputs.tensors());
+      for (const char* page : {"1", "4", "64", "128"}) {
+        const AttentionProblem paged = Problem(line + ",page=" + page);
+        const Inputs in_pages = Random(paged, layout);
+        EXPECT_EQ(AllRows(paged, in_pages.tensors()), rows);
+        for (const auto compute :
+             {+[](const AttentionProblem&p, const AttentionTensors&t, const std::vector<Row>&r) {
+                return Exact(p, t, r);
+              },
+              +[](const AttentionProblem&p, const AttentionTensors&t, const std::vector<Row>&r) {
+                return Straightforward(p, t, r);
+              }}) {
+          const absl::StatusOr<Result> a = compute(plain, inputs.tensors(), rows);
+          const absl::StatusOr<Result> b = compute(paged, in_pages.tensors(), rows);
+          ASSERT_TRUE(a.ok() && b.ok()) << a.status() << b.status();
+          EXPECT_EQ(a->o, b->o) << lens << " " << page;
+          EXPECT_EQ(a->lse, b->lse) << lens << " " << page;
+        }
+      }
+    }
+  }
+}
+
 TEST(ReferenceTest, RejectsWhatItCannotDo) {
   OneHead a("sq=2,skv=1,d=1", {1, 1}, {1}, {5});
   const auto message = [&a](std::vector<Row> rows) {
@@ -422,7 +453,7 @@ TEST(ReferenceTest, RejectsWhatItCannotDo) {
   EXPECT_THAT(message({{1, 0, 0}}), HasSubstr("does not exist"));
   EXPECT_THAT(message({{0, -1, 0}}), HasSubstr("does not exist"));
   a.p.page = 16;
-  EXPECT_EQ(message({}), "page: 16; paged K and V are not supported, only page = 0");
+  EXPECT_THAT(message({}), HasSubstr("k: shape is [1, 1, 1, 1], must be [1, 16, 1, 1]"));
   a.p.page = 0;
   a.t.q.device = Device::Cuda(0);
   EXPECT_EQ(message({}), "q: on cuda:0, not on cpu");

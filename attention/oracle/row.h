@@ -6,7 +6,9 @@
 #include <cstdint>
 
 #include "attention/core/dtype.h"
+#include "attention/core/problem.h"
 #include "attention/core/tensor.h"
+#include "attention/core/tensors.h"
 
 namespace attnlab::oracle {
 
@@ -47,6 +49,17 @@ void StraightforwardRow(const RowInput<float>& in, DType dtype, bool tf32, float
 template <typename Real>
 void LoadRows(const ConstTensorView& view, int64_t batch, int64_t head, int64_t begin, int64_t end,
               int64_t width, Real* out, float scale = 1);
+
+// The same for keys [begin, end) of a sequence, wherever they lie. `view` is K or V.
+template <typename Real>
+void LoadKeys(const AttentionProblem& problem, const AttentionTensors& tensors,
+              const Sequence& sequence, const ConstTensorView& view, int64_t head, int64_t begin,
+              int64_t end, int64_t width, Real* out, float scale) {
+  for (int64_t key = begin; key < end; ++key, out += width) {
+    const KeyPlace place = PlaceOf(problem, tensors, sequence, key);
+    LoadRows(view, place.batch, head, place.row, place.row + 1, width, out, scale);
+  }
+}
 
 }  // namespace attnlab::oracle
 

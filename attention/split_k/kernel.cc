@@ -100,7 +100,7 @@ class SplitKKernel : public Kernel {
   absl::StatusOr<std::unique_ptr<const Prepared>> Prepare(
       const AttentionProblem& p, const DeviceInfo& device,
       const LaunchConfig& config) const override {
-    if (absl::Status s = CheckDtypeAndPage(p, /*fp8_cache=*/true); !s.ok()) return s;
+    if (absl::Status s = CheckDtypeAndPage(p, {KvForm::kFp8}); !s.ok()) return s;
     // Only products on tensor cores depend on it.
     const int code_capability = p.dtype == DType::kFloat32 || device.compute_capability < 80
                                     ? device.compute_capability

@@ -28,10 +28,16 @@ constexpr double kBytesPerSequence = 64;
 double TensorBytes(const AttentionProblem& p) {
   const double b = static_cast<double>(p.b);
   const double bytes = kBytesPerSequence * b;
-  // The lengths of packed sequences may be anything up to the maximum, so their sum is unknown.
+  // The lengths of packed sequences may be anything up to the maximum, so their sum is unknown. So
+  // is that of padded ones with pages, because a sequence has only the pages that it needs.
   if (p.lens == Lengths::kPacked) return bytes;
-  return bytes + b * static_cast<double>(SizeOf(p.dtype)) * static_cast<double>(p.d + p.dv) *
-                     (static_cast<double>(p.sq * p.hq) + static_cast<double>(p.skv * p.hkv));
+  const int64_t kv_tokens = p.page == 0                  ? p.skv
+                            : p.lens == Lengths::kPadded ? 0
+                                                         : p.Pages(p.skv) * p.page;
+  return bytes + b * static_cast<double>(p.d + p.dv) *
+                     (static_cast<double>(SizeOf(p.dtype)) * static_cast<double>(p.sq * p.hq) +
+                      static_cast<double>(SizeOf(p.KvDType())) * static_cast<double>(p.hkv) *
+                          static_cast<double>(kv_tokens));
 }
 
 std::string BytesText(double bytes) { return Bytes(static_cast<int64_t>(std::min(bytes, 9e18))); }
@@ -67,12 +73,13 @@ absl::StatusOr<DeviceInfo> NamedDevice(absl::string_view text) {
   return info;
 }
 
-#define ATTNLAB_ONE_PROBLEM_HELP                                                        \
-  "key=value,key=value. Required: hq (query heads), sq (query length), d (head dim).\n" \
-  "b       batch, 1                       dtype    fp32, fp16, bf16 (the default)\n"    \
-  "hkv     KV heads, hq                   mask     none, causal, window:LEFT:RIGHT\n"   \
-  "skv     KV length, sq                  scale    1/sqrt(d)\n"                         \
-  "dv      head dim of V, d               softcap  none\n"                              \
+#define ATTNLAB_ONE_PROBLEM_HELP                                                         \
+  "key=value,key=value. Required: hq (query heads), sq (query length), d (head dim).\n"  \
+  "b       batch, 1                       dtype    fp32, fp16, bf16 (the default)\n"     \
+  "                                       kvdtype  dtype; fp8_e4m3 with 16-bit dtypes\n" \
+  "hkv     KV heads, hq                   mask     none, causal, window:LEFT:RIGHT\n"    \
+  "skv     KV length, sq                  scale    1/sqrt(d)\n"                          \
+  "dv      head dim of V, d               softcap  none\n"                               \
   "lens    fixed, packed, padded          page     tokens a KV page, none\n"
 
 void AddOnce(const AttentionProblem& problem, std::vector<AttentionProblem>* problems) {

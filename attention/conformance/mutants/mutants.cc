@@ -46,6 +46,8 @@ enum class Bug {
   kBatchMaximum,       // leaks from the first sequence into the others
   kHalfAccumulator,    // sums in the dtype
   kIgnoresScales,      // takes fp8 K and V as they are
+  kPagesInOrder,       // takes the pages as they lie, without the page table
+  kOtherPageTable,     // takes the pages of the sequence before
   kDropsOddLse,        // does not write LSE of odd rows
   kNeedsLse,           // a different O without LSE
   kDeclinesAfterAll,   // Supports() returns OK, Run() returns Unimplemented
@@ -68,7 +70,7 @@ class TiledKernel : public Kernel {
 
   absl::StatusOr<std::unique_ptr<const Prepared>> Prepare(
       const AttentionProblem& p, const DeviceInfo&, const LaunchConfig& config) const override {
-    if (absl::Status s = CheckDtypeAndPage(p, /*fp8_cache=*/true); !s.ok()) return s;
+    if (absl::Status s = CheckDtypeAndPage(p, {KvForm::kFp8, KvForm::kPaged}); !s.ok()) return s;
     if (bug_ != Bug::kTakesAnyConfig) {
       if (absl::Status s = config.CheckKeys({}); !s.ok()) return s;
     }
@@ -124,9 +126,25 @@ class TiledKernel : public Kernel {
     return range;
   }
 
+  // Where key `key` lies.
+  KeyPlace Place(const AttentionProblem& p, const AttentionTensors& t, Sequence s,
+                 int64_t key) const {
+    if (p.page == 0) return PlaceOf(p, t, s, key);
+    const int64_t first_page = s.kv_batch * p.Pages(p.skv);
+    if (bug_ == Bug::kPagesInOrder) {
+      return {std::min(first_page + key / p.page, t.k.shape[0] - 1), key % p.page};
+    }
+    if (bug_ == Bug::kOtherPageTable && s.kv_batch > 0 &&
+        key < SequenceOf(p, t, s.kv_batch - 1).kv_len) {
+      --s.kv_batch;
+    }
+    return PlaceOf(p, t, s, key);
+  }
+
   float Score(const AttentionProblem& p, const AttentionTensors& t, const Sequence& s, int64_t row,
               int64_t head, int64_t kv_head, int64_t key, float k_scale, bool backwards) const {
     float dot = 0;
+    const KeyPlace place = Place(p, t, s, key);
     for (int64_t n = 0; n < p.d; ++n) {
       const int64_t i = backwards ? p.d - 1 - n : n;
       float q = Load(t.q, s.q_batch, s.q_begin + row, head, i);
@@ -134,7 +152,7 @@ class TiledKernel : public Kernel {
         q = LoadElement(t.q.data, p.dtype,
                         t.q.Offset(s.q_batch, s.q_begin + row, 0, 0) + head * p.d + i);
       }
-      dot += q * Load(t.k, s.kv_batch, s.kv_begin + key, kv_head, i);
+      dot += q * Load(t.k, place.batch, place.row, kv_head, i);
     }
     dot *= k_scale;
     if (p.softcap == 0 || bug_ == Bug::kNoSoftcap) return dot * p.Scale();
@@ -176,8 +194,9 @@ class TiledKernel : public Kernel {
         float weight = std::exp(scores[j - begin] - max);
         if (bug_ == Bug::kLosesNan && std::isnan(weight)) weight = 0;
         sum += weight;
+        const KeyPlace place = Place(p, t, s, j);
         for (int64_t c = 0; c < p.dv; ++c) {
-          const float v = v_scale * Load(t.v, s.kv_batch, s.kv_begin + j, kv_head, c);
+          const float v = v_scale * Load(t.v, place.batch, place.row, kv_head, c);
           if (bug_ != Bug::kLosesNan || !std::isnan(v)) o[c] += weight * v;
           if (bug_ == Bug::kHalfAccumulator) StoreElement(o, DType::kFloat32, c, RoundTo(p, o[c]));
         }
@@ -257,6 +276,8 @@ std::vector<Mutant> Mutants() {
       {"batch_maximum", Bug::kBatchMaximum, "sequences_are_independent", "NaN in sequence"},
       {"half_accumulator", Bug::kHalfAccumulator, "matches_oracle", "o: error"},
       {"ignores_scales", Bug::kIgnoresScales, "matches_oracle", "o: error"},
+      {"pages_in_order", Bug::kPagesInOrder, "matches_oracle", "o: error"},
+      {"other_page_table", Bug::kOtherPageTable, "matches_oracle", "o: error"},
       {"drops_odd_lse", Bug::kDropsOddLse, "matches_oracle", "lse: "},
       {"needs_lse", Bug::kNeedsLse, "lse_is_optional", "with and without LSE: o: bits differ"},
       {"declines_after_all", Bug::kDeclinesAfterAll, "matches_oracle", "Supports() says yes, but"},

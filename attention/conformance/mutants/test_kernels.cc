@@ -21,6 +21,7 @@
 #include "attention/core/dtype.h"
 #include "attention/core/kernel.h"
 #include "attention/core/registry.h"
+#include "attention/core/supports.h"
 #include "attention/core/tensor.h"
 #include "attention/core/tensors.h"
 #include "attention/cuda/backend.h"
@@ -149,6 +150,7 @@ class Picky : public Wrapper {
     if (p.dtype != DType::kFloat16) return absl::UnimplementedError("dtype: is not fp16");
     if (p.d != 64 && p.d != 128) return absl::UnimplementedError("d: is neither 64 nor 128");
     if (p.lens != Lengths::kFixed) return absl::UnimplementedError("lens: is not fixed");
+    if (absl::Status s = CheckDtypeAndPage(p); !s.ok()) return s;
     return Wrapper::Prepare(p, d, {});
   }
   absl::StatusOr<Traffic> ExpectedTraffic(const AttentionProblem& p, const DeviceInfo& d,
@@ -169,6 +171,8 @@ class ViaHost : public Wrapper {
                                                           const LaunchConfig& c) const override {
     if (absl::Status s = c.CheckKeys({"block"}); !s.ok()) return s;
     if (absl::Status s = c.GetInteger("block", 128, 32, 512).status(); !s.ok()) return s;
+    // Scales and page tables stay on the device.
+    if (absl::Status s = CheckDtypeAndPage(p); !s.ok()) return s;
     absl::StatusOr<std::unique_ptr<const Prepared>> inner = Inner().Prepare(p, CpuInfo(), {});
     if (!inner.ok()) return inner.status();
     return PreparedAs(/*workspace_bytes=*/0,

@@ -12,9 +12,10 @@ _FLOATS = library.DTYPES
 
 
 class _Lengths:
-    """The sequence lengths of a call: packed, padded or all equal."""
+    """The sequence lengths of a call: packed, padded or all equal. With pages, kv_lens takes the
+    place of cu_seqlens_kv."""
 
-    def __init__(self, q: View, cu_seqlens_q, cu_seqlens_kv, q_lens, kv_lens):
+    def __init__(self, q: View, cu_seqlens_q, cu_seqlens_kv, q_lens, kv_lens, paged: bool):
         given = {
             "cu_seqlens_q": cu_seqlens_q,
             "cu_seqlens_kv": cu_seqlens_kv,
@@ -23,12 +24,16 @@ class _Lengths:
         }
         self.arrays = {name: x for name, x in given.items() if x is not None}
         packed = [name for name in self.arrays if name.startswith("cu_")]
-        if len(packed) == 1:
+        if paged and cu_seqlens_kv is not None:
+            raise errors.InvalidArgument(
+                "cu_seqlens_kv: is given, but with page_table kv_lens gives the lengths"
+            )
+        if len(packed) == 1 and not paged:
             other = "cu_seqlens_kv" if packed == ["cu_seqlens_q"] else "cu_seqlens_q"
             raise errors.InvalidArgument(f"{other}: is missing, but {packed[0]} is given")
-        if packed and len(self.arrays) > 2:
-            extra = next(name for name in self.arrays if not name.startswith("cu_"))
-            raise errors.InvalidArgument(f"{extra}: is given, but cu_seqlens give the lengths")
+        extra = [x for x in self.arrays if x == "q_lens" or (x == "kv_lens" and not paged)]
+        if packed and extra:
+            raise errors.InvalidArgument(f"{extra[0]}: is given, but cu_seqlens give the lengths")
         self.mode = "packed" if packed else "padded" if self.arrays else "fixed"
         self.views = {}
         for name, array in self.arrays.items():
@@ -52,7 +57,7 @@ class _Lengths:
     def check(self, b: int) -> None:
         """Checks the number of elements, because C gets addresses without counts."""
         for name, view in self.views.items():
-            wanted = b + 1 if self.mode == "packed" else b
+            wanted = b + 1 if name.startswith("cu_") else b
             if view.shape[0] != wanted:
                 entries = "1 entry" if view.shape[0] == 1 else f"{view.shape[0]} entries"
                 raise errors.InvalidArgument(
@@ -89,6 +94,29 @@ def _four(name: str, view: View, layout: str, packed: bool) -> View:
     )
 
 
+def _table(table, q: View) -> View:
+    """The page table: one row of int32 per sequence."""
+    view = arrays.view("page_table", table)
+    if view.dtype != "int32":
+        raise errors.InvalidArgument(f"page_table: dtype is {view.dtype}, must be int32")
+    if len(view.shape) != 2 or (view.shape[1] > 1 and view.strides[1] != 1):
+        raise errors.InvalidArgument(
+            f"page_table: shape is {list(view.shape)} with strides {list(view.strides)}, "
+            "must be [B, pages] with contiguous rows"
+        )
+    if view.device != q.device:
+        raise errors.InvalidArgument(f"page_table: on {view.device}, but q is on {q.device}")
+    return view
+
+
+def _scale(name: str, scales) -> library.CTensor:
+    view = arrays.view(name, scales)
+    if len(view.shape) != 2:
+        raise errors.InvalidArgument(f"{name}: has {len(view.shape)} axes, must have 2 (B, Hkv)")
+    (b, heads), (row, head) = view.shape, view.strides
+    return _tensor(name, view._replace(shape=(b, 1, heads, 1), strides=(row, 0, head, 1)), fp32=True)
+
+
 def _tensor(name: str, view: View, fp32: bool = False) -> library.CTensor:
     if view.dtype not in (_FLOATS[:1] if fp32 else _FLOATS):
         wanted = _FLOATS[0] if fp32 else f"one of {', '.join(_FLOATS[:3])}"
@@ -104,21 +132,30 @@ def _tensor(name: str, view: View, fp32: bool = False) -> library.CTensor:
 
 
 class _Inputs:
-    """Q, K, V and the lengths, validated."""
+    """Q, K, V, their scales, the lengths and the page table, validated."""
 
-    def __init__(self, q, k, v, layout, cu_seqlens_q, cu_seqlens_kv, q_lens, kv_lens):
+    def __init__(
+        self, q, k, v, layout, cu_seqlens_q, cu_seqlens_kv, q_lens, kv_lens, page_table, k_scale, v_scale
+    ):
         if not isinstance(layout, str) or layout not in outputs.AXES:
             raise errors.InvalidArgument(f"layout: {layout!r} is not one of {', '.join(outputs.AXES)}")
         self.arrays = (q, k, v)
         self.layout = layout
         self.adapter = arrays.adapter("q", q)
         self.q = self.adapter.view("q", q, False)
-        self.lengths = _Lengths(self.q, cu_seqlens_q, cu_seqlens_kv, q_lens, kv_lens)
+        self.table = None if page_table is None else _table(page_table, self.q)
+        paged = self.table is not None
+        self.lengths = _Lengths(self.q, cu_seqlens_q, cu_seqlens_kv, q_lens, kv_lens, paged)
         self.packed = self.lengths.mode == "packed"
         self.views = {"q": _four("q", self.q, layout, self.packed)}
         for name, array in (("k", k), ("v", v)):
-            self.views[name] = _four(name, arrays.view(name, array), layout, self.packed)
+            view = arrays.view(name, array)
+            self.views[name] = _four(name, view, layout, self.packed and not paged)
         self.tensors = {name: _tensor(name, view) for name, view in self.views.items()}
+        self.others = (page_table, k_scale, v_scale)  # alive as long as this object
+        for name, scales in (("k_scale", k_scale), ("v_scale", v_scale)):
+            if scales is not None:
+                self.tensors[name] = _scale(name, scales)
 
 
 class Call:
@@ -154,10 +191,15 @@ def bind(
     cu_seqlens_kv=None,
     q_lens=None,
     kv_lens=None,
+    page_table=None,
+    k_scale=None,
+    v_scale=None,
     workspace=None,
 ) -> Call:
     """The Call of a plan. Arguments as in attention()."""
-    inputs = _Inputs(q, k, v, layout, cu_seqlens_q, cu_seqlens_kv, q_lens, kv_lens)
+    inputs = _Inputs(
+        q, k, v, layout, cu_seqlens_q, cu_seqlens_kv, q_lens, kv_lens, page_table, k_scale, v_scale
+    )
     if inputs.lengths.mode != plan.problem.lens and "packed" in (
         inputs.lengths.mode,
         plan.problem.lens,
@@ -205,6 +247,14 @@ def _bind(plan: Plan, inputs: _Inputs, out, return_lse: bool, lse, workspace) ->
     for name, view in lengths.views.items():
         field = {"q_lens": "q_len", "kv_lens": "kv_len"}.get(name, name)
         setattr(arguments, field, view.data)
+    table = inputs.table
+    if table is not None:
+        if table.shape[0] != plan.problem.b:
+            raise errors.InvalidArgument(
+                f"page_table: has {table.shape[0]} rows, must have {plan.problem.b}"
+            )
+        arguments.page_table, arguments.page_table_columns = table.data, table.shape[1]
+        arguments.page_table_row_stride = table.strides[0]
     scratch: Any = workspace
     if workspace is not None:
         memory = arrays.view("workspace", workspace, output=True)
@@ -247,13 +297,16 @@ def attention(
     max_seqlen_kv: Optional[int] = None,
     q_lens=None,
     kv_lens=None,
+    page_table=None,
+    k_scale=None,
+    v_scale=None,
     workspace=None,
 ):
     """softmax(scale Q Kᵀ + mask) V for NumPy arrays or PyTorch tensors. Returns O, or (O, LSE).
 
     layout "bshd": q [B, Sq, Hq, D], k [B, Skv, Hkv, D], v [B, Skv, Hkv, Dv], O [B, Sq, Hq, Dv];
-    "bhsd": head before sequence. Hkv divides Hq. All arrays are float32, float16 or bfloat16. Any
-    strides; the last axis is contiguous. Nothing is copied.
+    "bhsd": head before sequence. Hkv divides Hq. All arrays are float32, float16 or bfloat16; k and v
+    may be float8_e4m3fn under 16-bit q. Any strides; the last axis is contiguous. Nothing is copied.
 
     mask            "none"; "causal"; (left, right): a sliding window, with the number of keys before and
                     after a query's own position. The last query is aligned with the last key.
@@ -273,6 +326,11 @@ def attention(
     max_seqlen_q, max_seqlen_kv
                     the longest of those; required on a GPU, found on the CPU if not given
     q_lens, kv_lens int32 [B]: how many of the Sq and Skv rows are used
+    page_table      int32 [B, N]: the pages of each sequence in order, for k [pages, page, Hkv, D] and v
+                    [pages, page, Hkv, Dv] ("bhsd": Hkv before page). A sequence has kv_lens keys, or all
+                    of max_seqlen_kv [N * page]. Packed q has cu_seqlens_q and max_seqlen_q alone
+    k_scale, v_scale
+                    float32 [B, Hkv]: factors of float8_e4m3fn k and v
     workspace       uint8 scratch of at least Plan.info.workspace_bytes, aligned to 256, that shares no
                     memory with the arrays; otherwise allocated
 
@@ -280,24 +338,33 @@ def attention(
     infinity. On a GPU the work goes to PyTorch's current stream of the tensors' device. Raises
     attnlab.Error.
     """
-    inputs = _Inputs(q, k, v, layout, cu_seqlens_q, cu_seqlens_kv, q_lens, kv_lens)
-    lengths = inputs.lengths
+    inputs = _Inputs(
+        q, k, v, layout, cu_seqlens_q, cu_seqlens_kv, q_lens, kv_lens, page_table, k_scale, v_scale
+    )
+    lengths, paged = inputs.lengths, inputs.table is not None
     b, sq, hq, d = inputs.views["q"].shape
     _, skv, hkv, _ = inputs.views["k"].shape
+    page = skv if paged else 0
     if inputs.packed:
         b = lengths.batch()
         sq = lengths.longest("cu_seqlens_q", "max_seqlen_q", max_seqlen_q)
+    elif max_seqlen_q is not None:
+        raise errors.InvalidArgument("max_seqlen_q: is given without cu_seqlens")
+    if paged:
+        most = inputs.table.shape[1] * page
+        skv = most if max_seqlen_kv is None else integer("max_seqlen_kv", max_seqlen_kv)
+    elif inputs.packed:
         skv = lengths.longest("cu_seqlens_kv", "max_seqlen_kv", max_seqlen_kv)
-    else:
-        for name, given in (("max_seqlen_q", max_seqlen_q), ("max_seqlen_kv", max_seqlen_kv)):
-            if given is not None:
-                raise errors.InvalidArgument(f"{name}: is given without cu_seqlens")
+    elif max_seqlen_kv is not None:
+        raise errors.InvalidArgument("max_seqlen_kv: is given without cu_seqlens")
     for name, given in (("kernel", kernel), ("config", config)):
         if not isinstance(given, str):
             raise errors.InvalidArgument(f"{name}: {given!r} is not a string")
+    cache = inputs.views["k"].dtype == "fp8_e4m3" and inputs.q.dtype in ("fp16", "bf16")
     problem = Problem(
         b, hq, hkv, sq, skv, d, inputs.views["v"].shape[3], inputs.q.dtype, mask_of(mask, causal, window_size),
         None if scale is None else real("scale", scale), real("softcap", softcap), lengths.mode,
+        page, "fp8_e4m3" if cache else None,
     )  # fmt: skip
     try:
         plan = cached(problem, inputs.q.kind, inputs.q.ordinal, kernel, config)

@@ -60,6 +60,9 @@ class CForwardArgs(_Sized):
         + [(name, c_void_p) for name in ("cu_seqlens_q", "cu_seqlens_kv", "q_len", "kv_len")]
         + [("kernel", c_char_p), ("config", c_char_p)]
         + [("workspace", c_void_p), ("workspace_bytes", c_int64), ("stream", c_void_p)]
+        + [("page_table", c_void_p)]
+        + [(n, c_int64) for n in ("page_table_columns", "page_table_row_stride")]
+        + [(name, POINTER(CTensor)) for name in ("q_scale", "k_scale", "v_scale")]
     )
 
 

@@ -128,6 +128,75 @@ class ValuesTest(unittest.TestCase):
         got = attnlab.attention(q, k, v, return_lse=True)
         self.check(got, numpy_attention.padded(q, k, v), v)
 
+    def in_pages(self, rows, lens, page, order):
+        """Pages [pages, page, H, D] with the rows of sequences, and the page table."""
+        table = numpy.full((len(lens), -(-rows.shape[1] // page)), 2**31 - 1, "int32")
+        pages = numpy.full((len(order), page) + rows.shape[2:], numpy.nan, rows.dtype)
+        free = iter(order)
+        for i, length in enumerate(lens):
+            for j in range(-(-length // page)):
+                table[i, j] = next(free)
+                part = rows[i, j * page : min((j + 1) * page, length)]
+                pages[table[i, j], : len(part)] = part
+        return pages, table
+
+    def test_pages(self):
+        q, k, v = qkv(18, b=3)
+        lens = numpy.array([13, 0, 5], "int32")
+        order = [4, 0, 6, 2, 5, 3, 1]  # a page of no sequence, too
+        k_pages, table = self.in_pages(k, lens, 4, order)
+        v_pages, _ = self.in_pages(v, lens, 4, order)
+        options = {"kv_lens": lens, "max_seqlen_kv": 13, "return_lse": True}
+        for mask in ("none", "causal"):
+            want = attnlab.attention(q, k, v, mask=mask, kv_lens=lens, return_lse=True)
+            got = attnlab.attention(q, k_pages, v_pages, mask=mask, page_table=table, **options)
+            for a, b in zip(got, want):
+                self.assertTrue((a == b).all())
+            by_head = [x.swapaxes(1, 2) for x in (q, k_pages, v_pages)]
+            o, lse = attnlab.attention(
+                *by_head, mask=mask, layout="bhsd", page_table=table, **options
+            )
+            self.assertTrue((o.swapaxes(1, 2) == want[0]).all() and (lse == want[1]).all())
+            # Packed queries: 9, 0 and 2 tokens.
+            packed = numpy.concatenate([q[0], q[2, :2]])
+            ends = numpy.array([0, 9, 9, 11], "int32")
+            o, lse = attnlab.attention(
+                packed, k_pages, v_pages, mask=mask, cu_seqlens_q=ends, page_table=table, **options
+            )
+            self.assertTrue((o[:9] == want[0][0]).all() and (lse[:, :9] == want[1][0]).all())
+        # Without lengths, all sequences have every key of the table.
+        k_pages, table = self.in_pages(k, [12, 12, 12], 4, list(range(9)))
+        v_pages, _ = self.in_pages(v, [12, 12, 12], 4, list(range(9)))
+        got = attnlab.attention(q, k_pages, v_pages, page_table=table[:, :3])
+        self.assertTrue((got == attnlab.attention(q, k[:, :12], v[:, :12])).all())
+
+    def test_bad_pages(self):
+        q, k, v = qkv(19, b=2, skv=8)
+        table = numpy.array([[0, 1], [1, 2]], "int32")
+        for bad, message in (
+            ({"page_table": table.astype("int64")}, "page_table: dtype is int64, must be int32"),
+            ({"page_table": table[0]}, r"page_table: shape is \[2\] with strides"),
+            ({"page_table": table[:1]}, "page_table: has 1 rows, must have 2"),
+            ({"page_table": table}, r"page_table: entry \[1, 1\] is 2, not one of the 2 pages of k"),
+            ({"page_table": table, "max_seqlen_kv": 17}, r"page_table: shape is \[2, 2\], must be"),
+            ({"page_table": table, "cu_seqlens_kv": table[0]}, "cu_seqlens_kv: is given, but with"),
+            ({"k_scale": table}, "k_scale: dtype is int32, must be fp32"),
+        ):
+            with self.assertRaisesRegex(attnlab.InvalidArgument, message):
+                attnlab.attention(q, k, v, **bad)
+
+    @unittest.skipIf(ml_dtypes is None, "ml_dtypes is not installed")
+    def test_fp8_cache(self):
+        q, k, v = qkv(20, dtype="float16")
+        k, v = (x.astype(ml_dtypes.float8_e4m3fn) for x in (k, v))
+        scales = [numpy.array([[0.5, 2], [1, 4]], "float32") * x for x in (1, 0.5)]
+        scaled = [
+            (x.astype("float32") * s[:, None, :, None]).astype("float16")  # exact
+            for x, s in zip((k, v), scales)
+        ]
+        got = attnlab.attention(q, k, v, k_scale=scales[0], v_scale=scales[1], return_lse=True)
+        self.check(got, numpy_attention.padded(q, *scaled), scaled[1], "float16")
+
     def test_packed(self):
         q_ends = numpy.array([0, 5, 5, 12], "int32")
         kv_ends = numpy.array([0, 4, 9, 30], "int32")
