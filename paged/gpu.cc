@@ -38,4 +38,12 @@ absl::Status PatchOnGpu(int ordinal, const TablePatch& patch, void* stream) {
                                 "block table");
 }
 
+absl::Status CopyOnGpu(int ordinal, void* to, const void* from, int64_t bytes, void* stream) {
+  const cuda_backend::ScopedDevice current(ordinal);
+  if (!current.status().ok()) return current.status();
+  return cuda_backend::ToStatus(
+      cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, static_cast<cudaStream_t>(stream)),
+      "copy of a page");
+}
+
 }  // namespace attnlab::paged

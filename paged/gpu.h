@@ -2,6 +2,8 @@
 #ifndef PAGED_GPU_H_
 #define PAGED_GPU_H_
 
+#include <cstdint>
+
 #include "absl/status/status.h"
 #include "attention/core/dtype.h"
 #include "paged/append_rows.h"
@@ -16,6 +18,9 @@ absl::Status AppendOnGpu(int ordinal, const AppendArguments& arguments, DType fr
 
 // Applies all entries.
 absl::Status PatchOnGpu(int ordinal, const TablePatch& patch, void* stream);
+
+// Copies between any two of a GPU's and the host's memory, on the stream.
+absl::Status CopyOnGpu(int ordinal, void* to, const void* from, int64_t bytes, void* stream);
 
 }  // namespace attnlab::paged
 

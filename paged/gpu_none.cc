@@ -13,5 +13,6 @@ absl::Status None() {
 
 absl::Status AppendOnGpu(int, const AppendArguments&, DType, DType, bool, void*) { return None(); }
 absl::Status PatchOnGpu(int, const TablePatch&, void*) { return None(); }
+absl::Status CopyOnGpu(int, void*, const void*, int64_t, void*) { return None(); }
 
 }  // namespace attnlab::paged
