@@ -2,7 +2,8 @@
 //
 //   bazel run //paged:manager_benchmark
 //
-// BM_AllocateFree      one item is a page that is allocated, written, committed, and freed again
+// BM_AllocateFree      an item is a page that is allocated, with its tokens and its place in the index,
+//                      or one that is freed
 // BM_MatchPrompt       a whole prompt of a million tokens is found in a full cache
 // BM_DecodeStep        one item is a token of one of 256 sequences: Append(), Commit(), changes of
 //                      the block table
@@ -36,37 +37,42 @@ void Report(benchmark::State& state, const absl::Status& status) {
   if (!status.ok()) state.SkipWithError(std::string(status.message()).c_str());
 }
 
-// 100,000 live pages in sequences of `pages` pages. In each iteration a random sequence ends and
-// another begins. Prompts are new, so that each page that is taken is evicted from the index first.
+// 100,000 live pages in sequences of `pages` pages. In each iteration a few random sequences end and
+// as many begin. No two prompts are alike, so each page that is taken is evicted from the index
+// first.
 void BM_AllocateFree(benchmark::State& state) {
   constexpr int64_t kLive = 100'000;
-  const int64_t pages = state.range(0);
+  const int64_t pages = state.range(0), together = std::max<int64_t>(1, 128 / pages);
   PageManager::Options options;
   options.pages = kLive + kLive / 10;
   options.sequences = kLive / pages;
   const auto cache = std::move(PageManager::Create(options).value());
-  const Tokens text = RandomTokens(1 << 20);
+  const Tokens text = RandomTokens(1 << 16);
   std::mt19937 random(2);
   std::vector<PageCopy> copies;
-  const auto begin = [&]() -> SequenceId {
-    const int64_t at = random() % (text.size() - pages * options.page);
-    const SequenceId id = *cache->Begin({}, random());  // a salt of its own: no two are alike
-    Report(state, cache->Append({{id, absl::MakeConstSpan(text).subspan(at, pages * options.page)}},
-                                &copies));
-    Report(state, cache->Commit({id}));
-    return id;
+  std::vector<SequenceId> ended, live(options.sequences);
+  std::vector<PageManager::NewTokens> batch;
+  const auto begin = [&](absl::Span<SequenceId> ids) {
+    batch.clear();
+    for (SequenceId& id : ids) {
+      id = *cache->Begin({}, random());  // a salt of its own
+      const int64_t at = random() % (text.size() - pages * options.page);
+      batch.push_back({id, absl::MakeConstSpan(text).subspan(at, pages * options.page)});
+    }
+    Report(state, cache->Append(batch, &copies));
+    Report(state, cache->Commit(ids));
   };
-  // Live pages lie at random.
-  std::vector<SequenceId> live;
-  for (int64_t i = 0; i < options.sequences; ++i) live.push_back(begin());
+  begin(absl::MakeSpan(live));
   const auto replace = [&] {
-    SequenceId& id = live[random() % live.size()];
-    Report(state, cache->Free({id}));
-    id = begin();
+    // Those at the end of `live`, after an exchange with random ones.
+    const auto last = absl::MakeSpan(live).last(together);
+    for (SequenceId& id : last) std::swap(id, live[random() % live.size()]);
+    Report(state, cache->Free(last));
+    begin(last);
   };
-  for (int64_t i = 0; i < 4 * options.sequences; ++i) replace();
+  for (int64_t i = 0; i < 4 * options.sequences / together; ++i) replace();
   for (auto _ : state) replace();
-  state.SetItemsProcessed(state.iterations() * pages);
+  state.SetItemsProcessed(state.iterations() * together * pages * 2);
   state.counters["evictions"] = static_cast<double>(cache->counts().evictions);
 }
 BENCHMARK(BM_AllocateFree)->ArgName("pages")->Arg(1)->Arg(8)->Arg(64)->Arg(1024);

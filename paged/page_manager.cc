@@ -189,14 +189,16 @@ absl::Status PageManager::Append(absl::Span<const NewTokens> batch, std::vector<
   if (absl::Status s = CheckAvailable(needed, pool_.available()); !s.ok()) return s;
   if (!too_long.ok()) return too_long;
 
+  std::vector<PageId> taken(needed);
+  pool_.Take(absl::MakeSpan(taken));
+  auto next = taken.begin();
   for (const NewTokens& b : batch) {
     Sequence& s = sequences_[b.id.row];
     const int64_t used = s.tokens % options_.page;
     if (used != 0 && !b.tokens.empty()) {
       const PageId last = s.pages.back();
       if (pool_.Indexed(last) || pool_.References(last) > 1) {
-        PageId page;
-        pool_.Take({&page, 1});
+        const PageId page = *next++;
         std::copy_n(pool_.Tokens(last), used, pool_.Tokens(page));
         copies->push_back({PageCopy::kWithinPool, last, page});
         ++copies_;
@@ -206,9 +208,10 @@ absl::Status PageManager::Append(absl::Span<const NewTokens> batch, std::vector<
     }
     const auto old_pages = static_cast<int64_t>(s.pages.size());
     const auto added = static_cast<int64_t>(b.tokens.size());
-    s.pages.resize(PagesFor(s.tokens + added));
-    pool_.Take(absl::MakeSpan(s.pages).subspan(old_pages));
-    if (static_cast<int64_t>(s.pages.size()) > old_pages) Changed(s, b.id.row, old_pages);
+    const int64_t new_pages = PagesFor(s.tokens + added) - old_pages;
+    s.pages.insert(s.pages.end(), next, next + new_pages);
+    next += new_pages;
+    if (new_pages > 0) Changed(s, b.id.row, old_pages);
     for (int64_t i = 0; i < added;) {
       const int64_t at = s.tokens % options_.page;
       const int64_t count = std::min(options_.page - at, added - i);
@@ -300,8 +303,16 @@ absl::Status PageManager::Free(absl::Span<const SequenceId> ids) {
     if (absl::IsFailedPrecondition(s)) s = absl::OkStatus();  // swapped out
     if (s.ok()) s = CheckDifferent(id);
     if (!s.ok()) return s;
+    __builtin_prefetch(sequences_[id.row].pages.data());
   }
-  for (const SequenceId id : ids) {
+  for (size_t n = 0; n < ids.size(); ++n) {
+    const SequenceId id = ids[n];
+    // The page that is released first is far away; so are those of the next sequences.
+    constexpr size_t kAhead = 4;
+    if (n + kAhead < ids.size()) {
+      const Sequence& later = sequences_[ids[n + kAhead].row];
+      if (!later.swapped && !later.pages.empty()) pool_.Prefetch(later.pages.back());
+    }
     Sequence& s = sequences_[id.row];
     const auto pages = static_cast<int64_t>(s.pages.size());
     if (s.swapped) {
