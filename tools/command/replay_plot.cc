@@ -202,7 +202,7 @@ class Plot {
     });
     Stairs("used", true, kPagesBottom,
            [this](const ReplayReport::Sample& s) { return PagesY(static_cast<double>(s.used)); });
-    Ticks(most_pages_, std::max(1., RoundStep(most_pages_, 6)), true,
+    Ticks(most_pages_, std::max(1., RoundStep(most_pages_, 8)), true,
           [this](double pages) { return PagesY(pages); });
     Line("pool", kLeft, top, kRight, top);
     Stairs("reserved", false, kPagesBottom, [&](const ReplayReport::Sample& s) {
