@@ -29,6 +29,7 @@ TEST_F(AttnlabTest, HelpGoesToTheOutputAndHasExamples) {
                                                {"run", "--help"},
                                                {"verify", "-h"},
                                                {"bench", "--help"},
+                                               {"replay", "--help"},
                                                {"version", "--help"},
                                                {"completion", "--help"},
                                                {"help", "bench"}}) {

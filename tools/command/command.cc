@@ -14,7 +14,7 @@ const char kExitCodesHelp[] =
     "1    a kernel gave a wrong result, or failed while it ran\n"
     "2    bad flags, bad input, or a file that cannot be read or written\n"
     "3    not possible on this machine: no such device, no kernel for the problem, no memory\n"
-    "130  interrupted (Ctrl-C); bench, profile and verify print what they have by then";
+    "130  interrupted (Ctrl-C); bench, profile, replay and verify print what they have by then";
 
 ExitCode ExitCodeOf(const absl::Status& status) {
   switch (status.code()) {

@@ -29,6 +29,7 @@ constexpr Subcommand kSubcommands[] = {
     {"verify", "kernels against the oracle: a table of errors", Verify},
     {"bench", "verifies kernels, then times them", Bench},
     {"tune", "finds the fastest configuration of a kernel, and keeps it", Tune},
+    {"replay", "memory of a paged KV cache for a trace of requests", Replay},
     {"profile", "what kernels move, by a GPU's own counters", Profile},
     {"version", "version, commit, CUDA, and what GPUs the kernels are for", Version},
     {"completion", "a script that completes commands in bash or zsh", Completion},
