@@ -124,7 +124,7 @@ class LaneRows {
 };
 
 template <class Shape>
-__global__ void __launch_bounds__(Shape::kThreads)
+__global__ void __launch_bounds__(Shape::kThreads, Shape::kBlocks)
     CudaCoreKernel(const __grid_constant__ device::Arguments a,
                    const __grid_constant__ SplitGrid grid,
                    const __grid_constant__ Workspace workspace) {

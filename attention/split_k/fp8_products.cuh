@@ -65,8 +65,9 @@ class Fp8Products {
       }
       largest = fmaxf(largest, __shfl_xor_sync(0xFFFFFFFF, largest, 1));
       largest = fmaxf(largest, __shfl_xor_sync(0xFFFFFFFF, largest, 2));
-      // From 2^7 to 2^8 then. A row of zeros stays as it is.
-      const int exponent = largest == 0 ? 0 : max(-100, min(100, ilogbf(largest) - 7));
+      // From 2^7 to 2^8 then. A row of zeros stays as it is. The limits are for numbers whose
+      // inverse would overflow, and for infinity.
+      const int exponent = largest == 0 ? 0 : max(-100, min(120, ilogbf(largest) - 7));
       factors[r] = ldexpf(1.0f, exponent);
       const float inverse = ldexpf(1.0f, -exponent);
 #pragma unroll

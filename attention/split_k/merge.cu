@@ -1,6 +1,7 @@
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 
+#include <algorithm>
 #include <cstdint>
 
 #include "attention/cuda/launch.h"
@@ -11,21 +12,17 @@
 namespace attnlab::split_k {
 namespace {
 
-constexpr int kThreads = 128;
+constexpr int kMostThreads = 64;  // head dims to 256
 
-// A thread has four numbers of O of a row. Rows of a tile follow each other, tiles as in the grid.
+// A block has one row, a thread four numbers of its O. Blocks are in the order of tiles, and in y in
+// that of a tile's rows.
 template <typename T>
-__global__ void __launch_bounds__(kThreads)
+__global__ void __launch_bounds__(kMostThreads)
     MergeKernel(const __grid_constant__ device::Arguments a, const __grid_constant__ SplitGrid grid,
                 const __grid_constant__ Workspace workspace) {
-  const int fours = workspace.dim / 4;
-  const int64_t item = int64_t{blockIdx.x} * kThreads + threadIdx.x;
-  const int dim = static_cast<int>(item % fours) * 4;
-  const int row = static_cast<int>(item / fours % workspace.rows);
-  const int64_t index = item / fours / workspace.rows;
-  if (index >= int64_t{grid.units} * grid.tiles.Value()) return;
-  const uint32_t unit = grid.tiles.Divide(static_cast<uint32_t>(index));
-  const uint32_t tile_of_unit = static_cast<uint32_t>(index) - unit * grid.tiles.Value();
+  const int row = static_cast<int>(blockIdx.y), dim = static_cast<int>(threadIdx.x) * 4;
+  const uint32_t unit = grid.tiles.Divide(blockIdx.x);
+  const uint32_t tile_of_unit = blockIdx.x - unit * grid.tiles.Value();
   const device::QueryTile tile = TileOf(a, grid, {unit, 0, tile_of_unit}, workspace.rows);
   if (tile.begin + row >= tile.end) return;
   const int parts = static_cast<int>(PartsOf(grid, tile.Tiles(a.mask, kPartKeys)));
@@ -44,11 +41,11 @@ __global__ void __launch_bounds__(kThreads)
 
 template <typename T>
 cudaError_t LaunchMergeOf(const SplitCall& call) {
-  const int64_t items = int64_t{call.grid.units} * call.grid.tiles.Value() * call.workspace.rows *
-                        (call.workspace.dim / 4);
-  const int64_t blocks = (items + kThreads - 1) / kThreads;
-  return device::Launch(MergeKernel<T>, dim3(static_cast<uint32_t>(blocks)), dim3(kThreads), 0,
-                        call.stream, call.arguments, call.grid, call.workspace);
+  const int64_t most_rows = call.arguments.q_sequences.longest * call.grid.pack;
+  const int64_t rows = std::min<int64_t>(call.workspace.rows, most_rows);
+  const dim3 blocks(call.grid.units * call.grid.tiles.Value(), static_cast<uint32_t>(rows));
+  return device::Launch(MergeKernel<T>, blocks, dim3(call.workspace.dim / 4), 0, call.stream,
+                        call.arguments, call.grid, call.workspace);
 }
 
 }  // namespace

@@ -94,7 +94,7 @@ int64_t ChoosePartKeys(const AttentionProblem& p, const DeviceInfo& device, cons
   const int64_t most_parts = std::min(steps, kMostParts);
   int64_t best_keys = CeilDivide(steps, most_parts) * step;
   double best = std::numeric_limits<double>::infinity();
-  for (int64_t parts = 1; parts < most_parts; parts += std::max<int64_t>(1, parts / 8)) {
+  for (int64_t parts = 1; parts <= most_parts; parts += std::max<int64_t>(1, parts / 8)) {
     const int64_t keys = CeilDivide(steps, parts) * step;
     if (keys > MostPartKeys(p)) continue;
     const double seconds = SecondsOf(p, device, options, tiles, CeilDivide(most_keys, keys), keys);

@@ -61,6 +61,21 @@ TEST(SplitKOptionsTest, TheConfigurationDecides) {
   EXPECT_EQ(For("hq=1,sq=1,skv=4096,d=64", "k_splits=1")->WorkspaceBytes(64), 0);
 }
 
+TEST(SplitKOptionsTest, PartsAreWholeTilesOfKeys) {
+  for (const std::string dtype : {"bf16", "fp32"}) {
+    for (const std::string d : {"64", "128", "256"}) {
+      const auto o = For("hq=1,sq=1,skv=200,d=" + d + ",dtype=" + dtype, "k_splits=9");
+      ASSERT_TRUE(o.ok()) << o.status();
+      EXPECT_EQ(o->grid.part_keys % kPartKeys, 0) << dtype << " " << d;
+    }
+  }
+}
+
+TEST(SplitKOptionsTest, HeadDim128FitsGpusWithLittleSharedMemory) {
+  EXPECT_EQ(For("hq=8,sq=1,skv=1000,d=128", "", 86).status(), absl::OkStatus());
+  EXPECT_EQ(For("hq=8,sq=1,skv=1000,d=128,kvdtype=fp8_e4m3", "", 86).status(), absl::OkStatus());
+}
+
 TEST(SplitKOptionsTest, BatchInvariantPartsDependOnTheSequenceAlone) {
   const SplitGrid one = For("hq=8,sq=1,skv=1000,d=64", "batch_invariant=true")->grid;
   const SplitGrid many = For("b=64,hq=8,sq=1,skv=9000,d=64", "batch_invariant=true")->grid;

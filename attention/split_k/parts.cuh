@@ -20,17 +20,18 @@ struct Merged {
 };
 
 // Merges parts 0 .. count - 1, always in this order. state_at(i): a part's minus maximum and sum.
-// output_at(i): where its four numbers lie; not read if the part has seen no key.
+// output_at(i): where its four numbers lie. A part that has seen no key counts nothing: its sum and
+// its numbers are 0. So nothing depends on a part's state but factors, and loads run ahead.
 template <typename StateAt, typename OutputAt>
 __device__ Merged MergeParts(int count, const StateAt& state_at, const OutputAt& output_at) {
   Merged merged;
   float least = device::OnlineSoftmax::kNoKey;
+#pragma unroll 4
   for (int i = 0; i < count; ++i) least = fminf(least, state_at(i).x);
   merged.softmax.neg_max = least;
 #pragma unroll 4
   for (int i = 0; i < count; ++i) {
     const float2 state = state_at(i);
-    if (state.y == 0) continue;
     const float factor = device::OnlineSoftmax::Power(least - state.x);
     const float4 o = *output_at(i);
     merged.softmax.sum = fmaf(state.y, factor, merged.softmax.sum);

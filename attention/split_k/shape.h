@@ -20,17 +20,18 @@ struct TensorCoreShape {
   static constexpr int kSharing = 1;
   static constexpr int kKeptQ = HeadDim / 16;  // all of Q stays in registers
 
-  // Shared memory: Q, then what each row sees, then the rings; at the end, in place of all that,
-  // the parts of the warps.
+  // Shared memory: what each row sees, then the rings; at the end, in place of all that, the parts
+  // of the warps. Q is in the last stage of the first ring, to which nothing is copied before all
+  // warps have Q in registers.
   static constexpr int kRowBytes = 2 * HeadDim, kTileBytes = kKeys * KvBytes * HeadDim;
-  static constexpr int kQ = 0, kVisible = kWarpRows * kRowBytes;
-  static constexpr int kRing = kVisible + kWarpRows * 8, kRingBytes = kStages * 2 * kTileBytes;
+  static constexpr int kVisible = 0, kRing = kWarpRows * 8, kRingBytes = kStages * 2 * kTileBytes;
+  static constexpr int kQ = kRing + (kStages - 1) * 2 * kTileBytes;
   static constexpr int kStates = 0, kOutputs = kWarps * kWarpRows * 8;
   static constexpr int kOutputRow = HeadDim + 4;  // floats: rows begin in different banks
   static constexpr int kPartBytes = kOutputs + kWarps * kWarpRows * kOutputRow * 4;
   static constexpr int kRingsEnd = kRing + kWarps * kRingBytes;
   static constexpr int kSharedBytes = kRingsEnd > kPartBytes ? kRingsEnd : kPartBytes;
-  static_assert(kRing % 128 == 0);
+  static_assert(kRing % 128 == 0 && kWarpRows * kRowBytes <= 2 * kTileBytes);
 };
 
 // Stages: so that a multiprocessor of 9.0 has about 64 KiB of K and V under way, which is what its
@@ -59,10 +60,11 @@ template <int HeadDim>
 struct CudaCoreShape {
   static constexpr int kHeadDim = HeadDim;
   static constexpr int kWarps = 4, kThreads = 32 * kWarps;
-  static constexpr int kBlocks = 3;
+  static constexpr int kBlocks = 2;  // per multiprocessor that there are registers for
   static constexpr int kRows = 4;
   static constexpr int kLaneDims = 16, kLanes = HeadDim / kLaneDims;
-  static constexpr int kGroups = kThreads / kLanes;  // keys at a time
+  static constexpr int kGroups = kThreads / kLanes;          // keys at a time
+  static constexpr int kStep = kGroups < 16 ? 16 : kGroups;  // parts are whole kPartKeys
   static constexpr int kStates = 0, kOutputs = kGroups * kRows * 8;
   static constexpr int kOutputRow = HeadDim + 4;
   static constexpr int kSharedBytes = kOutputs + kGroups * kRows * kOutputRow * 4;
@@ -71,7 +73,7 @@ struct CudaCoreShape {
 // What the host knows of a compiled shape.
 struct SplitTile {
   int head_dim = 0, rows = 0, threads = 0, blocks = 0, shared_bytes = 0;
-  int step = 0;  // keys that a block takes at a time
+  int step = 0;  // keys that a block takes at a time; a multiple of kPartKeys (split.h)
 };
 
 template <class Shape>
@@ -82,7 +84,7 @@ constexpr SplitTile TensorCoreTileOf() {
 template <class Shape>
 constexpr SplitTile CudaCoreTileOf() {
   return {Shape::kHeadDim, Shape::kRows,        Shape::kThreads,
-          Shape::kBlocks,  Shape::kSharedBytes, Shape::kGroups};
+          Shape::kBlocks,  Shape::kSharedBytes, Shape::kStep};
 }
 
 inline constexpr SplitTile kTensorCoreTiles[] = {

@@ -71,6 +71,7 @@ class SplitWarp {
     } else {
       Products::KeepQ(LaneAddress(Shape::kQ, Warp::Lane() % 16, Warp::Lane() / 16), q);
     }
+    __syncthreads();  // all warps have Q; the first one's next copies overwrite it
     o_.Clear();
     const bool capped = a_.softcap != 0;
     const float scale_log2 = device::ScaleLog2(a_, capped);
