@@ -412,6 +412,10 @@ std::vector<Case> ReducedCases() {
     for (const std::string& feature : best->features) wanted.erase(feature);
     cases.push_back(best->c);
   }
+  // Decoding and prefill over pages, and pages of fp8.
+  const std::vector<Case> paged = PagedCases();
+  for (size_t i = 0; i < paged.size(); i += 6) cases.push_back(paged[i]);
+  cases.push_back(paged[13]);
   return Numbered(std::move(cases));
 }
 

@@ -67,7 +67,7 @@ Case WithAlignedRows(Case c);
 // A few dozen small problems, for code of older GPUs and for tools that make a GPU 10 to 50 times
 // slower. They are TileCases() and a selection of EdgeCases(). The selection has every possible
 // pair of values of dtype, mask, lens and layout. It also has every other property of a problem,
-// including sizes of more than one tile and of zero.
+// including sizes of more than one tile and of zero. At the end are four of PagedCases().
 std::vector<Case> ReducedCases();
 
 }  // namespace attnlab::conformance
