@@ -91,7 +91,7 @@ class PageManager {
  public:
   struct Options {
     int64_t pages = 0;                  // of the pool, 1 to 2^30
-    int64_t page = 16;                  // tokens per page, 1 to 256
+    int64_t page = 16;                  // tokens per page, 1 to 256; kernels take powers of two
     int64_t host_pages = 0;             // for SwapOut(), 0 to 2^30
     int64_t sequences = 256;            // at a time: rows of the block table, 1 to 2^20
     int64_t most_tokens = 0;            // of a sequence, to 2^31 - 1; 0: as many as the pool holds
