@@ -2,6 +2,8 @@
 
 #include <array>
 #include <cstdint>
+#include <cstring>
+#include <type_traits>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
@@ -104,6 +106,10 @@ void MoveToken(const AppendArguments& a, const AppendPlace& place) {
     const AppendStream& s = a.streams[n];
     const auto pieces = static_cast<int32_t>(s.pieces.Value());
     for (int32_t head = 0; head < s.heads; ++head) {
+      if (std::is_same_v<In, Out> && !s.rotates) {
+        std::memcpy(RowTo<In>(s, place, head), RowFrom<In>(s, place, head), s.dim * sizeof(In));
+        continue;
+      }
       for (int32_t piece = 0; piece < pieces; ++piece) {
         if (s.to_pages) {
           MovePiece<kWidth, In, Out, Convert>(s, a.rotary, place, head, piece);
@@ -115,9 +121,15 @@ void MoveToken(const AppendArguments& a, const AppendPlace& place) {
   }
 }
 
+// Below so many elements, waking threads takes longer than the work.
+constexpr int64_t kSerialElements = int64_t{1} << 16;
+
 template <typename In, typename Out>
 void AppendOnCpu(const AppendArguments& a, bool wide) {
-  ParallelFor(a.b, CpuInfo().threads, [&](int64_t sequence, int) {
+  int64_t elements = 0;
+  for (const AppendStream& s : a.streams) elements += a.tokens * s.heads * s.dim;
+  const int threads = elements < kSerialElements ? 1 : CpuInfo().threads;
+  ParallelFor(a.b, threads, [&](int64_t sequence, int) {
     const device::Span rows = a.q_sequences[sequence];
     const int64_t first = a.q_sequences.offsets != nullptr ? rows.begin : sequence * a.sq;
     for (int64_t j = 0; j < rows.length; ++j) {

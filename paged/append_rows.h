@@ -76,6 +76,20 @@ ATTNLAB_HOST_DEVICE inline AppendPlace PlaceOf(const AppendArguments& a, int64_t
   return place;
 }
 
+// A head's row of a token, where it is and where it goes.
+template <typename In>
+ATTNLAB_HOST_DEVICE const In* RowFrom(const AppendStream& s, const AppendPlace& place,
+                                      int32_t head) {
+  return static_cast<const In*>(s.from) + place.from_batch * s.from_batch +
+         place.from_token * s.from_token + head * s.from_head;
+}
+template <typename Out>
+ATTNLAB_HOST_DEVICE Out* RowTo(const AppendStream& s, const AppendPlace& place, int32_t head) {
+  const int64_t batch = s.to_pages ? place.page : place.from_batch;
+  const int64_t token = s.to_pages ? place.in_page : place.from_token;
+  return static_cast<Out*>(s.to) + batch * s.to_batch + token * s.to_token + head * s.to_head;
+}
+
 // kWidth adjacent elements. They are loaded and stored at once.
 template <typename T, int kWidth>
 struct alignas(sizeof(T) * kWidth) Piece {
@@ -89,12 +103,8 @@ struct alignas(sizeof(T) * kWidth) Piece {
 template <int kWidth, typename In, typename Out, typename Convert>
 ATTNLAB_HOST_DEVICE void MovePiece(const AppendStream& s, const AppendRotary& rotary,
                                    const AppendPlace& place, int32_t head, int32_t index) {
-  const In* const from = static_cast<const In*>(s.from) + place.from_batch * s.from_batch +
-                         place.from_token * s.from_token + head * s.from_head;
-  const int64_t batch = s.to_pages ? place.page : place.from_batch;
-  const int64_t token = s.to_pages ? place.in_page : place.from_token;
-  Out* const to =
-      static_cast<Out*>(s.to) + batch * s.to_batch + token * s.to_token + head * s.to_head;
+  const In* const from = RowFrom<In>(s, place, head);
+  Out* const to = RowTo<Out>(s, place, head);
   const float scale =
       s.scales == nullptr ? 1 : s.scales[place.sequence * s.scale_batch + head * s.scale_head];
   const auto load = [&](int32_t at, float(&x)[kWidth]) {

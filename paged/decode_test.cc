@@ -9,6 +9,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "attention/attention.h"
+#include "attention/core/launch_config.h"
 #include "attention/core/problem.h"
 #include "attention/core/tensor.h"
 #include "attention/core/tensors.h"
@@ -42,11 +43,13 @@ TEST(PagedDecode, EachStepIsAsWithContiguousKv) {
                            "b=3,hq=2,hkv=1,sq=1,skv=4096,d=16,dtype=fp32,"
                            "lens=padded,page=16")
                            .value();
-  const Plan plan = MakePlan(p, Device::Cpu()).value();
+  // A step is too small for more.
+  const LaunchConfig one_thread = LaunchConfig::Parse("threads=1").value();
+  const Plan plan = MakePlan(p, Device::Cpu(), "cpu", one_thread).value();
   Buffer workspace = Buffer::Allocate(Device::Cpu(), plan.workspace_bytes).value();
   AttentionProblem alone = p;
   alone.page = 0;
-  const Plan plan_alone = MakePlan(alone, Device::Cpu()).value();
+  const Plan plan_alone = MakePlan(alone, Device::Cpu(), "cpu", one_thread).value();
 
   const int64_t pool_floats = options.pages * kPage * kHkv * kD;
   std::vector<float> k_pool(pool_floats), v_pool(pool_floats), k_host(pool_floats),

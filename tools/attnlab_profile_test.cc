@@ -192,7 +192,7 @@ TEST_F(AttnlabProfileTest, HelpNamesTheSetsThatThereAre) {
   std::string sets = err.substr(err.find(before) + before.size());
   sets = sets.substr(0, sets.find(", none"));
   EXPECT_THAT(help, AllOf(HasSubstr(sets + ", or none"), HasSubstr("Exit codes"),
-                          HasSubstr("bench, profile and verify print what they have"),
+                          HasSubstr("bench, profile, replay and verify print what they have"),
                           HasSubstr("ATTNLAB_CUPTI")));
 }
 

@@ -1,0 +1,145 @@
+// Append() beside a copy of as many bytes, on the first GPU or, without one, on the CPU:
+//
+//   bazel run //paged:append_benchmark
+//
+// bytes_per_second counts what is read and what is written. Inputs lie in one place, so those that
+// fit L2 are read from there.
+#include <algorithm>
+#include <chrono>
+#include <cstdint>
+#include <numeric>
+#include <random>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "attention/core/dtype.h"
+#include "attention/core/problem.h"
+#include "attention/core/tensor.h"
+#include "attention/core/tensors.h"
+#include "attention/cuda/backend.h"
+#include "attention/cuda/memory.h"
+#include "benchmark/benchmark.h"
+#include "paged/append.h"
+#include "paged/copy_pages.h"
+
+namespace attnlab::paged {
+namespace {
+
+Device AnyDevice() {
+  const auto gpus = cuda_backend::Devices();
+  return gpus.ok() && !gpus->empty() ? Device::Cuda(0) : Device::Cpu();
+}
+
+// Random fp32, fp16 or bf16 on the device.
+Buffer RandomRows(Device device, DType dtype, int64_t elements) {
+  std::vector<char> host(elements * SizeOf(dtype));
+  std::mt19937 random(1);
+  std::normal_distribution<float> normal;
+  for (int64_t i = 0; i < elements; ++i) StoreElement(host.data(), dtype, i, normal(random));
+  Buffer buffer = Buffer::Allocate(device, static_cast<int64_t>(host.size())).value();
+  buffer.CopyFromHost(host.data(), buffer.bytes()).IgnoreError();
+  return buffer;
+}
+
+// Calls `work` until the time is up. On a GPU, the time is the GPU's.
+template <typename Work>
+void Run(benchmark::State& state, Device device, int64_t bytes, const Work& work) {
+  const bool on_gpu = device.kind == DeviceKind::kCuda;
+  absl::StatusOr<cuda_backend::Timer> timer =
+      on_gpu ? cuda_backend::Timer::Create(device.ordinal)
+             : absl::StatusOr<cuda_backend::Timer>(absl::UnavailableError("no GPU"));
+  if (on_gpu && !timer.ok()) {
+    state.SkipWithError(std::string(timer.status().message()).c_str());
+    return;
+  }
+  for (auto _ : state) {
+    absl::Status s = on_gpu ? timer->Start(nullptr) : absl::OkStatus();
+    const auto start = std::chrono::steady_clock::now();
+    if (s.ok()) s = work();
+    const std::chrono::duration<double> host = std::chrono::steady_clock::now() - start;
+    const absl::StatusOr<double> seconds =
+        on_gpu && s.ok() ? timer->StopSeconds(nullptr) : absl::StatusOr<double>(host.count());
+    if (!s.ok() || !seconds.ok()) {
+      state.SkipWithError(std::string(s.ok() ? seconds.status().message() : s.message()).c_str());
+      return;
+    }
+    state.SetIterationTime(*seconds);
+  }
+  state.SetBytesProcessed(state.iterations() * bytes);
+}
+
+struct Case {
+  const char* problem;
+  bool rotary;  // of K and Q
+};
+
+int64_t BytesOf(const AttentionProblem& p, bool rotary) {
+  const int64_t tokens = p.b * p.sq, row = p.hkv * (p.d + p.dv);
+  const int64_t q = rotary ? 2 * p.hq * p.d * SizeOf(p.dtype) : 0;
+  return tokens * (row * (SizeOf(p.dtype) + SizeOf(p.KvDType())) + q);
+}
+
+void BM_Append(benchmark::State& state, Case c) {
+  const Device device = AnyDevice();
+  const AttentionProblem p = AttentionProblem::Parse(c.problem).value();
+  const int64_t columns = p.Pages(p.skv), pages = p.b * columns;
+  Buffer k = RandomRows(device, p.dtype, p.b * p.sq * p.hkv * p.d);
+  Buffer v = RandomRows(device, p.dtype, p.b * p.sq * p.hkv * p.dv);
+  Buffer q = RandomRows(device, p.dtype, p.b * p.sq * p.hq * p.d);
+  Buffer rotated = RandomRows(device, p.dtype, p.b * p.sq * p.hq * p.d);
+  Buffer o = RandomRows(device, p.dtype, p.b * p.sq * p.hq * p.dv);
+  Buffer table = RandomRows(device, DType::kFloat32, p.skv * p.d);
+  const int64_t pool = pages * p.page * p.hkv * SizeOf(p.KvDType());
+  Buffer k_pages = Buffer::Allocate(device, pool * p.d).value();
+  Buffer v_pages = Buffer::Allocate(device, pool * p.dv).value();
+  std::vector<int32_t> order(pages);
+  std::iota(order.begin(), order.end(), 0);
+  std::shuffle(order.begin(), order.end(), std::mt19937(1));
+  Buffer block_table = Buffer::Allocate(device, pages * int64_t{sizeof(int32_t)}).value();
+  block_table.CopyFromHost(order.data(), block_table.bytes()).IgnoreError();
+
+  const auto rows = [&](Buffer& buffer, int64_t heads, int64_t dim) {
+    return BshdView(buffer.data(), p.dtype, device, p.b, p.sq, heads, dim);
+  };
+  AttentionTensors t;
+  t.q = rows(c.rotary ? rotated : q, p.hq, p.d);
+  t.o = rows(o, p.hq, p.dv);
+  t.k = BshdView(k_pages.data(), p.KvDType(), device, pages, p.page, p.hkv, p.d);
+  t.v = BshdView(v_pages.data(), p.KvDType(), device, pages, p.page, p.hkv, p.dv);
+  t.page_table = {static_cast<const int32_t*>(block_table.data()), p.b, columns, columns};
+  NewTokens added;
+  added.k = rows(k, p.hkv, p.d);
+  added.v = rows(v, p.hkv, p.dv);
+  if (c.rotary) {
+    added.rotary.table = BshdView(table.data(), DType::kFloat32, device, 1, p.skv, 1, p.d);
+    added.q = rows(q, p.hq, p.d);
+  }
+  Run(state, device, BytesOf(p, c.rotary), [&] { return Append(p, t, added); });
+}
+
+// A copy that reads and writes as many bytes in all.
+void BM_Copy(benchmark::State& state, Case c) {
+  const Device device = AnyDevice();
+  const int64_t bytes = BytesOf(AttentionProblem::Parse(c.problem).value(), c.rotary);
+  Buffer pages = RandomRows(device, DType::kFloat32, bytes / 4);
+  const PageMemory memory = {device, pages.data(), nullptr, bytes / 2, 2, 0};
+  Run(state, device, bytes, [&] { return CopyPages({{PageCopy::kWithinPool, 0, 1}}, memory); });
+}
+
+#define APPEND_AND_COPY(name, problem, rotary)                                \
+  BENCHMARK_CAPTURE(BM_Append, name, Case{problem, rotary})->UseManualTime(); \
+  BENCHMARK_CAPTURE(BM_Copy, name, Case{problem, rotary})->UseManualTime()
+
+APPEND_AND_COPY(prefill, "b=8,hq=32,hkv=8,sq=1024,skv=2048,d=128,dtype=bf16,page=16", false);
+APPEND_AND_COPY(prefill_fp8,
+                "b=8,hq=32,hkv=8,sq=1024,skv=2048,d=128,dtype=bf16,kvdtype=fp8_e4m3,page=16",
+                false);
+APPEND_AND_COPY(prefill_rotary, "b=8,hq=32,hkv=8,sq=1024,skv=2048,d=128,dtype=bf16,page=16", true);
+APPEND_AND_COPY(decode, "b=256,hq=32,hkv=8,sq=1,skv=1024,d=128,dtype=bf16,page=16", false);
+APPEND_AND_COPY(decode_rotary, "b=256,hq=32,hkv=8,sq=1,skv=1024,d=128,dtype=bf16,page=16", true);
+
+}  // namespace
+}  // namespace attnlab::paged
