@@ -8,11 +8,13 @@
 #include "attention/core/mask.h"
 #include "attention/device/divisor.h"
 #include "attention/device/host_device.h"
+#include "attention/device/pages.h"
 #include "attention/device/sequences.h"
 
 namespace attnlab::device {
 
-// A tensor with one contiguous row per (batch, token, head). Strides are in elements.
+// A tensor with one contiguous row per (batch, token, head). Strides are in elements. The batches
+// of a paged K or V are its pages.
 struct Rows {
   void* data = nullptr;  // Q, K and V are only read
   int64_t batch_stride = 0, token_stride = 0, head_stride = 0;
@@ -28,6 +30,7 @@ struct Arguments {
   Rows q, k, v, o;
   Rows lse;  // fp32, one element per row; null data: not wanted
   Sequences q_sequences, kv_sequences;
+  Pages pages;  // of K and V
   Mask mask;
   int64_t b = 1;
   int32_t hq = 1;

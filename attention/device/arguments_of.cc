@@ -1,5 +1,6 @@
 #include "attention/device/arguments_of.h"
 
+#include <algorithm>
 #include <cstdint>
 
 #include "attention/core/dtype.h"
@@ -36,6 +37,16 @@ Sequences SequencesOf(const int32_t* offsets, const int32_t* lengths, int64_t lo
   return s;
 }
 
+Pages PagesOf(const AttentionProblem& problem, const AttentionTensors& tensors) {
+  Pages pages;
+  if (problem.page == 0) return pages;
+  pages.table = tensors.page_table.data;
+  pages.row_stride = tensors.page_table.row_stride;
+  pages.last = static_cast<uint32_t>(std::max<int64_t>(1, tensors.k.shape[0]) - 1);
+  for (pages.shift = 0; int64_t{1} << pages.shift < problem.page;) ++pages.shift;
+  return pages;
+}
+
 }  // namespace
 
 Arguments ArgumentsOf(const AttentionProblem& problem, const AttentionTensors& tensors) {
@@ -49,6 +60,9 @@ Arguments ArgumentsOf(const AttentionProblem& problem, const AttentionTensors& t
       SequencesOf(tensors.cu_seqlens_q.data, tensors.q_len.data, problem.sq, tensors.q.shape[1]);
   a.kv_sequences =
       SequencesOf(tensors.cu_seqlens_kv.data, tensors.kv_len.data, problem.skv, tensors.k.shape[1]);
+  a.pages = PagesOf(problem, tensors);
+  // Without pages no key exists, whatever lengths on the device say.
+  if (problem.page != 0 && tensors.k.shape[0] == 0) a.kv_sequences.longest = 0;
   a.mask = problem.mask;
   a.b = problem.b;
   a.hq = static_cast<int32_t>(problem.hq);

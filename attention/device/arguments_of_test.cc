@@ -97,6 +97,35 @@ TEST(ArgumentsOfTest, LengthsGoWithTheirSide) {
   EXPECT_EQ(padded.kv_sequences[0].length, 4);
 }
 
+TEST(ArgumentsOfTest, PagesAreThoseOfKAndV) {
+  const int32_t table[] = {3, 1, -1, 0, 5, -1}, lengths[] = {17, 40};
+  AttentionProblem p = Problem("b=2,hq=4,hkv=2,sq=1,skv=32,d=64,dtype=fp16,page=16,lens=padded");
+  AttentionTensors t = Tensors(p);
+  t.k = BshdView(At(0x1000), p.dtype, Device::Cuda(0), 5, 16, 2, 64);
+  t.v = BshdView(At(0x2000), p.dtype, Device::Cuda(0), 5, 16, 2, 64);
+  t.page_table = {table, 2, 3, 3};
+  t.kv_len = {lengths, 2};
+  const Arguments a = ArgumentsOf(p, t);
+  EXPECT_EQ(a.kv_sequences[0].length, 17);
+  EXPECT_EQ(a.kv_sequences[1].length, 32);  // 40, cut to skv
+  EXPECT_EQ(a.pages.PageOf(a.pages.EntryOf(0, 15)), 3);
+  EXPECT_EQ(a.pages.PageOf(a.pages.EntryOf(0, 16)), 1);
+  EXPECT_EQ(a.pages.PageOf(a.pages.EntryOf(1, 31)), 4);  // 5, cut to the pages of K and V
+  EXPECT_EQ(a.k.Offset(a.pages.PageOf(a.pages.EntryOf(0, 16)), a.pages.RowOf(18), 1),
+            t.k.Offset(1, 2, 1, 0));
+
+  // Without a page there is no key, whatever the lengths are.
+  t.k.shape[0] = t.v.shape[0] = 0;
+  EXPECT_EQ(ArgumentsOf(p, t).kv_sequences[1].length, 0);
+  // Pages of other sizes.
+  for (const int shift : {0, 1, 8, 30}) {
+    p.page = int64_t{1} << shift;
+    EXPECT_EQ(ArgumentsOf(p, t).pages.shift, shift);
+  }
+  p = Problem("hq=1,sq=4,d=16");
+  EXPECT_EQ(ArgumentsOf(p, Tensors(p)).pages.table, nullptr);
+}
+
 TEST(ArgumentsOfTest, RowsOfWholeChunks) {
   const Device device = Device::Cuda(0);
   const auto view = [&](int64_t byte, DType dtype, int64_t dim) {

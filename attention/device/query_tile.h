@@ -12,6 +12,7 @@
 #include "attention/device/arguments.h"
 #include "attention/device/host_device.h"
 #include "attention/device/kv_tiles.h"
+#include "attention/device/pages.h"
 #include "attention/device/sequences.h"
 
 namespace attnlab::device {
@@ -32,9 +33,14 @@ struct QueryTile {
   ATTNLAB_HOST_DEVICE int64_t Offset(const Rows& rows, int64_t row) const {
     return rows.Offset(q.batch, q.begin + QueryOf(row), HeadOf(row));
   }
-  // Elements from the beginning of K or V to key 0 of the sequence.
+  // Elements from the beginning of K or V, not paged, to key 0 of the sequence.
   ATTNLAB_HOST_DEVICE int64_t KvOffset(const Rows& rows) const {
     return rows.Offset(kv.batch, kv.begin, kv_head);
+  }
+  // To key `key`, paged or not. `entry`: pages.EntryOf(kv.batch, key).
+  ATTNLAB_HOST_DEVICE int64_t KvOffset(const Rows& rows, const Pages& pages, int32_t entry,
+                                       int64_t key) const {
+    return rows.Offset(pages.PageOf(entry), kv.begin + pages.RowOf(key), kv_head);
   }
 
   // The keys that the row sees. A `row` beyond the tile sees none.

@@ -42,15 +42,21 @@ class LaneRows {
 
   // Takes every n-th key of [begin, end), of n groups. All lanes of a warp call it together.
   __device__ void Walk(int64_t begin, int64_t end) {
-    const int group = static_cast<int>(threadIdx.x) / kLanes;
+    if (begin >= end) return;
+    const auto existing = [&](int64_t key) { return key < end ? key : begin; };
+    const auto entry_of = [&](int64_t key) {
+      return a_.pages.EntryOf(tile_.kv.batch, existing(key));
+    };
+    int64_t key = begin + static_cast<int>(threadIdx.x) / kLanes;
+    int32_t entry = entry_of(key), next_entry = 0;  // the next one arrives while this key is used
 #pragma unroll 1
-    for (int64_t first = begin; first < end; first += Shape::kGroups) {
-      const int64_t key = first + group;
+    for (int64_t first = begin; first < end;
+         first += Shape::kGroups, key += Shape::kGroups, entry = next_entry) {
       const bool exists = key < end;
-      const int64_t at = exists ? key : begin;
       Dims k, v;
-      Load(a_.k, tile_.KvOffset(a_.k) + at * a_.k.token_stride, a_.d, exists, k);
-      Load(a_.v, tile_.KvOffset(a_.v) + at * a_.v.token_stride, a_.dv, exists, v);
+      Load(a_.k, tile_.KvOffset(a_.k, a_.pages, entry, existing(key)), a_.d, exists, k);
+      Load(a_.v, tile_.KvOffset(a_.v, a_.pages, entry, existing(key)), a_.dv, exists, v);
+      next_entry = entry_of(key + Shape::kGroups);
 #pragma unroll
       for (int r = 0; r < kRows; ++r) {
         float s = 0;

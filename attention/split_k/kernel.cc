@@ -15,6 +15,7 @@
 #include "attention/device/element_of.h"
 #include "attention/split_k/call.h"
 #include "attention/split_k/options.h"
+#include "attention/split_k/traffic.h"
 
 namespace attnlab::split_k {
 namespace {
@@ -100,17 +101,29 @@ class SplitKKernel : public Kernel {
   absl::StatusOr<std::unique_ptr<const Prepared>> Prepare(
       const AttentionProblem& p, const DeviceInfo& device,
       const LaunchConfig& config) const override {
-    if (absl::Status s = CheckDtypeAndPage(p, {KvForm::kFp8}); !s.ok()) return s;
-    // Only products on tensor cores depend on it.
-    const int code_capability = p.dtype == DType::kFloat32 || device.compute_capability < 80
-                                    ? device.compute_capability
-                                    : cuda_backend::CodeCapabilityOf(device);
-    const absl::StatusOr<Options> options = OptionsFor(p, device, code_capability, config);
+    const absl::StatusOr<Options> options = OptionsOf(p, device, config);
     if (!options.ok()) return options.status();
     return std::make_unique<const PreparedSplitK>(p, device, *options);
   }
 
+  absl::StatusOr<Traffic> ExpectedTraffic(const AttentionProblem& p, const DeviceInfo& device,
+                                          const LaunchConfig& config) const override {
+    const absl::StatusOr<Options> options = OptionsOf(p, device, config);
+    if (!options.ok()) return options.status();
+    return split_k::ExpectedTraffic(p, device, *options);
+  }
+
  private:
+  static absl::StatusOr<Options> OptionsOf(const AttentionProblem& p, const DeviceInfo& device,
+                                           const LaunchConfig& config) {
+    if (absl::Status s = CheckDtypeAndPage(p, {KvForm::kFp8, KvForm::kPaged}); !s.ok()) return s;
+    // Only products on tensor cores depend on it.
+    const int code_capability = p.dtype == DType::kFloat32 || device.compute_capability < 80
+                                    ? device.compute_capability
+                                    : cuda_backend::CodeCapabilityOf(device);
+    return OptionsFor(p, device, code_capability, config);
+  }
+
   KernelTraits traits_;
 };
 

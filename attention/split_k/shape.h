@@ -20,11 +20,12 @@ struct TensorCoreShape {
   static constexpr int kSharing = 1;
   static constexpr int kKeptQ = HeadDim / 16;  // all of Q stays in registers
 
-  // Shared memory: what each row sees, then the rings; at the end, in place of all that, the parts
-  // of the warps. Q is in the last stage of the first ring, to which nothing is copied before all
-  // warps have Q in registers.
+  // Shared memory: what each row sees, the QueryTile, then the rings; at the end, in place of all
+  // that, the parts of the warps. Q is in the last stage of the first ring, to which nothing is
+  // copied before all warps have Q in registers.
   static constexpr int kRowBytes = 2 * HeadDim, kTileBytes = kKeys * KvBytes * HeadDim;
-  static constexpr int kVisible = 0, kRing = kWarpRows * 8, kRingBytes = kStages * 2 * kTileBytes;
+  static constexpr int kVisible = 0, kTile = kWarpRows * 8, kRing = kTile + 128;
+  static constexpr int kRingBytes = kStages * 2 * kTileBytes;
   static constexpr int kQ = kRing + (kStages - 1) * 2 * kTileBytes;
   static constexpr int kStates = 0, kOutputs = kWarps * kWarpRows * 8;
   static constexpr int kOutputRow = HeadDim + 4;  // floats: rows begin in different banks

@@ -4,6 +4,9 @@
 // All warps of a block have the same 16 rows, and each has every fourth tile of 16 keys. A warp
 // copies its own tiles, some ahead, so that the only waits are for memory. At the end the warps'
 // parts are merged in shared memory.
+//
+// A warp reads the page table one tile ahead of its copies: lane i has the entry for a tile's key
+// i % 16. A tile within one page is copied like one of K and V that are not paged.
 #ifndef ATTENTION_SPLIT_K_TENSOR_CORES_CUH_
 #define ATTENTION_SPLIT_K_TENSOR_CORES_CUH_
 
@@ -34,6 +37,7 @@ namespace attnlab::split_k {
 // One warp's keys of a part.
 template <class Shape, typename T>
 class SplitWarp {
+  static_assert(sizeof(device::QueryTile) <= Shape::kRing - Shape::kTile);
   static constexpr int kDim = Shape::kHeadDim, kKeys = Shape::kKeys, kWarps = Shape::kWarps;
   static constexpr bool kFp8 = Shape::kFp8;
   using Kv = std::conditional_t<kFp8, uint8_t, T>;
@@ -46,23 +50,29 @@ class SplitWarp {
   using Copy = device::TileCopy<Kv, kKeys, kDim, 32>;
 
  public:
-  __device__ SplitWarp(const device::Arguments& a, const device::QueryTile& tile,
-                       const device::Keys& keys, int tiles, char* shared)
+  __device__ SplitWarp(const device::Arguments& a, const device::Keys& keys, int tiles,
+                       char* shared)
       : a_(a),
-        tile_(tile),
         keys_(keys),
         warp_(device::Uniform(static_cast<int>(threadIdx.x) / 32)),
         tiles_(tiles),
         shared_(shared) {}
 
-  // Begins to copy the first tiles.
-  __device__ void Begin() {
+  // Begins to copy the first tiles of keys. `query`: the rows that all warps have.
+  __device__ void Begin(const device::QueryTile& query) {
+    // All entries first, so that their reads overlap.
+    int32_t entries[Shape::kStages];
 #pragma unroll
-    for (int i = 0; i < Shape::kStages - 1; ++i) CopyTile(i);
+    for (int i = 0; i < Shape::kStages; ++i) entries[i] = EntryOfLane(query, i);
+#pragma unroll
+    for (int i = 0; i < Shape::kStages - 1; ++i) CopyTile(query, i, entries[i]);
+    next_entry_ = entries[Shape::kStages - 1];
   }
 
-  // After a barrier: Q and what rows see are there. `k_scale`: of K, if it is fp8.
+  // After a barrier: Q, what its rows see and the query tile are in shared memory. `k_scale`: of K,
+  // if it is fp8.
   __device__ void Walk(float k_scale) {
+    const auto& query = *reinterpret_cast<const device::QueryTile*>(shared_ + Shape::kTile);
     std::conditional_t<kFp8, typename OfFp8::KeptQ, typename Products::KeptQ> q;
     [[maybe_unused]] float factors[2];
     if constexpr (kFp8) {
@@ -80,7 +90,9 @@ class SplitWarp {
     for (int i = 0; TileOf(i) < tiles_; ++i) {
       device::CopyAsyncWait<Shape::kStages - 2>();
       __syncwarp();  // all lanes' copies of this tile are there, and all are done with the last one
-      CopyTile(i + Shape::kStages - 1);
+      CopyTile(query, i + Shape::kStages - 1, next_entry_);
+      next_entry_ =
+          EntryOfLane(query, i + Shape::kStages);  // used a tile later, when it has arrived
       const int k = Stage(i), v = k + Shape::kTileBytes, lane = Warp::Lane();
       typename Products::Scores s;
       if constexpr (kFp8) {
@@ -155,32 +167,43 @@ class SplitWarp {
                device::kChunkBytes;
   }
 
-  // Begins to copy K and V of the i-th tile, if there is one, as one group.
-  __device__ void CopyTile(int i) const {
+  // The page table's entry for key lane % 16 of the i-th tile; beyond the sequence's end, that for its
+  // last key.
+  __device__ int32_t EntryOfLane(const device::QueryTile& query, int i) const {
+    if (TileOf(i) >= tiles_) return 0;
+    const int key = TileOf(i) * kKeys + Warp::Lane() % kKeys;
+    return a_.pages.EntryOf(query.kv.batch, keys_.first + min(key, keys_.count - 1));
+  }
+
+  // Begins to copy K and V of the i-th tile, if there is one, as one group. `entry`: EntryOfLane(i).
+  __device__ void CopyTile(const device::QueryTile& query, int i, int32_t entry) const {
     if (TileOf(i) < tiles_) {
-      CopyRows(shared_ + Stage(i), a_.k, a_.d, TileOf(i));
-      CopyRows(shared_ + Stage(i) + Shape::kTileBytes, a_.v, a_.dv, TileOf(i));
+      CopyRows(shared_ + Stage(i), query, a_.k, a_.d, TileOf(i), entry);
+      CopyRows(shared_ + Stage(i) + Shape::kTileBytes, query, a_.v, a_.dv, TileOf(i), entry);
     }
     device::CopyAsyncCommit();
   }
-  __device__ void CopyRows(char* to, const device::Rows& rows, int dim, int tile) const {
-    const Kv* const first = static_cast<const Kv*>(rows.data) + tile_.KvOffset(rows) +
-                            (keys_.first + int64_t{tile} * kKeys) * rows.token_stride;
+  __device__ void CopyRows(char* to, const device::QueryTile& query, const device::Rows& rows,
+                           int dim, int tile, int32_t entry) const {
+    const int first = keys_.first + tile * kKeys;
+    const auto key_at = [&](int key, int32_t entry_of_key) {
+      return static_cast<const Kv*>(rows.data) + query.KvOffset(rows, a_.pages, entry_of_key, key);
+    };
     if (tile < keys_.whole) {
-      Copy::CopyWhole(to, first + Copy::Offset(rows.token_stride), rows.token_stride,
+      Copy::CopyWhole(to, key_at(first, entry) + Copy::Offset(rows.token_stride), rows.token_stride,
                       Copy::Thread());
       return;
     }
     const int left = keys_.count - tile * kKeys;
     Copy::Copy(to, left < kKeys ? left : kKeys, dim, rows.whole_chunks,
-               [&](int row) { return first + row * rows.token_stride; });
+               [&](int row) { return key_at(first + row, __shfl_sync(0xFFFFFFFF, entry, row)); });
   }
 
   const device::Arguments& a_;
-  const device::QueryTile& tile_;
   const device::Keys keys_;
   const int warp_, tiles_;
   char* const shared_;
+  int32_t next_entry_;  // EntryOfLane() of the tile that is copied next
   Warp rows_;
   typename Warp::Output o_;
 };
@@ -198,10 +221,10 @@ __global__ void __launch_bounds__(Shape::kThreads, Shape::kBlocks)
   const device::KvTiles part = PartOf(grid, tile.Tiles(a.mask, kPartKeys), place.part);
   // With one part the block writes O in any case; otherwise nobody reads a part without keys.
   if (part.begin >= part.end && grid.parts.Value() > 1) return;
-  const bool streams =
-      a.k.whole_chunks && a.v.whole_chunks && a.d == Shape::kHeadDim && a.dv == Shape::kHeadDim;
+  const bool streams = a.k.whole_chunks && a.v.whole_chunks && a.d == Shape::kHeadDim &&
+                       a.dv == Shape::kHeadDim && a.pages.Hold(Shape::kKeys);
   const device::Keys keys = device::Keys::Of(part, tile.kv.length, Shape::kKeys, streams);
-  SplitWarp<Shape, T> warp(a, tile, keys, static_cast<int>(part.Count(Shape::kKeys)), shared);
+  SplitWarp<Shape, T> warp(a, keys, static_cast<int>(part.Count(Shape::kKeys)), shared);
 
   using CopyQ = device::TileCopy<T, Shape::kWarpRows, Shape::kHeadDim, Shape::kThreads>;
   CopyQ::Copy(shared + Shape::kQ, static_cast<int>(tile.end - tile.begin), a.d, a.q.whole_chunks,
@@ -209,20 +232,25 @@ __global__ void __launch_bounds__(Shape::kThreads, Shape::kBlocks)
                 return static_cast<const T*>(a.q.data) + tile.Offset(a.q, tile.begin + row);
               });
   device::CopyAsyncCommit();
-  warp.Begin();
+  warp.Begin(tile);
   if (threadIdx.x < Shape::kWarpRows) {
     const KvRange seen = tile.Visible(a.mask, tile.begin + static_cast<int>(threadIdx.x));
     reinterpret_cast<int2*>(shared + Shape::kVisible)[threadIdx.x] =
         make_int2(static_cast<int>(seen.begin), static_cast<int>(seen.end));
   }
+  // The rest of the tile is read again at the end. Until then it would only take registers.
+  auto* const kept = reinterpret_cast<device::QueryTile*>(shared + Shape::kTile);
+  if (threadIdx.x == 0) *kept = tile;
   device::CopyAsyncWait<Shape::kStages - 1>();  // Q
   __syncthreads();
   const int64_t sequence = grid.heads.Divide(place.unit);
+  const float v_scale = scales.OfV(sequence, tile.kv_head);
   warp.Walk(scales.OfK(sequence, tile.kv_head));
+  const device::QueryTile at_end = *kept;
   __syncthreads();
-  warp.WritePart(scales.OfV(sequence, tile.kv_head));
+  warp.WritePart(v_scale);
   __syncthreads();
-  MergeBlock<Shape, T, Shape::kWarps, Shape::kWarpRows>(a, grid, workspace, tile, shared);
+  MergeBlock<Shape, T, Shape::kWarps, Shape::kWarpRows>(a, grid, workspace, at_end, shared);
 }
 
 template <class Shape, typename T>
