@@ -10,6 +10,8 @@
 #include "attention/core/dtype.h"
 #include "attention/core/parallel.h"
 #include "attention/cuda/machine.h"
+#include "attention/device/arguments.h"
+#include "attention/device/arguments_of.h"
 #include "attention/device/divisor.h"
 #include "paged/append_rows.h"
 #include "paged/gpu.h"
@@ -178,17 +180,14 @@ absl::Status Append(const AttentionProblem& p, const AttentionTensors& t, const 
   for (AppendStream& s : a.streams) {
     if (s.dim > 0) s.pieces = device::Divisor(static_cast<uint32_t>(wide ? s.dim / width : s.dim));
   }
-  const bool packed = p.lens == Lengths::kPacked;
-  a.q_sequences = {packed ? t.cu_seqlens_q.data : nullptr, t.q_len.data, p.sq, t.q.shape[1]};
-  a.kv_sequences = {nullptr, t.kv_len.data, p.skv, 0};
+  const device::Arguments arguments = device::ArgumentsOf(p, t);
+  a.q_sequences = arguments.q_sequences;
+  a.kv_sequences = arguments.kv_sequences;
+  a.pages = arguments.pages;
+  a.columns = t.page_table.columns;
   a.b = p.b;
   a.sq = p.sq;
-  a.tokens = packed ? t.q.shape[1] : p.b * p.sq;
-  a.page_table = t.page_table.data;
-  a.table_stride = t.page_table.row_stride;
-  a.columns = t.page_table.columns;
-  a.pages = t.k.shape[0];
-  a.page = static_cast<int32_t>(p.page);
+  a.tokens = p.lens == Lengths::kPacked ? t.q.shape[1] : p.b * p.sq;
   constexpr int64_t kMostTokens = (int64_t{1} << 31) - 1;
   if (a.tokens > kMostTokens) {
     return Invalid("q", absl::StrCat(a.tokens, " rows, above ", kMostTokens));

@@ -8,6 +8,7 @@
 
 #include "attention/device/divisor.h"
 #include "attention/device/host_device.h"
+#include "attention/device/pages.h"
 #include "attention/device/sequences.h"
 
 namespace attnlab::paged {
@@ -42,9 +43,8 @@ struct AppendArguments {
   device::Sequences q_sequences, kv_sequences;
   int64_t b = 0, tokens = 0;  // rows of Q: all b * sq, or the packed ones
   int64_t sq = 0;
-  const int32_t* page_table = nullptr;
-  int64_t table_stride = 0, columns = 0, pages = 0;
-  int32_t page = 1;
+  device::Pages pages;
+  int64_t columns = 0;  // of the page table
 };
 
 // Where a token is, and where it goes. page < 0: nowhere.
@@ -67,12 +67,11 @@ ATTNLAB_HOST_DEVICE inline AppendPlace PlaceOf(const AppendArguments& a, int64_t
   const int64_t j = place.from_token - rows.begin;
   place.position = kv_len - rows.length + j;
   if (j >= rows.length || place.position < 0) return place;
-  const int64_t column = place.position / a.page;
-  if (column >= a.columns) return place;
-  const int64_t page = a.page_table[sequence * a.table_stride + column];
-  if (page < 0 || page >= a.pages) return place;
+  if (place.position >> a.pages.shift >= a.columns) return place;
+  const int32_t page = a.pages.EntryOf(sequence, place.position);
+  if (page != a.pages.PageOf(page)) return place;  // not one of the pool
   place.page = page;
-  place.in_page = place.position - column * a.page;
+  place.in_page = a.pages.RowOf(place.position);
   return place;
 }
 

@@ -157,8 +157,8 @@ absl::Status PageManager::Append(absl::Span<const NewTokens> batch, std::vector<
   ++calls_;
   int64_t needed = 0;
   absl::Status too_long;  // said only if there are pages enough
-  std::vector<PageId>
-      shared;  // pages that are not written, because more than one sequence has them
+  // Pages that are not written, because more than one sequence has them.
+  std::vector<PageId> shared;
   for (const NewTokens& b : batch) {
     absl::Status status = Check(b.id, /*swapped=*/false);
     if (status.ok()) status = CheckDifferent(b.id);
