@@ -84,9 +84,14 @@ class AttnlabKernel:
             for q, k, v in inputs:
                 # In the memory order of q, and filled with NaN.
                 out = torch.empty_like(q).fill_(float("nan"))
-                calls.append(
-                    plan.bind(q, k, v, layout="bhsd", out=out, workspace=workspace)
-                )
+                more = {"out": out, "workspace": workspace}
+                if case.page:
+                    k, v = (pages_of(case, x).transpose(1, 2) for x in (k, v))
+                    more["page_table"] = page_table(case, q.device)
+                if case.kv_dtype:
+                    of_heads = torch.ones(case.b, case.hkv, device=q.device)
+                    more["k_scale"], more["v_scale"] = of_heads * K_SCALE, of_heads * V_SCALE
+                calls.append(plan.bind(q, k, v, layout="bhsd", **more))
             calls[0]()
             _wait(q)
             return calls
@@ -105,6 +110,10 @@ class TorchBackend:
         self.name = name
 
     def prepare(self, case: Case, inputs) -> List[Callable]:
+        if case.page or case.kv_dtype:
+            raise Unable("takes neither pages nor fp8")
+        if case.causal and case.sq != case.skv:
+            raise Unable("aligns a causal mask with the first key")
         attend = torch.nn.functional.scaled_dot_product_attention
         options = {"is_causal": case.causal}
         if case.hq != case.hkv:
@@ -171,6 +180,9 @@ class Library:
 
     @staticmethod
     def _fa3(library, case: Case, q, k, v) -> Callable:
+        if case.page or case.kv_dtype:
+            raise ValueError("takes neither pages nor an fp8 cache")
+
         def call():
             found = library.flash_attn_func(q, k, v, causal=case.causal)
             return (found[0] if isinstance(found, tuple) else found).transpose(1, 2)
@@ -182,11 +194,23 @@ class Library:
         """Its prefill of a batch, with the schedule made once, as attnlab's plan is."""
         _set_architecture(q)
         flat_q, flat_k, flat_v = (x.reshape(-1, *x.shape[2:]) for x in (q, k, v))
+        if case.kv_dtype:
+            raise ValueError("is not called with an fp8 cache here")
 
         def begins(length: int):
             return torch.arange(case.b + 1, dtype=torch.int32, device=q.device) * length
 
         memory = torch.empty(128 << 20, dtype=torch.uint8, device=q.device)
+        if case.page:
+            pages = tuple(pages_of(case, x.transpose(1, 2)) for x in (k, v))
+            prefill = library.BatchPrefillWithPagedKVCacheWrapper(memory, "NHD")
+            prefill.plan(
+                begins(case.sq), begins(case.skv // case.page), page_table(case, q.device).view(-1),
+                torch.full((case.b,), case.page, dtype=torch.int32, device=q.device),
+                case.hq, case.hkv, case.d, case.page, causal=case.causal,
+                q_data_type=q.dtype, kv_data_type=k.dtype,
+            )  # fmt: skip
+            return lambda: prefill.run(flat_q, pages).view(q.shape).transpose(1, 2)
         prefill = library.BatchPrefillWithRaggedKVCacheWrapper(memory, "NHD")
         prefill.plan(
             begins(case.sq), begins(case.skv), case.hq, case.hkv, case.d, causal=case.causal,
@@ -196,26 +220,31 @@ class Library:
 
     @staticmethod
     def _flashinfer_decode(page: int, library, case: Case, q, k, v) -> Callable:
-        """Its decoding. The pages of a sequence follow each other, so K and V stay where they
-        are."""
-        if case.sq != 1 or case.skv % page or not k.is_contiguous():
+        """Its decoding. If the case is not paged, the pages of a sequence follow each other."""
+        if case.sq != 1 or case.skv % page or case.page not in (0, page) or not k.is_contiguous():
             raise ValueError(f"is for one query token and whole pages of {page} tokens")
         _set_architecture(q)
         of_sequence = case.skv // page
-        pages = [x.view(-1, page, *x.shape[2:]) for x in (k, v)]
+        paged = case._replace(page=page)
+        pages = tuple(pages_of(paged, x.transpose(1, 2)) for x in (k, v))
 
         def integers(*values: int, **more):
             return torch.arange(*values, dtype=torch.int32, device=q.device, **more)
 
+        table = integers(case.b * of_sequence)
+        if case.page:
+            table = page_table(case, q.device).view(-1)
+        scales = {"k_scale": K_SCALE, "v_scale": V_SCALE} if case.kv_dtype else {}
+
         memory = torch.empty(128 << 20, dtype=torch.uint8, device=q.device)
         decode = library.BatchDecodeWithPagedKVCacheWrapper(memory, "NHD", use_tensor_cores=True)
         decode.plan(
-            integers(case.b + 1) * of_sequence, integers(case.b * of_sequence),
+            integers(case.b + 1) * of_sequence, table,
             torch.full_like(integers(case.b), page), case.hq, case.hkv, case.d, page,
             q_data_type=q.dtype, kv_data_type=k.dtype,
         )  # fmt: skip
         flat_q = q.squeeze(1)
-        return lambda: decode.run(flat_q, tuple(pages)).unsqueeze(2)
+        return lambda: decode.run(flat_q, pages, **scales).unsqueeze(2)
 
 
 class PlainRead:
@@ -267,20 +296,50 @@ def _reason(error: Exception, said=()) -> str:
     return "; ".join(dict.fromkeys(lines))
 
 
+# Factors of an fp8 cache. Powers of two: values_of() rounds nothing.
+K_SCALE, V_SCALE = 0.5, 2.0
+
+
+def pages_of(case: Case, x):
+    """K or V of a paged case as pages [pages, page, head, dim], of consecutive rows of x, which is
+    in layout bshd."""
+    tokens = x.transpose(1, 2)
+    return tokens.view(-1, case.page, *tokens.shape[2:])
+
+
+def page_table(case: Case, device):
+    """int32 [batch, pages of a sequence]: the pages of all sequences in random order."""
+    generator = torch.Generator().manual_seed(1)
+    order = torch.randperm(case.b * case.skv // case.page, generator=generator, dtype=torch.int32)
+    return order.view(case.b, -1).to(device)
+
+
+def values_of(case: Case, q, k, v):
+    """K and V as attention sees them: not paged, in the dtype of Q."""
+    if case.page:
+        table = page_table(case, k.device).long()
+        shape = (case.b, case.skv, case.hkv, case.d)
+        k, v = (pages_of(case, x)[table].view(shape).transpose(1, 2) for x in (k, v))
+    if case.kv_dtype:
+        k, v = k.to(q.dtype) * K_SCALE, v.to(q.dtype) * V_SCALE
+    return k, v
+
+
 def make_inputs(case: Case, device: str, layout: str, sets: int, seed: int):
     """`sets` random normal (q, k, v), as [batch, head, sequence, dim], in memory of the case's
-    layout."""
+    layout. Of a paged case, K and V are its pages one after the other."""
     dtype = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}[case.dtype]
+    kv_dtype = torch.float8_e4m3fn if case.kv_dtype else dtype
     generator = torch.Generator(device).manual_seed(seed)
 
-    def one(heads: int, length: int):
+    def one(heads: int, length: int, of=kv_dtype):
         order = (case.b, length, heads, case.d) if layout == "bshd" else (
             case.b, heads, length, case.d)  # fmt: skip
-        x = torch.empty(order, device=device, dtype=dtype).normal_(generator=generator)
+        x = torch.empty(order, device=device, dtype=dtype).normal_(generator=generator).to(of)
         return x.transpose(1, 2) if layout == "bshd" else x
 
     return [
-        (one(case.hq, case.sq), one(case.hkv, case.skv), one(case.hkv, case.skv))
+        (one(case.hq, case.sq, dtype), one(case.hkv, case.skv), one(case.hkv, case.skv))
         for _ in range(sets)
     ]
 

@@ -22,7 +22,7 @@ _BUDGET_S = {"cpu": 0.0, "cuda": 150.0}
 
 
 def cases_of(problems: List[str]) -> List[Case]:
-    """The problems of --problem. Raises ValueError for those that are not compared with SDPA
+    """The problems of --problem. Raises ValueError for those that are not compared
     here."""
     cases = []
     for text in problems:
@@ -34,7 +34,7 @@ def cases_of(problems: List[str]) -> List[Case]:
             ("lens", p.lens == "fixed"),
             ("scale", p.scale is None),
             ("softcap", p.softcap == 0),
-            ("page", p.page == 0),
+            ("kv_dtype", p.kv_dtype in (None, "fp8_e4m3")),
             ("dtype", p.dtype in ("fp32", "fp16", "bf16")),
             ("dv", p.dv == p.d),
             ("mask", p.mask in ("none", "causal")),
@@ -43,9 +43,8 @@ def cases_of(problems: List[str]) -> List[Case]:
         ):
             if not plain:
                 raise ValueError(f"--problem: {text}: {key}: {getattr(p, key)} is not compared")
-        if p.mask == "causal" and p.sq != p.skv:
-            raise ValueError(f"--problem: {text}: PyTorch aligns a causal mask with the first key")
-        cases.append(Case(p.b, p.hq, p.hkv, p.sq, p.skv, p.d, p.dtype, p.mask == "causal"))
+        cases.append(Case(p.b, p.hq, p.hkv, p.sq, p.skv, p.d, p.dtype, p.mask == "causal",
+                          p.kv_dtype or "", p.page))  # fmt: skip
     return cases
 
 
@@ -79,7 +78,10 @@ def compare(case: Case, entrants, clock, options, deadline) -> Dict:
     sets = sets_for(case, options.cache)
     try:
         inputs = contenders.make_inputs(case, options.device, options.layout, sets, options.seed)
-        judge = oracle.Oracle(*inputs[0], case.causal, options.oracle_rows)
+        q, k, v = inputs[0]
+        judge = oracle.Oracle(
+            q, *contenders.values_of(case, q, k, v), case.causal, options.oracle_rows
+        )
     except torch.cuda.OutOfMemoryError as error:
         for entrant in entrants:
             results[entrant.name] = {"reason": f"inputs: out of memory: {error}".split("\n")[0]}
@@ -133,7 +135,7 @@ def run(cases: List[Case], kernels, backends, options) -> Dict:
             "rounds": options.rounds,
             "layout": options.layout,
             "seed": options.seed,
-            "flops": "4 b hq sq skv d, halved where causal",
+            "flops": "4 b hq sq skv d, less half a square of sq where causal",
             "bound": oracle.RULE,
         },
         "complete": False,
@@ -141,7 +143,7 @@ def run(cases: List[Case], kernels, backends, options) -> Dict:
     }
     print(", ".join(f"{key} {value}" for key, value in made["machine"].items()))
     print(f"{options.timing}, medians of up to {options.rounds} rounds; TFLOP/s of 4 b hq sq skv d,"
-          " halved where causal; a ratio above 1 means that attnlab is faster\n")  # fmt: skip
+          " less half a square of sq where causal; a ratio above 1 means that attnlab is faster\n")  # fmt: skip
     print(report.header(ours, theirs, options.read), flush=True)
     start = time.monotonic()
     with machine.Monitor(options.device) as monitor:
@@ -196,6 +198,8 @@ def parse(description: str, argv: List[str]):
     add("--suite", choices=sorted(SUITES), help=f"{suites} (default: cpu)")
     add("--problem", action="append", help="a problem instead of a suite, such as"
         " hq=8,sq=512,d=64; repeatable. No presets")  # fmt: skip
+    add("--page", help="tokens per page of K and V for all cases: 16, or 0,16,128; 0: not paged")
+    add("--kv_dtype", choices=("fp8_e4m3",), help="dtype of K and V for all cases (default: that of Q)")
     add("--library", help="libattnlab.so (default: $ATTNLAB_LIBRARY, or the one in bazel-bin)")
     add("--kernel", help="attnlab's, such as baseline,cpu:threads=4; \"\" is attnlab's choice (default:"
                          " cpu on the CPU, attnlab's choice on a GPU)")  # fmt: skip
@@ -257,6 +261,16 @@ def main(description: str, argv: List[str]) -> int:
             ("cpu" if on_cpu else "") if options.kernel is None else options.kernel
         )
         cases = cases_of(options.problem) if options.problem else SUITES[options.suite].cases
+        if options.kv_dtype:
+            cases = [case._replace(kv_dtype=options.kv_dtype) for case in cases]
+        if options.page:
+            if not all(page.isdecimal() for page in options.page.split(",")):
+                raise ValueError(f"--page: {options.page!r} is not integers separated by commas")
+            pages = [int(page) for page in options.page.split(",")]
+            cases = [case._replace(page=page) for case in cases for page in pages]
+        for case in cases:
+            if case.page and (case.skv % case.page or options.layout != "bshd"):
+                raise ValueError(f"--page: {case.line()}: must be whole pages, in layout bshd")
         backends = options.backends.split(",") if options.backends else (
             contenders.default_backends("cpu" if on_cpu else "cuda"))  # fmt: skip
         known = [*contenders.BACKENDS, *contenders.LIBRARIES]

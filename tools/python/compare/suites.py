@@ -12,23 +12,31 @@ class Case(NamedTuple):
     d: int
     dtype: str  # "fp32", "fp16", "bf16"
     causal: bool
+    kv_dtype: str = ""  # of K and V: "fp8_e4m3", or that of Q
+    page: int = 0  # tokens per page of K and V; 0: not paged
 
     def line(self) -> str:
         """The problem as attnlab prints it."""
         mask = "causal" if self.causal else "none"
         return (
             f"b={self.b},hq={self.hq},hkv={self.hkv},sq={self.sq},skv={self.skv},d={self.d},"
-            f"dtype={self.dtype},mask={mask}"
+            f"dtype={self.dtype}"
+            + (f",kvdtype={self.kv_dtype}" if self.kv_dtype else "")
+            + f",mask={mask}"
+            + (f",page={self.page}" if self.page else "")
         )
 
     def flops(self) -> float:
-        """FLOPs as papers count them: 4 b hq sq skv d, halved for a causal mask."""
-        return 4.0 * self.b * self.hq * self.sq * self.skv * self.d / (2 if self.causal else 1)
+        """FLOPs as papers count them: 4 b hq sq skv d, less half a square of sq for a causal
+        mask."""
+        keys = self.skv - min(self.sq, self.skv) / 2 if self.causal else self.skv
+        return 4.0 * self.b * self.hq * self.sq * keys * self.d
 
     def bytes(self) -> int:
         """The bytes of Q, K, V and O."""
         element = 4 if self.dtype == "fp32" else 2
-        return element * self.b * self.d * 2 * (self.hq * self.sq + self.hkv * self.skv)
+        of_kv = 1 if self.kv_dtype else element
+        return 2 * self.b * self.d * (element * self.hq * self.sq + of_kv * self.hkv * self.skv)
 
 
 class Suite(NamedTuple):

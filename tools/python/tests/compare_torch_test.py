@@ -113,6 +113,19 @@ class ContendersTest(unittest.TestCase):
                         out = call()
                     self.assertLessEqual(oracle.Oracle(q, k, v, True, 9).judge(out).part, 1, name)
 
+    def test_pages_fp8_and_causal_chunks(self):
+        for more in (",page=16", ",dtype=bf16,kvdtype=fp8_e4m3", ",dtype=fp16,kvdtype=fp8_e4m3,page=8"):
+            line = f"b=2,hq=4,hkv=2,sq=5,skv=48,d=32,mask=causal{more}"
+            case, sets = inputs_of(line, layout="bshd", sets=2)
+            self.assertEqual(case, main.cases_of([case.line()])[0])
+            ours = contenders.AttnlabKernel(contenders.KernelSpec("cpu", ""), 2)
+            for call, (q, k, v) in zip(ours.prepare(case, sets), sets):
+                judge = oracle.Oracle(q, *contenders.values_of(case, q, k, v), True, 9)
+                self.assertLessEqual(judge.judge(call()).part, 1, line)
+                self.assertGreater(judge.judge(torch.zeros_like(q)).part, 1, line)
+            with self.assertRaises(contenders.Unable):
+                contenders.TorchBackend("math").prepare(case, sets)
+
     def test_reasons(self):
         case, sets = inputs_of("hq=2,sq=8,d=16,dtype=fp32")
         with self.assertRaisesRegex(contenders.Unable, 'kernel: "none" is not linked'):
@@ -296,7 +309,10 @@ class CommandTest(unittest.TestCase):
             (["--budget_s=-1"], "--budget_s: -1.0 is not a number of seconds"),
             (["--budget_s=nan"], "--budget_s: nan is not a number of seconds"),
             (["--suite=cpu", self.PROBLEM], "--suite and --problem exclude each other"),
-            (["--problem=hq=1,sq=4,skv=5,d=8,mask=causal"], "aligns a causal mask"),
+            (["--problem=hq=1,sq=4,skv=50,d=8,page=16"], "skv=50,d=8,dtype=fp32,mask=none,page=16: must be"),
+            (["--problem=hq=1,sq=4,skv=48,d=8", "--page=0,32"], "page=32: must be whole pages"),
+            (["--problem=hq=1,sq=4,skv=48,d=8,page=16", "--layout=bhsd"], "in layout bshd"),
+            (["--page=x"], "--page: 'x' is not"),
         ):
             status, out, err = self.run_command(*arguments)
             self.assertEqual((status, out), (2, ""), arguments)
