@@ -28,9 +28,9 @@ absl::StatusOr<Plan> Choose(const AttentionProblem& problem, const DeviceInfo& d
                             const LaunchConfig& config) {
   Plan best, otherwise;
   // Of two plans the one with the higher preference.
-  const auto prefer = [](const Plan& plan, Plan& chosen) {
+  const auto prefer = [&problem](const Plan& plan, Plan& chosen) {
     if (chosen.kernel != nullptr &&
-        plan.kernel->traits().preference <= chosen.kernel->traits().preference) {
+        plan.kernel->PreferenceFor(problem) <= chosen.kernel->PreferenceFor(problem)) {
       return;
     }
     chosen = plan;

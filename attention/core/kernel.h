@@ -60,8 +60,8 @@ struct KernelTraits {
   bool needs_aligned_rows = false;
   // Whether it forms S and P in memory and returns them on request; see Intermediates.
   bool gives_intermediates = false;
-  // Of the kernels that support a problem, the default is the one with the highest preference.
-  // 0: for checking; chosen only if no other kernel supports the problem.
+  // Of the kernels that support a problem, the default is the one with the highest preference
+  // (PreferenceFor()). 0: for checking; chosen only if no other kernel supports the problem.
   int preference = 0;
 };
 
@@ -136,6 +136,11 @@ class Kernel {
   virtual ~Kernel() = default;
 
   virtual const KernelTraits& traits() const = 0;
+
+  // The preference for a problem. A family overrides it if it is the best for some problems only.
+  virtual int PreferenceFor(const AttentionProblem& /*problem*/) const {
+    return traits().preference;
+  }
 
   // The kernel, ready for the problem, or an error:
   //   Unimplemented      the kernel does not do this problem on this device

@@ -44,9 +44,6 @@ cudaError_t LaunchTensorCores(const SplitCall& call);
 template <int kDim>
 cudaError_t LaunchCudaCores(const SplitCall& call);
 
-// O and LSE from the parts.
-cudaError_t LaunchMerge(const SplitCall& call);
-
 }  // namespace attnlab::split_k
 
 #endif  // ATTENTION_SPLIT_K_CALL_H_

@@ -138,13 +138,17 @@ __global__ void __launch_bounds__(Shape::kThreads, Shape::kBlocks)
   const SplitPlace place = PlaceOf(grid, blockIdx.x);
   const device::QueryTile tile = TileOf(a, grid, place, Shape::kRows);
   if (tile.begin >= tile.end) return;
-  const device::KvTiles part = PartOf(grid, tile.Tiles(a.mask, kPartKeys), place.part);
-  if (part.begin >= part.end && grid.parts.Value() > 1) return;
+  const device::KvTiles tiles = tile.Tiles(a.mask, kPartKeys);
+  const device::KvTiles part = PartOf(grid, tiles, place.part);
+  // Without any key the first block writes O.
+  if (part.begin >= part.end && place.part > 0) return;
+  const BlockPart block = {tile, place, PartsOf(grid, tiles)};
+  if (threadIdx.x == 0 && block.parts > 1) block.CounterOf(grid, workspace).Begin();
   LaneRows<Shape> rows(a, tile);
   rows.Walk(part.begin, part.end);
   rows.WritePart(shared);
   __syncthreads();
-  MergeBlock<Shape, float, Shape::kGroups, Shape::kRows>(a, grid, workspace, tile, shared);
+  MergeBlock<Shape, float, Shape::kGroups, Shape::kRows>(a, grid, workspace, block, shared);
 }
 
 template <int kDim>

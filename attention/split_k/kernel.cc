@@ -20,6 +20,10 @@
 namespace attnlab::split_k {
 namespace {
 
+int64_t MostRowsOfOneTile(const AttentionProblem& p) {
+  return p.dtype == DType::kFloat32 ? kCudaCoreTiles[0].rows : kTensorCoreTiles[0].rows;
+}
+
 using Launcher = cudaError_t (*)(const SplitCall&);
 
 Launcher LauncherOf(const Options& options) {
@@ -62,15 +66,16 @@ class PreparedSplitK : public Prepared {
                    t.k_scale.strides[2],
                    t.v_scale.strides[0],
                    t.v_scale.strides[2]};
-    call.workspace.states = static_cast<float*>(launch.workspace.data);
     if (workspace_bytes_ > 0) {
-      call.workspace.outputs =
-          call.workspace.states +
-          StateBytes(BlocksOf(call_.grid), call_.workspace.rows) / int64_t{sizeof(float)};
+      char* const counters = static_cast<char*>(launch.workspace.data);
+      char* const states =
+          counters + CounterBytes(int64_t{call_.grid.units} * call_.grid.tiles.Value());
+      char* const outputs = states + StateBytes(BlocksOf(call_.grid), call_.workspace.rows);
+      call.workspace.counters = reinterpret_cast<unsigned long long*>(counters);
+      call.workspace.states = reinterpret_cast<float*>(states);
+      call.workspace.outputs = reinterpret_cast<float*>(outputs);
     }
-    if (absl::Status s = cuda_backend::ToStatus(launch_(call), "split_k"); !s.ok()) return s;
-    if (workspace_bytes_ == 0) return absl::OkStatus();
-    return cuda_backend::ToStatus(LaunchMerge(call), "split_k: merge");
+    return cuda_backend::ToStatus(launch_(call), "split_k");
   }
 
  private:
@@ -97,6 +102,11 @@ class SplitKKernel : public Kernel {
   }
 
   const KernelTraits& traits() const override { return traits_; }
+
+  // Above all others for a short query, of one tile.
+  int PreferenceFor(const AttentionProblem& p) const override {
+    return p.sq * p.GroupSize() <= MostRowsOfOneTile(p) ? 70 : traits_.preference;
+  }
 
   absl::StatusOr<std::unique_ptr<const Prepared>> Prepare(
       const AttentionProblem& p, const DeviceInfo& device,

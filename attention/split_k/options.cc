@@ -114,7 +114,8 @@ absl::StatusOr<bool> GetBool(const LaunchConfig& config, const char* key) {
 
 int64_t Options::WorkspaceBytes(int64_t dv) const {
   if (grid.parts.Value() <= 1) return 0;
-  return split_k::WorkspaceBytes(BlocksOf(grid), tile.rows, CeilDivide(dv, 4) * 4);
+  return split_k::WorkspaceBytes(int64_t{grid.units} * grid.tiles.Value(), BlocksOf(grid),
+                                 tile.rows, CeilDivide(dv, 4) * 4);
 }
 
 std::vector<std::string> ConfigKeys() {

@@ -53,8 +53,8 @@ TEST(SplitKOptionsTest, TheConfigurationDecides) {
   EXPECT_EQ(o->grid.tiles.Value(), 2u);  // 20 rows
   EXPECT_EQ(o->grid.parts.Value(), 3u);
   EXPECT_EQ(o->grid.part_keys, 384);  // whole steps of 64
-  EXPECT_EQ(o->WorkspaceBytes(100), WorkspaceBytes(4 * 2 * 3, 16, 100));
-  EXPECT_EQ(WorkspaceBytes(24, 16, 100), 3072 + 24 * 16 * 100 * 4);
+  EXPECT_EQ(o->WorkspaceBytes(100), WorkspaceBytes(4 * 2, 4 * 2 * 3, 16, 100));
+  EXPECT_EQ(WorkspaceBytes(8, 24, 16, 100), 256 + 3072 + 24 * 16 * 100 * 4);
   // Fewer, where there are not as many steps.
   EXPECT_EQ(For("hq=1,sq=1,skv=100,d=64", "k_splits=9")->grid.parts.Value(), 2u);
   EXPECT_EQ(For("hq=1,sq=1,skv=4096,d=64", "k_splits=1")->grid.parts.Value(), 1u);
@@ -149,6 +149,7 @@ TEST(SplitTest, PartsHaveEachKeyOnce) {
   for (uint32_t i = 0; i < BlocksOf(grid); ++i) {
     const SplitPlace place = PlaceOf(grid, i);
     EXPECT_EQ((place.unit * 4 + place.part) * 2 + place.tile, i);
+    EXPECT_EQ(IndexOf(grid, place), i);
   }
 }
 

@@ -1,5 +1,6 @@
-// Parts of a row's result, each with its own keys: how they are merged and stored. In a block, the
-// parts are those of its warps, in shared memory; in the merge kernel, those of blocks.
+// Parts of a row's result, each with its own keys: how they are merged and stored. The parts of a block
+// are those of its warps, in shared memory. The parts of a tile are those of its blocks, in the
+// workspace.
 #ifndef ATTENTION_SPLIT_K_PARTS_CUH_
 #define ATTENTION_SPLIT_K_PARTS_CUH_
 
@@ -7,6 +8,7 @@
 
 #include "attention/device/arguments.h"
 #include "attention/device/convert.cuh"
+#include "attention/device/counter.cuh"
 #include "attention/device/online_softmax.h"
 #include "attention/device/query_tile.h"
 #include "attention/split_k/split.h"
@@ -20,23 +22,34 @@ struct Merged {
 };
 
 // Merges parts 0 .. count - 1, always in this order. state_at(i): a part's minus maximum and sum.
-// output_at(i): where its four numbers lie. A part that has seen no key counts nothing: its sum and
-// its numbers are 0. So nothing depends on a part's state but factors, and loads run ahead.
-template <typename StateAt, typename OutputAt>
+// output_at(i): its four numbers. A part that has seen no key has a sum and numbers of 0. kAhead: how
+// many parts are loaded at a time, because a load from another block's part takes long.
+template <int kAhead, typename StateAt, typename OutputAt>
 __device__ Merged MergeParts(int count, const StateAt& state_at, const OutputAt& output_at) {
   Merged merged;
-  float least = device::OnlineSoftmax::kNoKey;
-#pragma unroll 4
-  for (int i = 0; i < count; ++i) least = fminf(least, state_at(i).x);
-  merged.softmax.neg_max = least;
-#pragma unroll 4
-  for (int i = 0; i < count; ++i) {
-    const float2 state = state_at(i);
-    const float factor = device::OnlineSoftmax::Power(least - state.x);
-    const float4 o = *output_at(i);
-    merged.softmax.sum = fmaf(state.y, factor, merged.softmax.sum);
-    merged.o.x = fmaf(o.x, factor, merged.o.x), merged.o.y = fmaf(o.y, factor, merged.o.y);
-    merged.o.z = fmaf(o.z, factor, merged.o.z), merged.o.w = fmaf(o.w, factor, merged.o.w);
+#pragma unroll 1
+  for (int first = 0; first < count; first += kAhead) {
+    float2 states[kAhead];
+    float4 outputs[kAhead];
+    float least = merged.softmax.neg_max;
+#pragma unroll
+    for (int i = 0; i < kAhead; ++i) {
+      const bool exists = first + i < count;
+      states[i] = exists ? state_at(first + i) : make_float2(device::OnlineSoftmax::kNoKey, 0);
+      outputs[i] = exists ? output_at(first + i) : make_float4(0, 0, 0, 0);
+    }
+#pragma unroll
+    for (int i = 0; i < kAhead; ++i) least = fminf(least, states[i].x);
+    float4& o = merged.o;
+    const float before = merged.softmax.MoveTo(least);
+    o.x *= before, o.y *= before, o.z *= before, o.w *= before;
+#pragma unroll
+    for (int i = 0; i < kAhead; ++i) {
+      const float factor = device::OnlineSoftmax::Power(least - states[i].x);
+      merged.softmax.sum = fmaf(states[i].y, factor, merged.softmax.sum);
+      o.x = fmaf(outputs[i].x, factor, o.x), o.y = fmaf(outputs[i].y, factor, o.y);
+      o.z = fmaf(outputs[i].z, factor, o.z), o.w = fmaf(outputs[i].w, factor, o.w);
+    }
   }
   return merged;
 }
@@ -66,26 +79,42 @@ __device__ inline device::QueryTile TileOf(const device::Arguments& a, const Spl
   return QueryTileOf(a, sequence, static_cast<int32_t>(head), grid.pack, place.tile, rows);
 }
 
-// Merges the kParts parts of a block's rows, which lie in shared memory as Shape says: writes O and
-// LSE if the block has all keys, otherwise the block's part.
+// What a block knows of its part.
+struct BlockPart {
+  device::QueryTile tile;
+  SplitPlace place;
+  uint32_t parts = 0;  // of the tile, that have keys
+
+  // Counts the tile's finished parts.
+  __device__ device::Counter CounterOf(const SplitGrid& grid, const Workspace& workspace) const {
+    return {workspace.counters + int64_t{place.unit} * grid.tiles.Value() + place.tile, parts};
+  }
+};
+
+// Merges the kParts parts of a block's rows, which lie in shared memory as Shape says. If the block
+// has all keys, it writes O and LSE. Otherwise it writes its part, and the last block of a tile merges
+// all. Parts are merged in their order, whichever block is last. All threads call it.
 template <class Shape, typename T, int kParts, int kRows>
 __device__ void MergeBlock(const device::Arguments& a, const SplitGrid& grid,
-                           const Workspace& workspace, const device::QueryTile& tile,
+                           const Workspace& workspace, const BlockPart& block,
                            const char* shared) {
-  constexpr int kFours = Shape::kHeadDim / 4;
+  constexpr int kFours = Shape::kHeadDim / 4, kAhead = kParts < 8 ? kParts : 8;
+  const device::QueryTile& tile = block.tile;
   const auto* const states = reinterpret_cast<const float2*>(shared + Shape::kStates);
   const auto* const outputs = reinterpret_cast<const float*>(shared + Shape::kOutputs);
-  const int rows = static_cast<int>(tile.end - tile.begin);
-  for (int i = static_cast<int>(threadIdx.x); i < rows * kFours; i += Shape::kThreads) {
+  const int items = static_cast<int>(tile.end - tile.begin) * kFours;
+  const bool whole = block.parts <= 1;
+#pragma unroll 1
+  for (int i = static_cast<int>(threadIdx.x); i < items; i += Shape::kThreads) {
     const int row = i / kFours, dim = i % kFours * 4;
     if (dim >= a.dv) continue;
-    const Merged merged = MergeParts(
+    const Merged merged = MergeParts<kAhead>(
         kParts, [&](int part) { return states[part * kRows + row]; },
         [&](int part) {
-          return reinterpret_cast<const float4*>(outputs +
-                                                 (part * kRows + row) * Shape::kOutputRow + dim);
+          return *reinterpret_cast<const float4*>(
+              outputs + (part * kRows + row) * Shape::kOutputRow + dim);
         });
-    if (grid.parts.Value() == 1) {
+    if (whole) {
       StoreRow<T>(a, tile, tile.begin + row, dim, merged);
       continue;
     }
@@ -93,6 +122,30 @@ __device__ void MergeBlock(const device::Arguments& a, const SplitGrid& grid,
     if (dim != 0) continue;
     *reinterpret_cast<float2*>(workspace.State(blockIdx.x, row)) =
         make_float2(merged.softmax.neg_max, merged.softmax.sum);
+  }
+  if (whole) return;
+  __threadfence();
+  __syncthreads();
+  const bool last = threadIdx.x == 0 &&
+                    block.CounterOf(grid, workspace).Take() + 1 == block.parts;
+  if (!__syncthreads_or(last)) return;
+  __threadfence();
+  const int64_t first = IndexOf(grid, {block.place.unit, 0, block.place.tile});
+#pragma unroll 1
+  for (int i = static_cast<int>(threadIdx.x); i < items; i += Shape::kThreads) {
+    const int row = i / kFours, dim = i % kFours * 4;
+    if (dim >= a.dv) continue;
+    const auto index_of = [&](int part) { return first + int64_t{part} * grid.tiles.Value(); };
+    const Merged merged = MergeParts<8>(
+        static_cast<int>(block.parts),
+        [&](int part) {
+          return __ldcg(reinterpret_cast<const float2*>(workspace.State(index_of(part), row)));
+        },
+        [&](int part) {
+          return __ldcg(
+              reinterpret_cast<const float4*>(workspace.Output(index_of(part), row) + dim));
+        });
+    StoreRow<T>(a, tile, tile.begin + row, dim, merged);
   }
 }
 

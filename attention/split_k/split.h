@@ -4,13 +4,13 @@
 // The rows of a tile are those of all query heads that share a KV head, so that each byte of K and V
 // is read once. A block computes one part: the tile's rows over a range of its keys. If there are
 // several parts, each leaves the state of the online softmax and O, not yet divided, in fp32 in the
-// workspace, and the merge kernel combines them (device/online_softmax.h).
+// workspace. The block that is done last combines them (device/online_softmax.h).
 //
 //   keys of a tile    | part 0  | part 1  | part 2  | part 3 |
 //                         |         |         |         |
 //                       m, l, O   m, l, O   m, l, O   m, l, O      workspace
 //                           \         \        /        /
-//                             the merge:  O, LSE
+//                              the last block:  O, LSE
 //
 // Plain C++, because device code includes it.
 #ifndef ATTENTION_SPLIT_K_SPLIT_H_
@@ -38,7 +38,7 @@ struct SplitGrid {
   // The keys of a part, a multiple of `step`; the last part of a tile has the rest. 0: a tile's keys
   // are divided evenly, whatever the other tiles are.
   int64_t part_keys = 0;
-  int32_t step = 0;
+  int32_t step = 1;  // a power of two
 };
 
 struct SplitPlace {
@@ -52,16 +52,22 @@ ATTNLAB_HOST_DEVICE inline SplitPlace PlaceOf(const SplitGrid& grid, uint32_t in
           index - parts_before * grid.tiles.Value()};
 }
 
+// The block of a place.
+ATTNLAB_HOST_DEVICE inline int64_t IndexOf(const SplitGrid& grid, const SplitPlace& place) {
+  return (int64_t{place.unit} * grid.parts.Value() + place.part) * grid.tiles.Value() + place.tile;
+}
+
 // At most 2^31 - 1.
 ATTNLAB_HOST_DEVICE inline uint32_t BlocksOf(const SplitGrid& grid) {
   return grid.units * grid.parts.Value() * grid.tiles.Value();
 }
 
-// How many keys a part has of a tile that walks `keys` keys.
+// How many keys a part has of a tile that walks `keys` keys, fewer than 2^31.
 ATTNLAB_HOST_DEVICE inline int64_t PartKeys(const SplitGrid& grid, int64_t keys) {
   if (grid.part_keys > 0) return grid.part_keys;
-  const int64_t parts = grid.parts.Value();
-  return ((keys + parts - 1) / parts + grid.step - 1) / grid.step * grid.step;
+  const uint32_t parts = grid.parts.Value(), step = static_cast<uint32_t>(grid.step);
+  const uint32_t even = (static_cast<uint32_t>(keys) + parts - 1) / parts;
+  return int64_t{(even + step - 1) & ~(step - 1)};
 }
 
 // The keys of part `part` of a tile. There are none if the parts before it have them all.
@@ -73,14 +79,15 @@ ATTNLAB_HOST_DEVICE inline device::KvTiles PartOf(const SplitGrid& grid,
 
 // The parts of a tile that has these keys: those after them were not computed.
 ATTNLAB_HOST_DEVICE inline uint32_t PartsOf(const SplitGrid& grid, const device::KvTiles& tiles) {
-  const int64_t keys = PartKeys(grid, tiles.end - tiles.begin);
-  if (keys == 0) return 0;
-  return static_cast<uint32_t>((tiles.end - tiles.begin + keys - 1) / keys);
+  const auto all = static_cast<uint32_t>(tiles.end - tiles.begin);
+  const auto keys = static_cast<uint32_t>(PartKeys(grid, all));
+  return keys == 0 ? 0 : (all + keys - 1) / keys;
 }
 
 // A part's place in the workspace. `index` is its block's, so that blocks side by side write side by
 // side. `dim` is dv, rounded up to a multiple of 4.
 struct Workspace {
+  unsigned long long* counters = nullptr;  // per tile
   float* states = nullptr;   // per part and row: minus the running maximum, and the sum
   float* outputs = nullptr;  // per part and row: `dim` numbers
   int32_t rows = 0, dim = 0;
@@ -93,13 +100,14 @@ struct Workspace {
   }
 };
 
-// The bytes of a workspace for so many parts in all; `outputs` begin after this many bytes of
-// states, which is a multiple of 256.
+// The bytes of a workspace for so many tiles, and so many parts in all: counters, states, outputs. The
+// first two are rounded up to multiples of 256.
+constexpr int64_t CounterBytes(int64_t tiles) { return (tiles * 8 + 255) / 256 * 256; }
 constexpr int64_t StateBytes(int64_t parts, int64_t rows) {
   return (parts * rows * 8 + 255) / 256 * 256;
 }
-constexpr int64_t WorkspaceBytes(int64_t parts, int64_t rows, int64_t dim) {
-  return StateBytes(parts, rows) + parts * rows * dim * 4;
+constexpr int64_t WorkspaceBytes(int64_t tiles, int64_t parts, int64_t rows, int64_t dim) {
+  return CounterBytes(tiles) + StateBytes(parts, rows) + parts * rows * dim * 4;
 }
 
 }  // namespace attnlab::split_k

@@ -5,8 +5,8 @@
 // copies its own tiles, some ahead, so that the only waits are for memory. At the end the warps'
 // parts are merged in shared memory.
 //
-// A warp reads the page table one tile ahead of its copies: lane i has the entry for a tile's key
-// i % 16. A tile within one page is copied like one of K and V that are not paged.
+// A warp reads the page table 32 of its tiles ahead of its copies: each lane has the entry of one. A
+// tile within one page is copied like one of K and V that are not paged.
 #ifndef ATTENTION_SPLIT_K_TENSOR_CORES_CUH_
 #define ATTENTION_SPLIT_K_TENSOR_CORES_CUH_
 
@@ -37,7 +37,7 @@ namespace attnlab::split_k {
 // One warp's keys of a part.
 template <class Shape, typename T>
 class SplitWarp {
-  static_assert(sizeof(device::QueryTile) <= Shape::kRing - Shape::kTile);
+  static_assert(sizeof(BlockPart) <= Shape::kRing - Shape::kTile);
   static constexpr int kDim = Shape::kHeadDim, kKeys = Shape::kKeys, kWarps = Shape::kWarps;
   static constexpr bool kFp8 = Shape::kFp8;
   using Kv = std::conditional_t<kFp8, uint8_t, T>;
@@ -58,41 +58,37 @@ class SplitWarp {
         tiles_(tiles),
         shared_(shared) {}
 
-  // Begins to copy the first tiles of keys. `query`: the rows that all warps have.
-  __device__ void Begin(const device::QueryTile& query) {
-    // All entries first, so that their reads overlap.
-    int32_t entries[Shape::kStages];
-#pragma unroll
-    for (int i = 0; i < Shape::kStages; ++i) entries[i] = EntryOfLane(query, i);
-#pragma unroll
-    for (int i = 0; i < Shape::kStages - 1; ++i) CopyTile(query, i, entries[i]);
-    next_entry_ = entries[Shape::kStages - 1];
-  }
-
-  // After a barrier: Q, what its rows see and the query tile are in shared memory. `k_scale`: of K,
-  // if it is fp8.
+  // After a barrier: what the rows see and the block's part are in shared memory, and copies of Q are
+  // the last group. `k_scale`: of K, if it is fp8.
   __device__ void Walk(float k_scale) {
-    const auto& query = *reinterpret_cast<const device::QueryTile*>(shared_ + Shape::kTile);
+    const auto& query = reinterpret_cast<const BlockPart*>(shared_ + Shape::kTile)->tile;
     std::conditional_t<kFp8, typename OfFp8::KeptQ, typename Products::KeptQ> q;
     [[maybe_unused]] float factors[2];
-    if constexpr (kFp8) {
-      OfFp8::template KeepQ<T>(shared_ + Shape::kQ, Warp::Quad(), Warp::Pair(), q, factors);
-      factors[0] *= k_scale, factors[1] *= k_scale;
-    } else {
-      Products::KeepQ(LaneAddress(Shape::kQ, Warp::Lane() % 16, Warp::Lane() / 16), q);
-    }
-    __syncthreads();  // all warps have Q; the first one's next copies overwrite it
     o_.Clear();
     const bool capped = a_.softcap != 0;
     const float scale_log2 = device::ScaleLog2(a_, capped);
     const auto* const visible = reinterpret_cast<const int2*>(shared_ + Shape::kVisible);
+    next_entries_ = EntriesFrom(query, 0);
+    // The first copies are made by the same code as all others: a kernel that lives for microseconds
+    // waits for its code, too.
 #pragma unroll 1
-    for (int i = 0; TileOf(i) < tiles_; ++i) {
-      device::CopyAsyncWait<Shape::kStages - 2>();
+    for (int i = 1 - Shape::kStages; i <= 0 || TileOf(i) < tiles_; ++i) {
+      if (i == 0) {
+        device::CopyAsyncWait<Shape::kStages - 1>();
+        __syncthreads();  // Q is there
+        if constexpr (kFp8) {
+          OfFp8::template KeepQ<T>(shared_ + Shape::kQ, Warp::Quad(), Warp::Pair(), q, factors);
+          factors[0] *= k_scale, factors[1] *= k_scale;
+        } else {
+          Products::KeepQ(LaneAddress(Shape::kQ, Warp::Lane() % 16, Warp::Lane() / 16), q);
+        }
+        __syncthreads();  // all warps have Q; the first one's next copies overwrite it
+        if (TileOf(0) >= tiles_) break;
+      }
+      if (i >= 0) device::CopyAsyncWait<Shape::kStages - 2>();
       __syncwarp();  // all lanes' copies of this tile are there, and all are done with the last one
-      CopyTile(query, i + Shape::kStages - 1, next_entry_);
-      next_entry_ =
-          EntryOfLane(query, i + Shape::kStages);  // used a tile later, when it has arrived
+      CopyTile(query, i + Shape::kStages - 1);
+      if (i < 0) continue;
       const int k = Stage(i), v = k + Shape::kTileBytes, lane = Warp::Lane();
       typename Products::Scores s;
       if constexpr (kFp8) {
@@ -167,43 +163,56 @@ class SplitWarp {
                device::kChunkBytes;
   }
 
-  // The page table's entry for key lane % 16 of the i-th tile; beyond the sequence's end, that for its
-  // last key.
-  __device__ int32_t EntryOfLane(const device::QueryTile& query, int i) const {
-    if (TileOf(i) >= tiles_) return 0;
-    const int key = TileOf(i) * kKeys + Warp::Lane() % kKeys;
-    return a_.pages.EntryOf(query.kv.batch, keys_.first + min(key, keys_.count - 1));
+  // The page table's entry for the first key of the lane's tile among the 32 tiles from the i-th on.
+  __device__ int32_t EntriesFrom(const device::QueryTile& query, int i) const {
+    const int tile = TileOf(i + Warp::Lane());
+    if (tile >= tiles_) return 0;
+    return a_.pages.EntryOf(query.kv.batch, keys_.first + tile * kKeys);
   }
 
-  // Begins to copy K and V of the i-th tile, if there is one, as one group. `entry`: EntryOfLane(i).
-  __device__ void CopyTile(const device::QueryTile& query, int i, int32_t entry) const {
-    if (TileOf(i) < tiles_) {
-      CopyRows(shared_ + Stage(i), query, a_.k, a_.d, TileOf(i), entry);
-      CopyRows(shared_ + Stage(i) + Shape::kTileBytes, query, a_.v, a_.dv, TileOf(i), entry);
+  // Begins to copy K and V of the i-th tile, if there is one, as one group. Called for one tile after
+  // the other.
+  __device__ void CopyTile(const device::QueryTile& query, int i) {
+    if (i % 32 == 0) {
+      entries_ = next_entries_;
+      next_entries_ = EntriesFrom(query, i + 32);  // used 32 tiles later, when it has arrived
+    }
+    const int tile = TileOf(i), first = keys_.first + tile * kKeys;
+    if (tile < keys_.whole) {
+      const int32_t entry = __shfl_sync(0xFFFFFFFF, entries_, i % 32);
+      CopyWhole(shared_ + Stage(i), query, a_.k, first, entry);
+      CopyWhole(shared_ + Stage(i) + Shape::kTileBytes, query, a_.v, first, entry);
+    } else if (tile < tiles_) {
+      // One after the other, so that the code is short.
+#pragma unroll 1
+      for (int x = 0; x < 2; ++x) {
+        const bool is_v = x == 1;
+        const device::Rows rows = is_v ? a_.v : a_.k;
+        const int left = min(keys_.count - tile * kKeys, kKeys);
+        Copy::Copy(shared_ + Stage(i) + (is_v ? Shape::kTileBytes : 0), left, is_v ? a_.dv : a_.d,
+                   rows.whole_chunks, [&](int row) {
+                     const int key = first + row;
+                     return KeyAt(query, rows, key, a_.pages.EntryOf(query.kv.batch, key));
+                   });
+      }
     }
     device::CopyAsyncCommit();
   }
-  __device__ void CopyRows(char* to, const device::QueryTile& query, const device::Rows& rows,
-                           int dim, int tile, int32_t entry) const {
-    const int first = keys_.first + tile * kKeys;
-    const auto key_at = [&](int key, int32_t entry_of_key) {
-      return static_cast<const Kv*>(rows.data) + query.KvOffset(rows, a_.pages, entry_of_key, key);
-    };
-    if (tile < keys_.whole) {
-      Copy::CopyWhole(to, key_at(first, entry) + Copy::Offset(rows.token_stride), rows.token_stride,
-                      Copy::Thread());
-      return;
-    }
-    const int left = keys_.count - tile * kKeys;
-    Copy::Copy(to, left < kKeys ? left : kKeys, dim, rows.whole_chunks,
-               [&](int row) { return key_at(first + row, __shfl_sync(0xFFFFFFFF, entry, row)); });
+  __device__ const Kv* KeyAt(const device::QueryTile& query, const device::Rows& rows, int key,
+                             int32_t entry) const {
+    return static_cast<const Kv*>(rows.data) + query.KvOffset(rows, a_.pages, entry, key);
+  }
+  __device__ void CopyWhole(char* to, const device::QueryTile& query, const device::Rows& rows,
+                            int first, int32_t entry) const {
+    Copy::CopyWhole(to, KeyAt(query, rows, first, entry) + Copy::Offset(rows.token_stride),
+                    rows.token_stride, Copy::Thread());
   }
 
   const device::Arguments& a_;
   const device::Keys keys_;
   const int warp_, tiles_;
   char* const shared_;
-  int32_t next_entry_;  // EntryOfLane() of the tile that is copied next
+  int32_t entries_, next_entries_;  // EntriesFrom() of the tile that is copied next, and 32 later
   Warp rows_;
   typename Warp::Output o_;
 };
@@ -218,9 +227,10 @@ __global__ void __launch_bounds__(Shape::kThreads, Shape::kBlocks)
   const SplitPlace place = PlaceOf(grid, blockIdx.x);
   const device::QueryTile tile = TileOf(a, grid, place, Shape::kWarpRows);
   if (tile.begin >= tile.end) return;
-  const device::KvTiles part = PartOf(grid, tile.Tiles(a.mask, kPartKeys), place.part);
-  // With one part the block writes O in any case; otherwise nobody reads a part without keys.
-  if (part.begin >= part.end && grid.parts.Value() > 1) return;
+  const device::KvTiles tiles = tile.Tiles(a.mask, kPartKeys);
+  const device::KvTiles part = PartOf(grid, tiles, place.part);
+  // Without any key the first block writes O.
+  if (part.begin >= part.end && place.part > 0) return;
   const bool streams = a.k.whole_chunks && a.v.whole_chunks && a.d == Shape::kHeadDim &&
                        a.dv == Shape::kHeadDim && a.pages.Hold(Shape::kKeys);
   const device::Keys keys = device::Keys::Of(part, tile.kv.length, Shape::kKeys, streams);
@@ -232,25 +242,24 @@ __global__ void __launch_bounds__(Shape::kThreads, Shape::kBlocks)
                 return static_cast<const T*>(a.q.data) + tile.Offset(a.q, tile.begin + row);
               });
   device::CopyAsyncCommit();
-  warp.Begin(tile);
   if (threadIdx.x < Shape::kWarpRows) {
     const KvRange seen = tile.Visible(a.mask, tile.begin + static_cast<int>(threadIdx.x));
     reinterpret_cast<int2*>(shared + Shape::kVisible)[threadIdx.x] =
         make_int2(static_cast<int>(seen.begin), static_cast<int>(seen.end));
   }
-  // The rest of the tile is read again at the end. Until then it would only take registers.
-  auto* const kept = reinterpret_cast<device::QueryTile*>(shared + Shape::kTile);
-  if (threadIdx.x == 0) *kept = tile;
-  device::CopyAsyncWait<Shape::kStages - 1>();  // Q
+  // Read again at the end. Until then it would only take registers.
+  auto* const kept = reinterpret_cast<BlockPart*>(shared + Shape::kTile);
+  if (threadIdx.x == 0) *kept = {tile, place, PartsOf(grid, tiles)};
   __syncthreads();
   const int64_t sequence = grid.heads.Divide(place.unit);
   const float v_scale = scales.OfV(sequence, tile.kv_head);
   warp.Walk(scales.OfK(sequence, tile.kv_head));
-  const device::QueryTile at_end = *kept;
+  const BlockPart block = *kept;
+  if (threadIdx.x == 0 && block.parts > 1) block.CounterOf(grid, workspace).Begin();
   __syncthreads();
   warp.WritePart(v_scale);
   __syncthreads();
-  MergeBlock<Shape, T, Shape::kWarps, Shape::kWarpRows>(a, grid, workspace, at_end, shared);
+  MergeBlock<Shape, T, Shape::kWarps, Shape::kWarpRows>(a, grid, workspace, block, shared);
 }
 
 template <class Shape, typename T>

@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "attention/core/mask.h"
+#include "attention/device/counter.cuh"
 #include "attention/device/hopper/mbarrier.cuh"
 #include "attention/device/hopper/tma.cuh"
 #include "attention/warp_specialized/hopper_call.h"
@@ -79,35 +80,6 @@ __device__ void StoreEmpty(const HopperArguments& h, const Work& work) {
   }
 }
 
-// Counts the tiles that blocks have taken beyond their first. The counter is in workspace, which may
-// hold anything when the kernel starts. The upper half of a counter that counts is kCounts, the lower
-// half what it has counted; the last take clears it, for the next launch. If n takes are to come, other
-// contents pass for a counter with a chance of n / 2^64.
-class TileCounter {
- public:
-  // `takes`: how often all blocks together call Take().
-  __device__ TileCounter(unsigned long long* word, uint32_t takes) : word_(word), takes_(takes) {}
-
-  // Every block calls this before its first Take().
-  __device__ void Begin() {
-    const auto found = *static_cast<volatile unsigned long long*>(word_);
-    if (found >> 32 != kCounts || static_cast<uint32_t>(found) >= takes_) {
-      atomicCAS(word_, found, kCounts << 32);
-    }
-  }
-  // Returns 0, 1, 2 and so on, over all blocks.
-  __device__ uint32_t Take() {
-    const auto taken = static_cast<uint32_t>(atomicAdd(word_, 1ULL));
-    if (taken + 1 == takes_) atomicExch(word_, 0ULL);
-    return taken;
-  }
-
- private:
-  static constexpr unsigned long long kCounts = 0xA77E0C07;
-  unsigned long long* const word_;
-  const uint32_t takes_;
-};
-
 // The tile that a block takes after tile `index` if there is no counter: all take one per round, and
 // each moves on by one place. If they did not, a block might have the last tile of its unit in every
 // round, with few rows.
@@ -123,7 +95,8 @@ __device__ void Schedule(const HopperArguments& h, Work (&works)[Shape::kWorks],
   typename device::Ring<Shape::kWorks>::Place at;
   const bool first = threadIdx.x % 32 == 0, counts = h.taken != nullptr;
   const uint32_t tiles = BlocksOf(h.grid);
-  TileCounter counter(h.taken, /*takes=*/tiles);
+  // Of the tiles that blocks take beyond their first.
+  device::Counter counter(h.taken, /*takes=*/tiles);
   uint32_t parity = 0;
   for (uint32_t index = blockIdx.x; index < tiles;) {
     Work& work = works[at.stage];
