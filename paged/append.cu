@@ -12,9 +12,11 @@
 namespace attnlab::paged {
 namespace {
 
-// A block moves the rows of a few tokens, of all heads. So it looks for their pages once.
+// A block moves the rows of some tokens, of all heads. It looks for their pages once, which takes as
+// long as a row; so it has more tokens where there are enough for all multiprocessors.
 constexpr int kThreads = 256;
-constexpr int kTokens = 4;
+constexpr int kMostTokens = 16;  // of a block
+constexpr int64_t kBlocks = 512;
 
 template <typename T>
 struct As {
@@ -49,14 +51,45 @@ __device__ int64_t SequenceOf(const AppendArguments& a, int64_t token) {
   return before;
 }
 
+// Moves all pieces of `tokens` tokens. A thread loads kAhead of them before it stores one.
+template <int kAhead, bool kRotates, int kWidth, typename In, typename Out>
+__device__ void MoveTokens(const AppendArguments& a, const AppendStream& s,
+                           const AppendPlace* places, int tokens) {
+  const int pieces = static_cast<int>(s.pieces.Value()), rows = tokens * s.heads;
+  // Of rows that are rotated by halves, the second half moves with the first.
+  const bool by_halves = s.rotates && !a.rotary.interleaved;
+  const int moved_with = by_halves ? a.rotary.dim / 2 / kWidth : 0;
+  const int per_row = pieces - moved_with;
+  const int row_step = kThreads / per_row, piece_step = kThreads - row_step * per_row;
+  int row = static_cast<int>(threadIdx.x) / per_row,
+      piece = static_cast<int>(threadIdx.x) - row * per_row;
+  while (row < rows) {
+    MovedPiece<kWidth, In, Out, Convert, kRotates> moved[kAhead];
+#pragma unroll
+    for (int i = 0; i < kAhead; ++i) {
+      if (row < rows) {
+        const int token = row / s.heads;
+        if (places[token].page >= 0) {
+          moved[i].Load(s, a.rotary, places[token], row - token * s.heads,
+                        piece < moved_with ? piece : piece + moved_with);
+        }
+      }
+      row += row_step, piece += piece_step;
+      if (piece >= per_row) ++row, piece -= per_row;
+    }
+#pragma unroll
+    for (int i = 0; i < kAhead; ++i) moved[i].Store();
+  }
+}
+
 template <int kWidth, typename In, typename Out>
-__global__ void __launch_bounds__(kThreads)
-    AppendKernel(const __grid_constant__ AppendArguments a) {
-  __shared__ AppendPlace places[kTokens];
-  const int64_t first = int64_t{blockIdx.x} * kTokens;
+__global__ void __launch_bounds__(kThreads, 3)
+    AppendKernel(const __grid_constant__ AppendArguments a, int tokens_of_block) {
+  __shared__ AppendPlace places[kMostTokens];
+  const int64_t first = int64_t{blockIdx.x} * tokens_of_block;
   const int64_t first_sequence = SequenceOf(a, first);
   const AppendStream& s = a.streams[blockIdx.y];
-  if (threadIdx.x < kTokens) {
+  if (threadIdx.x < tokens_of_block) {
     const int64_t token = first + threadIdx.x;
     int64_t sequence = first_sequence;
     AppendPlace place;
@@ -71,31 +104,24 @@ __global__ void __launch_bounds__(kThreads)
     places[threadIdx.x] = place;
   }
   __syncthreads();
-  const int pieces = static_cast<int>(s.pieces.Value());
-  const int per_token = s.heads * pieces;
-  for (int t = 0; t < kTokens; ++t) {
-    const AppendPlace place = places[t];
-    if (place.page < 0) continue;
-#pragma unroll 2
-    for (int item = threadIdx.x; item < per_token; item += kThreads) {
-      const int head = static_cast<int>(s.pieces.Divide(item));
-      const int piece = item - head * pieces;
-      // Rotated queries keep their dtype.
-      if (s.to_pages) {
-        MovePiece<kWidth, In, Out, Convert>(s, a.rotary, place, head, piece);
-      } else {
-        MovePiece<kWidth, In, In, Convert>(s, a.rotary, place, head, piece);
-      }
-    }
+  // Rotated queries keep their dtype.
+  if (!s.to_pages) {
+    MoveTokens<1, true, kWidth, In, In>(a, s, places, tokens_of_block);
+  } else if (s.rotates) {
+    MoveTokens<1, true, kWidth, In, Out>(a, s, places, tokens_of_block);
+  } else {
+    MoveTokens<4, false, kWidth, In, Out>(a, s, places, tokens_of_block);
   }
 }
 
 template <int kWidth, typename In, typename Out>
 cudaError_t LaunchOf(const AppendArguments& a, cudaStream_t stream) {
-  const int64_t blocks = (a.tokens + kTokens - 1) / kTokens;
+  const int64_t wanted = (a.tokens + kBlocks - 1) / kBlocks;
+  const int tokens_of_block = static_cast<int>(wanted < kMostTokens ? wanted : kMostTokens);
+  const int64_t blocks = (a.tokens + tokens_of_block - 1) / tokens_of_block;
   return device::Launch(AppendKernel<kWidth, In, Out>,
                         dim3(static_cast<uint32_t>(blocks), static_cast<uint32_t>(a.count)),
-                        dim3(kThreads), 0, stream, a);
+                        dim3(kThreads), 0, stream, a, tokens_of_block);
 }
 
 template <typename In, typename Out>

@@ -96,60 +96,85 @@ struct alignas(sizeof(T) * kWidth) Piece {
 };
 
 // Moves piece `index` of the row of a head, and the piece that it is rotated with, if that is another
-// one: so Q can be rotated where it lies. `Convert` has ToFloat(In) and FromFloat<Out>(float).
-// kWidth is 1, or all rows begin at multiples of kWidth elements, and dims and half of the rotated
-// dims are multiples of it.
-template <int kWidth, typename In, typename Out, typename Convert>
-ATTNLAB_HOST_DEVICE void MovePiece(const AppendStream& s, const AppendRotary& rotary,
-                                   const AppendPlace& place, int32_t head, int32_t index) {
-  const In* const from = RowFrom<In>(s, place, head);
-  Out* const to = RowTo<Out>(s, place, head);
-  const float scale =
-      s.scales == nullptr ? 1 : s.scales[place.sequence * s.scale_batch + head * s.scale_head];
-  const auto load = [&](int32_t at, float(&x)[kWidth]) {
-    const auto piece = *reinterpret_cast<const Piece<In, kWidth>*>(from + at);
-    for (int i = 0; i < kWidth; ++i) x[i] = Convert::ToFloat(piece.x[i]);
-  };
-  const auto store = [&](int32_t at, const float(&x)[kWidth]) {
-    Piece<Out, kWidth> piece;
-    for (int i = 0; i < kWidth; ++i) {
-      piece.x[i] = Convert::template FromFloat<Out>(s.scales == nullptr ? x[i] : x[i] / scale);
+// one: so Q can be rotated where it lies. Load() and Store() come apart, so that a thread can load
+// several before it stores one. `Convert` has ToFloat(In) and FromFloat<Out>(float). kWidth is 1, or
+// all rows begin at multiples of kWidth elements, and dims and half of the rotated dims are multiples
+// of it. Without kRotates, no row is rotated, and it takes fewer registers.
+template <int kWidth, typename In, typename Out, typename Convert, bool kRotates = true>
+class MovedPiece {
+ public:
+  ATTNLAB_HOST_DEVICE void Load(const AppendStream& s, const AppendRotary& rotary,
+                                const AppendPlace& place, int32_t head, int32_t index) {
+    const int32_t begin = index * kWidth, half = rotary.dim / 2;
+    const In* const from = RowFrom<In>(s, place, head) + begin;
+    to_ = RowTo<Out>(s, place, head) + begin;
+    scale_ =
+        s.scales == nullptr ? 1 : s.scales[place.sequence * s.scale_batch + head * s.scale_head];
+    cosines_ = nullptr;
+    partner_ = 0;
+    if (kRotates && s.rotates && begin < rotary.dim) {
+      const int64_t last = rotary.positions - 1;
+      cosines_ = rotary.table +
+                 (place.position < last ? place.position : last) * rotary.position_stride +
+                 (rotary.interleaved ? begin / 2 : begin);
+      if (!(rotary.interleaved && kWidth > 1)) {
+        // Moved with the other one of the pair.
+        if (rotary.interleaved ? begin % 2 != 0 : begin >= half) {
+          to_ = nullptr;
+          return;
+        }
+        partner_ = rotary.interleaved ? 1 : half;
+      }
+      half_ = half;
     }
-    *reinterpret_cast<Piece<Out, kWidth>*>(to + at) = piece;
-  };
-
-  const int32_t begin = index * kWidth;
-  float x[kWidth];
-  if (!s.rotates || begin >= rotary.dim) {
-    load(begin, x);
-    store(begin, x);
-    return;
+    x_ = *reinterpret_cast<const Piece<In, kWidth>*>(from);
+    if (kRotates && partner_ != 0)
+      y_ = *reinterpret_cast<const Piece<In, kWidth>*>(from + partner_);
   }
-  const int64_t last = rotary.positions - 1;
-  const float* const cosines =
-      rotary.table + (place.position < last ? place.position : last) * rotary.position_stride;
-  const int32_t half = rotary.dim / 2;
-  const auto rotate = [&](float& a, float& b, int32_t angle) {
-    const float c = cosines[angle], s = cosines[half + angle];
+
+  ATTNLAB_HOST_DEVICE void Store() const {
+    if (to_ == nullptr) return;
+    float x[kWidth], y[kWidth];
+    for (int i = 0; i < kWidth; ++i) x[i] = Convert::ToFloat(x_.x[i]);
+    if (kRotates && cosines_ != nullptr && partner_ == 0) {
+      for (int i = 0; i + 1 < kWidth; i += 2) Rotate(x[i], x[i + 1], i / 2);
+    } else if (kRotates && cosines_ != nullptr) {
+      for (int i = 0; i < kWidth; ++i) y[i] = Convert::ToFloat(y_.x[i]);
+      for (int i = 0; i < kWidth; ++i) Rotate(x[i], y[i], i);
+      StoreAt(partner_, y);
+    }
+    StoreAt(0, x);
+  }
+
+ private:
+  ATTNLAB_HOST_DEVICE void Rotate(float& a, float& b, int32_t angle) const {
+    const float c = cosines_[angle], s = cosines_[half_ + angle];
     const float rotated = a * c - b * s;
     b = b * c + a * s;
     a = rotated;
-  };
-  if (rotary.interleaved && kWidth > 1) {
-    load(begin, x);
-    for (int i = 0; i + 1 < kWidth; i += 2) rotate(x[i], x[i + 1], (begin + i) / 2);
-    store(begin, x);
-    return;
   }
-  // Moved with the other one of the pair.
-  if (rotary.interleaved ? begin % 2 != 0 : begin >= half) return;
-  const int32_t other = begin + (rotary.interleaved ? 1 : half);
-  float y[kWidth];
-  load(begin, x);
-  load(other, y);
-  for (int i = 0; i < kWidth; ++i) rotate(x[i], y[i], rotary.interleaved ? begin / 2 : begin + i);
-  store(begin, x);
-  store(other, y);
+  ATTNLAB_HOST_DEVICE void StoreAt(int32_t at, const float (&x)[kWidth]) const {
+    Piece<Out, kWidth> piece;
+    for (int i = 0; i < kWidth; ++i) {
+      piece.x[i] = Convert::template FromFloat<Out>(scale_ == 1 ? x[i] : x[i] / scale_);
+    }
+    *reinterpret_cast<Piece<Out, kWidth>*>(to_ + at) = piece;
+  }
+
+  Out* to_ = nullptr;               // null: nowhere
+  const float* cosines_ = nullptr;  // null: not rotated
+  int32_t partner_ = 0;             // elements to the other one of the pair; 0: there is none
+  int32_t half_ = 0;                // from a cosine to its sine
+  float scale_ = 1;
+  Piece<In, kWidth> x_, y_;
+};
+
+template <int kWidth, typename In, typename Out, typename Convert>
+ATTNLAB_HOST_DEVICE void MovePiece(const AppendStream& s, const AppendRotary& rotary,
+                                   const AppendPlace& place, int32_t head, int32_t index) {
+  MovedPiece<kWidth, In, Out, Convert> piece;
+  piece.Load(s, rotary, place, head, index);
+  piece.Store();
 }
 
 }  // namespace attnlab::paged

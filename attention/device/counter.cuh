@@ -14,11 +14,12 @@ class Counter {
   // `takes`: how often all blocks together call Take().
   __device__ Counter(unsigned long long* word, uint32_t takes) : word_(word), takes_(takes) {}
 
-  // Every block calls this before its first Take().
+  // Every block calls these before its first Take(). The counter takes a while to read, so a block may
+  // do something else between the two.
+  __device__ void Read() { found_ = *static_cast<volatile unsigned long long*>(word_); }
   __device__ void Begin() {
-    const auto found = *static_cast<volatile unsigned long long*>(word_);
-    if (found >> 32 != kCounts || static_cast<uint32_t>(found) >= takes_) {
-      atomicCAS(word_, found, kCounts << 32);
+    if (found_ >> 32 != kCounts || static_cast<uint32_t>(found_) >= takes_) {
+      atomicCAS(word_, found_, kCounts << 32);
     }
   }
   // Returns 0, 1, 2 and so on, over all blocks.
@@ -31,6 +32,7 @@ class Counter {
  private:
   static constexpr unsigned long long kCounts = 0xA77E0C07;
   unsigned long long* const word_;
+  unsigned long long found_ = 0;
   const uint32_t takes_;
 };
 

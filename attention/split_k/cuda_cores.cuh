@@ -143,12 +143,14 @@ __global__ void __launch_bounds__(Shape::kThreads, Shape::kBlocks)
   // Without any key the first block writes O.
   if (part.begin >= part.end && place.part > 0) return;
   const BlockPart block = {tile, place, PartsOf(grid, tiles)};
-  if (threadIdx.x == 0 && block.parts > 1) block.CounterOf(grid, workspace).Begin();
+  device::Counter counter = block.CounterOf(grid, workspace);
+  if (threadIdx.x == 0 && block.parts > 1) counter.Read();
   LaneRows<Shape> rows(a, tile);
   rows.Walk(part.begin, part.end);
   rows.WritePart(shared);
   __syncthreads();
-  MergeBlock<Shape, float, Shape::kGroups, Shape::kRows>(a, grid, workspace, block, shared);
+  MergeBlock<Shape, float, Shape::kGroups, Shape::kRows>(a, grid, workspace, block, counter,
+                                                         shared);
 }
 
 template <int kDim>

@@ -15,8 +15,6 @@ namespace {
 
 constexpr int64_t kMostBlocks = std::numeric_limits<int32_t>::max();
 constexpr int64_t kMostParts = 4096;  // of a tile
-// With batch_invariant, every tile has so many parts, of at least so many keys.
-constexpr int64_t kInvariantParts = 16, kInvariantKeys = 128;
 
 int64_t CeilDivide(int64_t x, int64_t by) { return (x + by - 1) / by; }
 
@@ -60,7 +58,9 @@ int64_t MostKeysOfTile(const AttentionProblem& p, int rows) {
 double SecondsOf(const AttentionProblem& p, const DeviceInfo& device, const Options& options,
                  int64_t tiles, int64_t parts, int64_t keys) {
   constexpr double kBlockSeconds = 2e-6, kMergeSeconds = 3e-6;
-  constexpr double kBlockRate = 50e9, kMultiprocessorRate = 35e9;  // bytes per second
+  constexpr double kMultiprocessorRate = 35e9;  // bytes per second
+  // A block takes as long for keys of fp8 as for those of 16 bits. CUDA cores read fp32.
+  const double block_rate = SizeOf(p.KvDType()) == 1 ? 24e9 : 50e9;
   const double room = static_cast<double>(device.shared_memory_per_block + 1024) /
                       static_cast<double>(options.tile.shared_bytes + 1024);
   const double together = std::max(1, device.multiprocessors) *
@@ -68,7 +68,7 @@ double SecondsOf(const AttentionProblem& p, const DeviceInfo& device, const Opti
   const double blocks = static_cast<double>(tiles) * static_cast<double>(parts);
   const double at_a_time = std::min(blocks, together);
   const double rate =
-      std::min(kBlockRate, kMultiprocessorRate * std::max(1, device.multiprocessors) /
+      std::min(block_rate, kMultiprocessorRate * std::max(1, device.multiprocessors) /
                                std::max(1.0, at_a_time));
   const double bytes =
       static_cast<double>(keys) * static_cast<double>((p.d + p.dv) * SizeOf(p.KvDType()));
@@ -157,7 +157,7 @@ absl::StatusOr<Options> OptionsFor(const AttentionProblem& p, const DeviceInfo& 
                      " query tiles each have more than ", kMostBlocks, " tiles"));
   }
   const int64_t most_keys = std::max<int64_t>(1, MostKeysOfTile(p, tile.rows));
-  int64_t parts = kInvariantParts, part_keys = 0;
+  int64_t parts = MostInvariantParts(most_keys), part_keys = 0;
   if (!*invariant) {
     part_keys = *wanted > 0 ? CeilDivide(CeilDivide(most_keys, *wanted), tile.step) * tile.step
                             : ChoosePartKeys(p, device, options, units * tiles, most_keys);
@@ -173,7 +173,7 @@ absl::StatusOr<Options> OptionsFor(const AttentionProblem& p, const DeviceInfo& 
     part_keys *= 2;
     parts = CeilDivide(most_keys, part_keys);
   }
-  const int64_t keys = part_keys > 0 ? part_keys : CeilDivide(most_keys, parts);
+  const int64_t keys = part_keys > 0 ? part_keys : InvariantPartKeys(most_keys);
   if (keys > MostPartKeys(p)) {
     return absl::UnimplementedError(
         absl::StrCat("k_splits: a part has ", keys, " keys, more than the ", MostPartKeys(p),
@@ -186,7 +186,6 @@ absl::StatusOr<Options> OptionsFor(const AttentionProblem& p, const DeviceInfo& 
   grid.parts = device::Divisor(static_cast<uint32_t>(parts));
   grid.pack = static_cast<int32_t>(p.GroupSize());
   grid.part_keys = part_keys;
-  grid.step = *invariant ? static_cast<int32_t>(kInvariantKeys) : tile.step;
   return options;
 }
 

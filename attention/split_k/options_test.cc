@@ -79,10 +79,15 @@ TEST(SplitKOptionsTest, HeadDim128FitsGpusWithLittleSharedMemory) {
 TEST(SplitKOptionsTest, BatchInvariantPartsDependOnTheSequenceAlone) {
   const SplitGrid one = For("hq=8,sq=1,skv=1000,d=64", "batch_invariant=true")->grid;
   const SplitGrid many = For("b=64,hq=8,sq=1,skv=9000,d=64", "batch_invariant=true")->grid;
-  for (int64_t keys : {0, 1, 127, 128, 129, 1000, 2048, 2049, 1 << 20}) {
+  for (int64_t keys : {0, 1, 255, 256, 257, 1000, 2048, 2049, 16384, 16385, 1 << 20}) {
     EXPECT_EQ(PartKeys(one, keys), PartKeys(many, keys));
-    EXPECT_EQ(PartKeys(one, keys) % 128, 0);
-    EXPECT_GE(PartKeys(one, keys) * 16, keys);
+    EXPECT_EQ(PartKeys(one, keys) % kPartKeys, 0);
+    // The grid has room for the parts of every tile that is not longer than the longest.
+    for (const int64_t longest : {keys, keys + 1, keys + 5000, keys * 4 + 1}) {
+      const std::string line = "hq=1,sq=1,d=64,skv=" + std::to_string(longest);
+      const SplitGrid grid = For(line, "batch_invariant=true")->grid;
+      EXPECT_GE(PartKeys(grid, keys) * grid.parts.Value(), keys) << keys << " " << longest;
+    }
   }
 }
 
@@ -117,17 +122,16 @@ TEST(SplitTest, PartsHaveEachKeyOnce) {
   grid.units = 3;
   grid.heads = device::Divisor(3);
   grid.tiles = device::Divisor(2);
-  grid.parts = device::Divisor(4);
-  grid.step = 64;
+  grid.parts = device::Divisor(8);
   for (int64_t part_keys : {0, 64, 128}) {
     grid.part_keys = part_keys;
-    for (int64_t length : {0, 1, 63, 64, 65, 200, 256}) {
+    for (int64_t length : {0, 1, 63, 64, 65, 200, 256, 1000, 2100}) {
       for (const Mask& mask : {Mask::None(), Mask::Causal(), Mask::SlidingWindow(70, 3)}) {
         const device::KvTiles tiles = device::KvTilesOf(mask, 0, 8, 8, length, kPartKeys);
-        if (part_keys * 4 < tiles.end - tiles.begin && part_keys > 0) continue;
+        if (part_keys * 8 < tiles.end - tiles.begin && part_keys > 0) continue;
         int64_t next = tiles.begin;
         uint32_t with_keys = 0;
-        for (uint32_t part = 0; part < 4; ++part) {
+        for (uint32_t part = 0; part < 8; ++part) {
           const device::KvTiles p = PartOf(grid, tiles, part);
           if (p.begin == p.end) continue;
           EXPECT_EQ(part, with_keys);  // parts without keys come last
@@ -148,7 +152,7 @@ TEST(SplitTest, PartsHaveEachKeyOnce) {
   }
   for (uint32_t i = 0; i < BlocksOf(grid); ++i) {
     const SplitPlace place = PlaceOf(grid, i);
-    EXPECT_EQ((place.unit * 4 + place.part) * 2 + place.tile, i);
+    EXPECT_EQ((place.unit * 8 + place.part) * 2 + place.tile, i);
     EXPECT_EQ(IndexOf(grid, place), i);
   }
 }

@@ -97,7 +97,7 @@ struct BlockPart {
 template <class Shape, typename T, int kParts, int kRows>
 __device__ void MergeBlock(const device::Arguments& a, const SplitGrid& grid,
                            const Workspace& workspace, const BlockPart& block,
-                           const char* shared) {
+                           device::Counter& counter, const char* shared) {
   constexpr int kFours = Shape::kHeadDim / 4, kAhead = kParts < 8 ? kParts : 8;
   const device::QueryTile& tile = block.tile;
   const auto* const states = reinterpret_cast<const float2*>(shared + Shape::kStates);
@@ -111,8 +111,8 @@ __device__ void MergeBlock(const device::Arguments& a, const SplitGrid& grid,
     const Merged merged = MergeParts<kAhead>(
         kParts, [&](int part) { return states[part * kRows + row]; },
         [&](int part) {
-          return *reinterpret_cast<const float4*>(
-              outputs + (part * kRows + row) * Shape::kOutputRow + dim);
+          return *reinterpret_cast<const float4*>(outputs +
+                                                  (part * kRows + row) * Shape::kOutputRow + dim);
         });
     if (whole) {
       StoreRow<T>(a, tile, tile.begin + row, dim, merged);
@@ -124,12 +124,15 @@ __device__ void MergeBlock(const device::Arguments& a, const SplitGrid& grid,
         make_float2(merged.softmax.neg_max, merged.softmax.sum);
   }
   if (whole) return;
-  __threadfence();
   __syncthreads();
-  const bool last = threadIdx.x == 0 &&
-                    block.CounterOf(grid, workspace).Take() + 1 == block.parts;
+  bool last = false;
+  if (threadIdx.x == 0) {
+    __threadfence();  // after the barrier: of all threads' stores
+    counter.Begin();
+    last = counter.Take() + 1 == block.parts;
+    __threadfence();
+  }
   if (!__syncthreads_or(last)) return;
-  __threadfence();
   const int64_t first = IndexOf(grid, {block.place.unit, 0, block.place.tile});
 #pragma unroll 1
   for (int i = static_cast<int>(threadIdx.x); i < items; i += Shape::kThreads) {

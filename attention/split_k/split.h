@@ -35,10 +35,8 @@ struct SplitGrid {
   device::Divisor parts;  // per tile
   int32_t pack = 1;       // query heads per KV head
   uint32_t units = 0;
-  // The keys of a part, a multiple of `step`; the last part of a tile has the rest. 0: a tile's keys
-  // are divided evenly, whatever the other tiles are.
+  // The keys of a part; the last part of a tile has the rest. 0: InvariantPartKeys() of the tile's.
   int64_t part_keys = 0;
-  int32_t step = 1;  // a power of two
 };
 
 struct SplitPlace {
@@ -62,12 +60,22 @@ ATTNLAB_HOST_DEVICE inline uint32_t BlocksOf(const SplitGrid& grid) {
   return grid.units * grid.parts.Value() * grid.tiles.Value();
 }
 
-// How many keys a part has of a tile that walks `keys` keys, fewer than 2^31.
+// How many keys a part has if that depends on the tile alone: a compromise between many tiles, for which
+// one part each would be best, and few. `keys` is below 2^31.
+constexpr int kInvariantKeys = 256;
+ATTNLAB_HOST_DEVICE inline int64_t InvariantPartKeys(int64_t keys) {
+  const int step = (keys <= 16384 ? 8 : 16) * kInvariantKeys;
+  return (keys + step - 1) / step * kInvariantKeys;
+}
+// The most parts of any tile with at most so many keys.
+inline int64_t MostInvariantParts(int64_t keys) {
+  if (keys > 16384) return 16;
+  return keys > 8 * kInvariantKeys ? 8 : (keys + kInvariantKeys - 1) / kInvariantKeys;
+}
+
+// How many keys a part has of a tile that walks `keys` keys.
 ATTNLAB_HOST_DEVICE inline int64_t PartKeys(const SplitGrid& grid, int64_t keys) {
-  if (grid.part_keys > 0) return grid.part_keys;
-  const uint32_t parts = grid.parts.Value(), step = static_cast<uint32_t>(grid.step);
-  const uint32_t even = (static_cast<uint32_t>(keys) + parts - 1) / parts;
-  return int64_t{(even + step - 1) & ~(step - 1)};
+  return grid.part_keys > 0 ? grid.part_keys : InvariantPartKeys(keys);
 }
 
 // The keys of part `part` of a tile. There are none if the parts before it have them all.

@@ -255,11 +255,12 @@ __global__ void __launch_bounds__(Shape::kThreads, Shape::kBlocks)
   const float v_scale = scales.OfV(sequence, tile.kv_head);
   warp.Walk(scales.OfK(sequence, tile.kv_head));
   const BlockPart block = *kept;
-  if (threadIdx.x == 0 && block.parts > 1) block.CounterOf(grid, workspace).Begin();
+  device::Counter counter = block.CounterOf(grid, workspace);
+  if (threadIdx.x == 0 && block.parts > 1) counter.Read();
   __syncthreads();
   warp.WritePart(v_scale);
   __syncthreads();
-  MergeBlock<Shape, T, Shape::kWarps, Shape::kWarpRows>(a, grid, workspace, block, shared);
+  MergeBlock<Shape, T, Shape::kWarps, Shape::kWarpRows>(a, grid, workspace, block, counter, shared);
 }
 
 template <class Shape, typename T>

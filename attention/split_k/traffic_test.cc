@@ -47,7 +47,7 @@ TEST(TrafficTest, PartsAreWrittenAndReadAgain) {
   EXPECT_EQ(cached.bytes_read, Least(line).bytes_read);
   EXPECT_EQ(cached.bytes_written, Least(line).bytes_written + parts);
   // No more than there are keys for.
-  const std::string few = "hq=1,sq=1,skv=200,d=64";
+  const std::string few = "hq=1,sq=1,skv=500,d=64";
   EXPECT_EQ(Of(few, "batch_invariant=true", 0).bytes_written,
             Least(few).bytes_written + 2 * (8 + 4 * 64));
 }

@@ -104,7 +104,7 @@ __device__ void Schedule(const HopperArguments& h, Work (&works)[Shape::kWorks],
     __syncwarp();
     const bool empty = work.tiles == 0;
     if (first && !empty) ring.Fill(at);
-    if (first && counts && index == blockIdx.x) counter.Begin();
+    if (first && counts && index == blockIdx.x) counter.Read(), counter.Begin();
     if (empty) {
       StoreEmpty<T>(h, work);  // consumers need not know
     } else {
