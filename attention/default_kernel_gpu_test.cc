@@ -63,6 +63,25 @@ TEST(DefaultKernelTest, HopperHasItsOwnFor16BitOfEveryFeatureAndHeadDim) {
   }
 }
 
+TEST(DefaultKernelTest, HopperHasItsOwnForPagesOfItsSwizzle) {
+  const absl::StatusOr<DeviceInfo> gpu = InfoOf(Device::Cuda(0));
+  ASSERT_TRUE(gpu.ok()) << gpu.status();
+  if (gpu->compute_capability != 90) GTEST_SKIP() << "not a Hopper GPU";
+  for (const char* dims : kHeadDims) {
+    for (const int page : {4, 8, 16, 64, 128, 256}) {
+      const std::string line =
+          absl::StrCat("b=3,hq=4,sq=1000,mask=causal,", dims, ",dtype=bf16,page=", page);
+      SCOPED_TRACE(line);
+      const absl::StatusOr<Plan> plan = PlanOf(line);
+      ASSERT_TRUE(plan.ok()) << plan.status();
+      EXPECT_EQ(plan->kernel->traits().name, page < 8 ? "split_k" : "warp_specialized");
+      if (page < 8) continue;
+      ASSERT_NE(plan->otherwise, nullptr);
+      EXPECT_EQ(plan->otherwise->kernel->traits().name, "split_k");
+    }
+  }
+}
+
 TEST(DefaultKernelTest, Fa2HasTheRest) {
   for (const char* dims : kHeadDims) {
     const std::string line = absl::StrCat("b=3,hq=4,sq=1000,dtype=fp32,", dims);

@@ -354,6 +354,13 @@ std::vector<Case> PagedCases() {
        kTokens,
        {3, 2},
        {90, 17}},
+      // One query beside many, and large head dims. Tiles of keys are not powers of two there.
+      {"b=4,hq=4,hkv=2,sq=150,skv=420,d=256,dtype=bf16,page=8,mask=causal,lens=packed",
+       kTokens,
+       {150, 1, 0, 33},
+       {420, 300, 17, 81}},
+      // All pages are full, and the last tile of keys is not.
+      {"b=2,hq=2,hkv=1,sq=130,skv=256,d=192,dtype=fp16,page=64,mask=causal", kHeads, {}, {}},
   };
   std::vector<Case> cases;
   for (const auto& paged : kCases) {

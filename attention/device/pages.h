@@ -44,6 +44,9 @@ struct Pages {
     return static_cast<int32_t>(static_cast<uint32_t>(key) & ((1u << shift) - 1));
   }
 
+  // Keys per page. Only of paged K and V.
+  ATTNLAB_HOST_DEVICE int32_t Rows() const { return static_cast<int32_t>(1u << shift); }
+
   // Whether `keys` keys from a multiple of `keys` on lie in one page. `keys` is a power of two.
   ATTNLAB_HOST_DEVICE bool Hold(int32_t keys) const {
     return (1u << shift) >= static_cast<uint32_t>(keys);

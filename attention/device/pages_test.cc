@@ -31,6 +31,7 @@ TEST(PagesTest, TheTableSaysThePage) {
     EXPECT_EQ(pages.PageOf(pages.EntryOf(0, key)), table[key / 4]);
     EXPECT_EQ(pages.RowOf(key), key % 4);
   }
+  EXPECT_EQ(pages.Rows(), 4);
   for (int key = 0; key < 8; ++key)
     EXPECT_EQ(pages.PageOf(pages.EntryOf(1, key)), table[5 + key / 4]);
   EXPECT_TRUE(pages.Hold(4));

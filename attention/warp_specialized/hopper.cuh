@@ -7,6 +7,7 @@
 #include <cuda_fp16.h>
 
 #include "attention/cuda/launch.h"
+#include "attention/device/fragments.cuh"
 #include "attention/warp_specialized/hopper_call.h"
 #include "attention/warp_specialized/hopper_consumer.cuh"
 #include "attention/warp_specialized/hopper_tile.cuh"
@@ -28,9 +29,12 @@ __global__ void __launch_bounds__(Shape::kThreads, 1)
     Consumer<T, Shape, kCaps>(h, shared).Consume();
   } else {
     device::GiveRegisters<Shape::kProducerRegisters>();
-    if (threadIdx.x == kProducers) Produce(h, shared);
-    if (threadIdx.x / 32 == kProducers / 32 + 1)
+    // Uniform, or ptxas takes the warps for divergent and spills registers of the consumers.
+    const int warp = device::Uniform(static_cast<int>(threadIdx.x) / 32);
+    if (warp == kProducers / 32) Produce(h, shared);
+    if (warp == kProducers / 32 + 1) {
       Schedule<T, Shape>(h, shared.work, shared.work_ring, shared.work_wanted);
+    }
   }
 }
 

@@ -45,19 +45,30 @@ struct HopperShared {
   }
 };
 
-// One thread calls this. K of a tile comes before V of the tile before, as consumers need them, and so
-// it is from one query tile to the next if consumers go across.
+// One warp. K of a tile comes before V of the tile before, as consumers need them, and so it is from one
+// query tile to the next if consumers go across.
+//
+// A tile of keys is copied in boxes of h.box_keys rows, each by a lane of its own: one box or, if K and V
+// are paged, so many that each lies in one page. Only where a box begins depends on pages. A lane reads
+// the table's entry for its box one tile ahead.
 template <typename Shape>
 __device__ void Produce(const HopperArguments& h, HopperShared<Shape>& shared) {
+  constexpr int kKeys = Shape::kKeys;
+  const device::Pages& pages = h.a.pages;
   typename device::Ring<Shape::kWorks>::Place work_at;
   typename device::Ring<Shape::kQStages>::Place q_at;
   typename device::Ring<Shape::kStages>::Place k_at, v_at;
+  const int lane = static_cast<int>(threadIdx.x) % 32;
+  const bool first = lane == 0;
+  const int row = lane * h.box_keys;  // the lane's box begins there in a tile of keys
+  const bool copies = row < kKeys;
   bool owes_v = false;
   device::TileOrigin v_from;
   const auto load_v = [&] {
     shared.v_ring.WaitEmpty(v_at);
-    device::LoadTile<Shape::kBlocksV>(h.v, v_from, shared.v[v_at.stage], Shape::kKeys,
-                                      shared.v_ring.FillWith(v_at, Shape::kVBytes));
+    uint64_t* const full = shared.v_ring.FillWith(v_at, Shape::kVBytes, first);
+    char* const to = shared.v[v_at.stage] + row * 128;
+    if (copies) device::LoadTile<Shape::kBlocksV>(h.v, v_from, to, kKeys, full);
     v_at.Advance();
     owes_v = false;
   };
@@ -65,27 +76,43 @@ __device__ void Produce(const HopperArguments& h, HopperShared<Shape>& shared) {
     shared.work_ring.WaitFull(work_at);
     const Work& work = shared.work[work_at.stage];
     int i = work.tiles;
-    const device::TileOrigin q = work.q;
-    device::TileOrigin kv = work.kv;
-    shared.work_ring.Release(work_at);
     if (owes_v && (!Shape::kGoesAcross || i == Work::kNoMore)) load_v();
     if (i == Work::kNoMore) return;
+    // For the lane's box of a tile. Entries of keys that do not exist are not read. Of tile -1 none does.
+    const auto entry_of = [&](int tile) {
+      const int key = tile * kKeys + row;
+      if (!copies || static_cast<uint32_t>(key) >= static_cast<uint32_t>(work.keys)) return 0;
+      return pages.EntryOf(work.kv.batch, work.kv.token + key);
+    };
+    int entry = entry_of(i - 1);
     shared.q_ring.WaitEmpty(q_at);
-    device::LoadTile<Shape::kBlocks>(h.q, q, shared.q[q_at.stage], Shape::kRows,
-                                     shared.q_ring.FillWith(q_at, Shape::kQBytes));
+    uint64_t* const q_full = shared.q_ring.FillWith(q_at, Shape::kQBytes, first);
+    if (first) {
+      device::LoadTile<Shape::kBlocks>(h.q, work.q, shared.q[q_at.stage], Shape::kRows, q_full);
+    }
     q_at.Advance();
     const int last_but_one = min(i, 2);
-    for (kv.token += i * Shape::kKeys; i > 0; --i) {
-      if (i == last_but_one) shared.work_wanted.Arrive();
-      kv.token -= Shape::kKeys;
+    while (i > 0) {
+      if (i == last_but_one && first) shared.work_wanted.Arrive();
+      --i;
+      // A box without keys begins behind the last row of its page: TMA reads nothing and writes zeros.
+      const int key = i * kKeys + row;
+      const device::TileOrigin from = {
+          key < work.keys ? pages.RowOf(work.kv.token + key) : pages.Rows(), work.kv.head,
+          pages.PageOf(entry)};
+      entry = entry_of(i - 1);
       shared.k_ring.WaitEmpty(k_at);
-      device::LoadTile<Shape::kBlocks>(h.k, kv, shared.k[k_at.stage], Shape::kKeys,
-                                       shared.k_ring.FillWith(k_at, Shape::kKBytes));
+      uint64_t* const full = shared.k_ring.FillWith(k_at, Shape::kKBytes, first);
+      char* const to = shared.k[k_at.stage] + row * 128;
+      if (copies) device::LoadTile<Shape::kBlocks>(h.k, from, to, kKeys, full);
       k_at.Advance();
       if (owes_v) load_v();
-      v_from = kv;
+      v_from = from;
       owes_v = true;
     }
+    // Not earlier: `work` takes no registers meanwhile. Consumers still need it.
+    __syncwarp();
+    if (first) shared.work_ring.Release(work_at);
   }
 }
 

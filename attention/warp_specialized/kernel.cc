@@ -41,7 +41,8 @@ class PreparedHopper : public Prepared {
     HopperArguments& h = call_.arguments;
     h.grid = options.grid;
     h.pack = device::Divisor(static_cast<uint32_t>(options.grid.pack));
-    h.rows_beyond = p.lens != Lengths::kFixed;
+    h.box_keys = options.box_keys;
+    h.rows_beyond = p.lens != Lengths::kFixed || (p.page != 0 && p.skv % p.page != 0);
     call_.element = device::ElementOf(p.dtype);
     call_.blocks = options.blocks;
     launch_ = kLaunchers[options.shape];
@@ -64,10 +65,10 @@ class PreparedHopper : public Prepared {
         device::MakeTensorMap("q", t.q, options_.tile.rows, options_.grid.pack);
     if (!q.ok()) return q.status();
     const absl::StatusOr<CUtensorMap> k =
-        device::MakeTensorMap("k", t.k, options_.tile.keys, /*pack=*/1);
+        device::MakeTensorMap("k", t.k, options_.box_keys, /*pack=*/1);
     if (!k.ok()) return k.status();
     const absl::StatusOr<CUtensorMap> v =
-        device::MakeTensorMap("v", t.v, options_.tile.keys, /*pack=*/1);
+        device::MakeTensorMap("v", t.v, options_.box_keys, /*pack=*/1);
     if (!v.ok()) return v.status();
     HopperCall call = call_;
     call.arguments.q = *q;
@@ -97,7 +98,7 @@ class WarpSpecializedKernel : public Kernel {
     traits_.name = "warp_specialized";
     traits_.summary =
         "producer warps copy, consumer warps compute; Hopper's TMA and wgmma, fp16 and bf16, head "
-        "dims to 256";
+        "dims to 256, pages of 8 keys and more";
     traits_.device = DeviceKind::kCuda;
     traits_.compute_capabilities = {90};
     traits_.needs_aligned_rows = true;
@@ -109,7 +110,7 @@ class WarpSpecializedKernel : public Kernel {
   absl::StatusOr<std::unique_ptr<const Prepared>> Prepare(
       const AttentionProblem& p, const DeviceInfo& device,
       const LaunchConfig& config) const override {
-    if (absl::Status s = CheckDtypeAndPage(p); !s.ok()) return s;
+    if (absl::Status s = CheckDtypeAndPage(p, {KvForm::kPaged}); !s.ok()) return s;
     const absl::StatusOr<Options> options =
         OptionsFor(p, device, cuda_backend::CodeCapabilityOf(device), config);
     if (!options.ok()) return options.status();
@@ -118,7 +119,7 @@ class WarpSpecializedKernel : public Kernel {
 
   absl::StatusOr<Traffic> ExpectedTraffic(const AttentionProblem& p, const DeviceInfo& device,
                                           const LaunchConfig& config) const override {
-    if (absl::Status s = CheckDtypeAndPage(p); !s.ok()) return s;
+    if (absl::Status s = CheckDtypeAndPage(p, {KvForm::kPaged}); !s.ok()) return s;
     const absl::StatusOr<Options> options =
         OptionsFor(p, device, cuda_backend::CodeCapabilityOf(device), config);
     if (!options.ok()) return options.status();

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstddef>
 #include <limits>
+#include <numeric>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
@@ -21,6 +22,9 @@ constexpr std::array<HopperTile, sizeof...(Shapes)> TilesOf(Shapes...) {
   return {{{Shapes::kDim, Shapes::kDimV, Shapes::kRows, Shapes::kKeys, Shapes::kSharedBytes}...}};
 }
 constexpr auto kHopperTiles = WithHopperShapes([](auto... shapes) { return TilesOf(shapes...); });
+
+// Rows of a box: the 128-byte swizzle repeats every 8 rows, so boxes of a tile begin at multiples of 8.
+constexpr int kLeastBoxKeys = 8;
 
 absl::StatusOr<size_t> ShapeFor(const AttentionProblem& p) {
   for (size_t i = 0; i < kHopperTiles.size(); ++i) {
@@ -79,6 +83,12 @@ absl::StatusOr<Options> OptionsFor(const AttentionProblem& p, const DeviceInfo& 
   if (p.dtype == DType::kFloat32) {
     return absl::UnimplementedError("dtype: wgmma multiplies fp16 and bf16, not fp32");
   }
+  if (p.page != 0 && p.page < kLeastBoxKeys) {
+    return absl::UnimplementedError(absl::StrCat("page: ", p.page,
+                                                 "; TMA copies whole pages to swizzled tiles, "
+                                                 "which takes pages of at least ",
+                                                 kLeastBoxKeys, " keys"));
+  }
   if (absl::Status s = CheckTensorCoreKeys(p, code_capability); !s.ok()) return s;
   const absl::StatusOr<size_t> shape = ShapeFor(p);
   if (!shape.ok()) return shape.status();
@@ -99,6 +109,7 @@ absl::StatusOr<Options> OptionsFor(const AttentionProblem& p, const DeviceInfo& 
       GridFor(p, device, tile.rows, packs ? static_cast<int>(group) : 1);
   if (!grid.ok()) return grid.status();
   options.grid = *grid;
+  options.box_keys = p.page == 0 ? tile.keys : static_cast<int>(std::gcd(p.page, tile.keys));
   const int64_t tiles = BlocksOf(*grid);
   options.blocks = static_cast<int>(std::min<int64_t>(std::max(1, device.multiprocessors), tiles));
   options.dynamic = (p.mask != Mask::None() || p.lens != Lengths::kFixed) && tiles > options.blocks;

@@ -24,6 +24,9 @@ struct Options {
   size_t shape = 0;  // among those of WithHopperShapes()
   HopperTile tile;
   device::Grid grid;
+  // Keys that are copied at once. They lie in one page: it divides the keys of a tile, and those of a
+  // page.
+  int box_keys = 0;
   int blocks = 0;
   // Whether blocks take the next tile when they need one: tiles may differ in length. If not, their
   // order is fixed.
@@ -35,8 +38,9 @@ struct Options {
 //
 // Errors:
 //
-//   Unimplemented       GPUs and code other than those of compute capability 9.0; fp32; head dims
-//                       above 256; rows that see too many keys; more than 2^31 - 1 query tiles
+//   Unimplemented       GPUs and code other than those of compute capability 9.0; fp32; pages of
+//                       fewer than 8 keys; head dims above 256; rows that see too many keys; more
+//                       than 2^31 - 1 query tiles
 //   InvalidArgument     any configuration: there is nothing to configure
 //   ResourceExhausted   a tile that does not fit the device's shared memory
 absl::StatusOr<Options> OptionsFor(const AttentionProblem& problem, const DeviceInfo& device,

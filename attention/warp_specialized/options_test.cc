@@ -79,6 +79,36 @@ TEST(OptionsTest, BlocksTakeTilesInTurnUnlessTilesDiffer) {
   EXPECT_EQ(few->blocks, 128);
 }
 
+TEST(OptionsTest, BoxesLieInOnePage) {
+  const struct {
+    const char* line;
+    int box_keys;
+  } kCases[] = {
+      {"d=128,page=8", 8},
+      {"d=128,page=16", 16},
+      {"d=128,page=64", 64},
+      {"d=128,page=128", 128},
+      {"d=128,page=256", 128},  // a whole tile
+      {"d=64,page=1024", 128},
+      {"d=192,page=8", 8},
+      {"d=192,page=64", 16},   // of 112 keys
+      {"d=256,page=256", 16},  // of 80 keys
+      {"d=192,dv=128,page=256", 128},
+      {"d=128", 128},  // not paged
+      {"d=192", 112},
+      {"d=256", 80},
+  };
+  for (const auto& c : kCases) {
+    const auto options = For(std::string("b=2,hq=4,sq=1000,dtype=bf16,") + c.line);
+    ASSERT_TRUE(options.ok()) << c.line << ": " << options.status();
+    EXPECT_EQ(options->box_keys, c.box_keys) << c.line;
+    EXPECT_EQ(options->tile.keys % c.box_keys, 0) << c.line;
+    // A lane of a warp per box, and boxes begin where the swizzle does.
+    EXPECT_LE(options->tile.keys / c.box_keys, 32) << c.line;
+    EXPECT_EQ(c.box_keys % 8, 0) << c.line;
+  }
+}
+
 TEST(OptionsTest, DeclinesWithValueAndLimit) {
   const struct {
     const char* line;
@@ -89,6 +119,8 @@ TEST(OptionsTest, DeclinesWithValueAndLimit) {
        "device: 8.0 with code for 8.0; this kernel's wgmma is that of 9.0 alone"},
       {"hq=1,sq=8,d=64,dtype=bf16", 100, "device: 10.0 with code for 10.0"},
       {"hq=1,sq=8,d=64,dtype=fp32", 90, "dtype: wgmma multiplies fp16 and bf16, not fp32"},
+      {"hq=1,sq=8,d=64,dtype=bf16,page=1", 90, "page: 1; TMA copies whole pages"},
+      {"hq=1,sq=8,d=64,dtype=fp16,page=4", 90, "pages of at least 8 keys"},
       {"hq=1,sq=8,d=257,dtype=bf16", 90, "d: 257 is above 256"},
       {"hq=1,sq=8,d=8,dv=300,dtype=bf16", 90, "dv: 300 is above 256"},
       {"hq=1,sq=8,skv=131073,d=64,dtype=fp16", 90, "skv: a row sees 131073 keys, above 131072"},

@@ -61,9 +61,11 @@ class Ring {
   // The producer.
   __device__ void WaitEmpty(const Place& at) { empty_[at.stage].Wait(at.parity ^ 1); }
   __device__ void Fill(const Place& at) { full_[at.stage].Arrive(); }
-  // For copies of so many bytes. Returns what they report to.
-  __device__ uint64_t* FillWith(const Place& at, uint32_t bytes) {
-    full_[at.stage].ArriveAndExpect(bytes);
+  // For copies of so many bytes that lanes of a warp start afterwards. All its lanes call this; the
+  // `first` one announces the bytes. Returns what the copies report to.
+  __device__ uint64_t* FillWith(const Place& at, uint32_t bytes, bool first) {
+    if (first) full_[at.stage].ArriveAndExpect(bytes);
+    __syncwarp();
     return full_[at.stage].Word();
   }
 

@@ -18,7 +18,8 @@ absl::Status CheckTensorMap(absl::string_view name, const ConstTensorView& view)
 
 // A map whose tiles have blocks of 64 columns and `rows` rows: `rows` / `pack` tokens of `pack`
 // heads each, heads changing fastest. `pack` divides `rows` and the heads; `rows` is at most 256.
-// The axes of an origin are column, head within the pack, token, pack of heads, batch.
+// The axes of an origin are column, head within the pack, token, pack of heads, batch. Of a paged K or
+// V, the token is the row in its page, and the batch is the page.
 //
 // For a tensor without elements the map is undefined; nothing may be loaded through it. Takes about
 // 100 ns. Errors: those of CheckTensorMap(), and Internal if the driver fails.

@@ -1,5 +1,5 @@
-// TMA: copies of tiles from a tensor to shared memory, by one thread. tensor_map.h describes the
-// tensor.
+// TMA: copies of tiles from a tensor to shared memory. One thread starts a copy. tensor_map.h
+// describes the tensor.
 //
 // Needs 9.0. Source: PTX ISA 9.0, "cp.async.bulk.tensor".
 #ifndef ATTENTION_DEVICE_HOPPER_TMA_CUH_
@@ -17,8 +17,9 @@ struct TileOrigin {
   int token, head, batch;
 };
 
-// Starts to copy kBlocks blocks of 64 columns and `rows` rows to `to`, one block after the other.
-// The bytes are reported to `barrier`. Elements beyond the tensor are zeros.
+// Starts to copy kBlocks blocks of 64 columns to `to`, each `rows` rows after the one before. A block
+// has as many rows as the map's box: all `rows` of a tile, or a part of them, a multiple of 8. Its
+// bytes are reported to `barrier`. Elements beyond the tensor are zeros, and count as bytes.
 template <int kBlocks>
 __device__ void LoadTile(const CUtensorMap& map, TileOrigin from, char* to, int rows,
                          uint64_t* barrier) {
