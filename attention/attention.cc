@@ -28,9 +28,9 @@ absl::StatusOr<Plan> Choose(const AttentionProblem& problem, const DeviceInfo& d
                             const LaunchConfig& config) {
   Plan best, otherwise;
   // Of two plans the one with the higher preference.
-  const auto prefer = [&problem](const Plan& plan, Plan& chosen) {
-    if (chosen.kernel != nullptr &&
-        plan.kernel->PreferenceFor(problem) <= chosen.kernel->PreferenceFor(problem)) {
+  const auto prefer = [&](const Plan& plan, Plan& chosen) {
+    if (chosen.kernel != nullptr && plan.kernel->PreferenceFor(problem, device) <=
+                                        chosen.kernel->PreferenceFor(problem, device)) {
       return;
     }
     chosen = plan;

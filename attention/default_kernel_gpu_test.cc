@@ -21,8 +21,6 @@ constexpr const char* kFeatures[] = {
     "sq=1000,mask=window:256:0",
     "sq=1000,skv=131072",
     "sq=100,skv=200000,mask=window:1000:1000",
-    "sq=1,skv=4096",
-    "sq=7,skv=4096,mask=causal",
     "sq=4096,skv=100,mask=causal",
     "sq=300,hkv=2",
     "sq=300,hkv=1,mask=causal",
@@ -33,6 +31,16 @@ constexpr const char* kFeatures[] = {
     "sq=1000,softcap=30",
     "sq=1000,softcap=30,mask=causal",
     "sq=1000,scale=2",
+};
+
+constexpr const char* kShortQueries[] = {
+    "sq=1,skv=4096",
+    "sq=1,skv=131072,lens=padded",
+    "sq=1,skv=4096,page=16",
+    "sq=7,skv=4096,mask=causal",
+    "sq=4,skv=4096,hkv=1,mask=causal,lens=packed,page=64",
+    "sq=2,skv=4096,mask=window:1000:0,softcap=30",
+    "sq=64,skv=4096,mask=causal",  // 12 x 4 tiles, for 132 multiprocessors
     "sq=0,skv=10",
     "sq=10,skv=0",
 };
@@ -78,6 +86,22 @@ TEST(DefaultKernelTest, HopperHasItsOwnForPagesOfItsSwizzle) {
       if (page < 8) continue;
       ASSERT_NE(plan->otherwise, nullptr);
       EXPECT_EQ(plan->otherwise->kernel->traits().name, "split_k");
+    }
+  }
+}
+
+TEST(DefaultKernelTest, SplitKHasShortQueries) {
+  const absl::StatusOr<DeviceInfo> gpu = InfoOf(Device::Cuda(0));
+  ASSERT_TRUE(gpu.ok()) << gpu.status();
+  for (const char* dtype : {"fp16", "bf16", "bf16,kvdtype=fp8_e4m3"}) {
+    for (const char* dims : kHeadDims) {
+      for (const char* feature : kShortQueries) {
+        const std::string line = absl::StrCat("b=3,hq=4,", feature, ",", dims, ",dtype=", dtype);
+        const absl::StatusOr<Plan> plan = PlanOf(line);
+        ASSERT_TRUE(plan.ok()) << line << ": " << plan.status();
+        EXPECT_EQ(plan->kernel->traits().name, "split_k") << line;
+        EXPECT_EQ(plan->otherwise, nullptr) << line;
+      }
     }
   }
 }

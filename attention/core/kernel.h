@@ -138,7 +138,8 @@ class Kernel {
   virtual const KernelTraits& traits() const = 0;
 
   // The preference for a problem. A family overrides it if it is the best for some problems only.
-  virtual int PreferenceFor(const AttentionProblem& /*problem*/) const {
+  virtual int PreferenceFor(const AttentionProblem& /*problem*/,
+                            const DeviceInfo& /*device*/) const {
     return traits().preference;
   }
 

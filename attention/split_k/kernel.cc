@@ -20,10 +20,6 @@
 namespace attnlab::split_k {
 namespace {
 
-int64_t MostRowsOfOneTile(const AttentionProblem& p) {
-  return p.dtype == DType::kFloat32 ? kCudaCoreTiles[0].rows : kTensorCoreTiles[0].rows;
-}
-
 using Launcher = cudaError_t (*)(const SplitCall&);
 
 Launcher LauncherOf(const Options& options) {
@@ -94,7 +90,7 @@ class SplitKKernel : public Kernel {
         "keys divided among blocks, then merged: for short queries; 16 bits on tensor cores, fp32 "
         "on CUDA cores; head dims to 256";
     traits_.device = DeviceKind::kCuda;
-    traits_.compute_capabilities = {75, 80, 86, 89, 90, 100, 120};
+    traits_.compute_capabilities = {80, 86, 89, 90, 100, 120};
     traits_.config_keys = ConfigKeys();
     traits_.config_examples = {"k_splits=1", "k_splits=3", "batch_invariant=true"};
     traits_.tunable = {{"k_splits", {"1", "2", "4", "8", "16", "32", "64"}}};
@@ -103,9 +99,8 @@ class SplitKKernel : public Kernel {
 
   const KernelTraits& traits() const override { return traits_; }
 
-  // Above all others for a short query, of one tile.
-  int PreferenceFor(const AttentionProblem& p) const override {
-    return p.sq * p.GroupSize() <= MostRowsOfOneTile(p) ? 70 : traits_.preference;
+  int PreferenceFor(const AttentionProblem& p, const DeviceInfo& device) const override {
+    return IsBestFor(p, device) ? 70 : traits_.preference;
   }
 
   absl::StatusOr<std::unique_ptr<const Prepared>> Prepare(
@@ -127,11 +122,7 @@ class SplitKKernel : public Kernel {
   static absl::StatusOr<Options> OptionsOf(const AttentionProblem& p, const DeviceInfo& device,
                                            const LaunchConfig& config) {
     if (absl::Status s = CheckDtypeAndPage(p, {KvForm::kFp8, KvForm::kPaged}); !s.ok()) return s;
-    // Only products on tensor cores depend on it.
-    const int code_capability = p.dtype == DType::kFloat32 || device.compute_capability < 80
-                                    ? device.compute_capability
-                                    : cuda_backend::CodeCapabilityOf(device);
-    return OptionsFor(p, device, code_capability, config);
+    return OptionsFor(p, device, cuda_backend::CodeCapabilityOf(device), config);
   }
 
   KernelTraits traits_;

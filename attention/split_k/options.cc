@@ -127,6 +127,12 @@ std::vector<std::string> ConfigKeys() {
   };
 }
 
+bool IsBestFor(const AttentionProblem& p, const DeviceInfo& device) {
+  const int64_t rows = p.sq * p.GroupSize();
+  const int64_t tiles = CeilDivide(rows, TileFor(p, p.dtype != DType::kFloat32).rows);
+  return tiles <= 1 || tiles <= device.multiprocessors / 2 / std::max<int64_t>(1, p.b * p.hkv);
+}
+
 absl::StatusOr<Options> OptionsFor(const AttentionProblem& p, const DeviceInfo& device,
                                    int code_capability, const LaunchConfig& config) {
   if (absl::Status s = config.CheckKeys({"k_splits", "batch_invariant"}); !s.ok()) return s;

@@ -27,6 +27,10 @@ struct Options {
 // The configuration keys and their meanings, for KernelTraits.
 std::vector<std::string> ConfigKeys();
 
+// Whether no kernel of this tree is faster: the query is one tile, or the tiles of all sequences leave
+// half of the multiprocessors without one (docs/split_k.md).
+bool IsBestFor(const AttentionProblem& problem, const DeviceInfo& device);
+
 // The configured options, with defaults for what the configuration leaves out. `code_capability`:
 // the compute capability for which the device code that runs there was compiled
 // (attention/cuda/code_capability_of.h).

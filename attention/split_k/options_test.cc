@@ -17,7 +17,7 @@ DeviceInfo Gpu(int capability) {
   gpu.compute_capability = capability;
   gpu.multiprocessors = 132;
   gpu.last_level_cache_bytes = 50 << 20;
-  gpu.shared_memory_per_block = (capability == 75 ? 64 : capability == 90 ? 227 : 99) * 1024;
+  gpu.shared_memory_per_block = (capability == 90 ? 227 : 99) * 1024;
   gpu.registers_per_multiprocessor = 65536;
   return gpu;
 }
@@ -71,6 +71,20 @@ TEST(SplitKOptionsTest, PartsAreWholeTilesOfKeys) {
   }
 }
 
+TEST(SplitKOptionsTest, ItIsTheBestForShortQueries) {
+  const auto best = [](const std::string& line) {
+    return IsBestFor(*AttentionProblem::Parse(line), Gpu(90));
+  };
+  // One tile of 16 rows: 4 queries of 4 heads; of 4 rows in fp32.
+  EXPECT_TRUE(best("b=64,hq=32,hkv=8,sq=4,skv=4096,d=128"));
+  EXPECT_FALSE(best("b=64,hq=32,hkv=8,sq=5,skv=4096,d=128"));
+  EXPECT_TRUE(best("b=64,hq=32,hkv=8,sq=1,skv=4096,d=128,dtype=fp32"));
+  EXPECT_FALSE(best("b=64,hq=32,hkv=8,sq=2,skv=4096,d=128,dtype=fp32"));
+  // Several, if together they are half as many as the multiprocessors.
+  EXPECT_TRUE(best("b=1,hq=32,hkv=8,sq=32,skv=4096,d=128"));
+  EXPECT_FALSE(best("b=1,hq=32,hkv=8,sq=33,skv=4096,d=128"));
+}
+
 TEST(SplitKOptionsTest, HeadDim128FitsGpusWithLittleSharedMemory) {
   EXPECT_EQ(For("hq=8,sq=1,skv=1000,d=128", "", 86).status(), absl::OkStatus());
   EXPECT_EQ(For("hq=8,sq=1,skv=1000,d=128,kvdtype=fp8_e4m3", "", 86).status(), absl::OkStatus());
@@ -100,8 +114,8 @@ TEST(SplitKOptionsTest, ErrorsNameFieldValueAndLimit) {
   using Code = absl::StatusCode;
   expect(For("hq=2,sq=9,d=264"), Code::kUnimplemented, "d: 264 is above 256");
   expect(For("hq=2,sq=9,d=8,dv=300"), Code::kUnimplemented, "dv: 300 is above 256");
-  expect(For("hq=2,sq=9,d=64", "", 75), Code::kUnimplemented, "bf16 from compute capability 8.0");
   expect(For("hq=2,sq=9,d=256", "", 86), Code::kResourceExhausted, "this device has 101376");
+  expect(For("hq=2,sq=9,d=64", "", 75), Code::kUnimplemented, "bf16 from compute capability 8.0");
   expect(For("hq=2,sq=9,d=64", "k_splits=0"), Code::kInvalidArgument, "k_splits");
   expect(For("hq=2,sq=9,d=64", "k_splits=4097"), Code::kInvalidArgument, "1..4096");
   expect(For("hq=2,sq=9,d=64", "splits=2"), Code::kInvalidArgument, "splits");

@@ -26,9 +26,10 @@ BACKENDS = ("cudnn", "flash", "efficient", "math", "auto")
 LIBRARIES = {
     "fa3": ("fa3_fwd_interface", "fa3-fwd"),
     "flashinfer": ("flashinfer", "flashinfer-python"),
-    # Its decoding with a paged KV cache, pages of 16 and of 64 tokens.
+    # Its decoding with a paged KV cache, pages of 16, 64 and 128 tokens.
     "flashinfer-page16": ("flashinfer", "flashinfer-python"),
     "flashinfer-page64": ("flashinfer", "flashinfer-python"),
+    "flashinfer-page128": ("flashinfer", "flashinfer-python"),
 }
 
 
@@ -165,6 +166,7 @@ class Library:
             "flashinfer": self._flashinfer,
             "flashinfer-page16": functools.partial(self._flashinfer_decode, 16),
             "flashinfer-page64": functools.partial(self._flashinfer_decode, 64),
+            "flashinfer-page128": functools.partial(self._flashinfer_decode, 128),
         }[self.name]
         try:
             calls = [make(library, case, *(x.transpose(1, 2) for x in qkv)) for qkv in inputs]
