@@ -1,0 +1,117 @@
+// Decoding for 64 sequences with a common prefix of 4096 keys and 512 of their own, on the first GPU:
+//
+//   bazel run -c opt //paged/shared_prefix:benchmark
+//
+//   BM_Copies   every sequence has a copy of the prefix
+//   BM_Table    the sequences' rows of the page table begin with the same pages
+//   BM_Plan     SharedPrefixPlan
+#include "benchmark/benchmark.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <random>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "attention/attention.h"
+#include "attention/core/dtype.h"
+#include "attention/core/problem.h"
+#include "attention/core/tensor.h"
+#include "attention/core/tensors.h"
+#include "attention/cuda/backend.h"
+#include "attention/cuda/memory.h"
+#include "paged/page_manager.h"
+#include "paged/shared_prefix/shared_prefix.h"
+
+namespace attnlab::paged {
+namespace {
+
+constexpr int64_t kPrefixPages = 4096 / 16;
+
+// Random bf16. Many tensors are too large to draw each element of.
+absl::StatusOr<Buffer> RandomRows(int64_t elements) {
+  constexpr int64_t kDrawn = 1 << 22;
+  std::vector<char> drawn(kDrawn * SizeOf(DType::kBFloat16));
+  std::mt19937 random(1);
+  std::normal_distribution<float> normal;
+  for (int64_t i = 0; i < kDrawn; ++i) {
+    StoreElement(drawn.data(), DType::kBFloat16, i, normal(random));
+  }
+  const int64_t bytes = elements * SizeOf(DType::kBFloat16);
+  absl::StatusOr<Buffer> buffer = Buffer::Allocate(Device::Cuda(0), bytes);
+  if (!buffer.ok()) return buffer;
+  for (int64_t at = 0; at < bytes; at += static_cast<int64_t>(drawn.size())) {
+    const int64_t left = std::min<int64_t>(bytes - at, static_cast<int64_t>(drawn.size()));
+    if (absl::Status s = buffer->CopyFromHost(drawn.data(), left, at); !s.ok()) return s;
+  }
+  return buffer;
+}
+
+absl::Status Measure(benchmark::State& state, bool shares_pages, bool plans) {
+  const Device gpu = Device::Cuda(0);
+  absl::StatusOr<AttentionProblem> p =
+      AttentionProblem::Parse("b=64,hq=32,hkv=8,sq=1,skv=4608,d=128,dtype=bf16,page=16");
+  if (!p.ok()) return p.status();
+  const int64_t columns = p->skv / p->page, pages = p->b * columns;
+  std::vector<int32_t> entries(pages);
+  for (int64_t i = 0; i < pages; ++i) entries[i] = static_cast<int32_t>(i);
+  std::mt19937 random(1);
+  std::shuffle(entries.begin(), entries.end(), random);
+  SharedPrefix prefix;
+  prefix.pages = kPrefixPages;
+  for (int64_t i = 0; i < p->b; ++i) {
+    prefix.members.push_back(i);
+    if (shares_pages) std::copy_n(entries.begin(), kPrefixPages, entries.begin() + i * columns);
+  }
+  const absl::StatusOr<SharedPrefixPlan> plan = SharedPrefixPlan::Make(*p, gpu, {prefix});
+  if (!plan.ok()) return plan.status();
+  const absl::StatusOr<Plan> usual = MakePlan(*p, gpu);
+  if (!usual.ok()) return usual.status();
+  const int64_t bytes = std::max(plan->WorkspaceBytes(), usual->workspace_bytes);
+
+  absl::StatusOr<Buffer> q = RandomRows(p->b * p->hq * p->d), o = RandomRows(p->b * p->hq * p->d),
+                         k = RandomRows(pages * p->page * p->hkv * p->d),
+                         v = RandomRows(pages * p->page * p->hkv * p->d),
+                         table = Buffer::Allocate(gpu, pages * int64_t{sizeof(int32_t)}),
+                         workspace = Buffer::Allocate(gpu, bytes);
+  for (const auto* buffer : {&q, &o, &k, &v, &table, &workspace}) {
+    if (!buffer->ok()) return buffer->status();
+  }
+  absl::Status s = table->CopyFromHost(entries.data(), table->bytes());
+  if (!s.ok()) return s;
+  AttentionTensors t;
+  t.q = BshdView(q->data(), p->dtype, gpu, p->b, 1, p->hq, p->d);
+  t.o = BshdView(o->data(), p->dtype, gpu, p->b, 1, p->hq, p->d);
+  t.k = BshdView(k->data(), p->dtype, gpu, pages, p->page, p->hkv, p->d);
+  t.v = BshdView(v->data(), p->dtype, gpu, pages, p->page, p->hkv, p->d);
+  t.page_table = {static_cast<const int32_t*>(table->data()), p->b, columns, columns};
+  absl::StatusOr<cuda_backend::Timer> timer = cuda_backend::Timer::Create(0);
+  if (!timer.ok()) return timer.status();
+  const Workspace scratch = {workspace->data(), bytes};
+  for (auto _ : state) {
+    if (s = timer->Start(nullptr); !s.ok()) return s;
+    if (s = plans ? plan->Run(t, scratch) : Forward(*usual, t, scratch); !s.ok()) return s;
+    const absl::StatusOr<double> seconds = timer->StopSeconds(nullptr);
+    if (!seconds.ok()) return seconds.status();
+    state.SetIterationTime(*seconds);
+  }
+  return absl::OkStatus();
+}
+
+void Run(benchmark::State& state, bool shares_pages, bool plans) {
+  const absl::Status s = Measure(state, shares_pages, plans);
+  if (!s.ok()) state.SkipWithError(std::string(s.message()).c_str());
+}
+
+void BM_Copies(benchmark::State& state) { Run(state, false, false); }
+void BM_Table(benchmark::State& state) { Run(state, true, false); }
+void BM_Plan(benchmark::State& state) { Run(state, true, true); }
+BENCHMARK(BM_Copies)->UseManualTime()->Unit(benchmark::kMicrosecond);
+BENCHMARK(BM_Table)->UseManualTime()->Unit(benchmark::kMicrosecond);
+BENCHMARK(BM_Plan)->UseManualTime()->Unit(benchmark::kMicrosecond);
+
+}  // namespace
+}  // namespace attnlab::paged

@@ -1,0 +1,301 @@
+#include "paged/shared_prefix/shared_prefix.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <type_traits>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "attention/core/dtype.h"
+#include "attention/core/mask.h"
+#include "attention/core/tensor.h"
+#include "attention/cuda/machine.h"
+#include "attention/cuda/memory.h"
+#include "paged/shared_prefix/gpu.h"
+#include "paged/shared_prefix/rows.h"
+
+namespace attnlab::paged {
+namespace {
+
+// Chunks of a prefix have at least so many keys.
+constexpr int64_t kChunkKeys = 256;
+// Rows of the query tiles that the number of chunks is made for.
+constexpr int64_t kTileRows = 128;
+
+int64_t CeilDivide(int64_t x, int64_t by) { return (x + by - 1) / by; }
+
+absl::Status Invalid(absl::string_view field, absl::string_view what) {
+  return absl::InvalidArgumentError(absl::StrCat(field, ": ", what));
+}
+
+template <typename View>
+View Rows(View view, int64_t first, int64_t count) {
+  if (view.data == nullptr) return view;
+  using Byte = std::conditional_t<std::is_const_v<std::remove_pointer_t<decltype(view.data)>>,
+                                  const char, char>;
+  view.data = static_cast<Byte*>(view.data) + first * view.strides[0] * SizeOf(view.dtype);
+  view.shape[0] = count;
+  return view;
+}
+
+LengthsView Rows(const LengthsView& lengths, int64_t first, int64_t count) {
+  if (lengths.data == nullptr) return lengths;
+  return {lengths.data + first, count};
+}
+
+// The call for sequences [first, first + count).
+AttentionTensors Rows(const AttentionTensors& t, int64_t first, int64_t count) {
+  AttentionTensors rows = t;
+  rows.q = Rows(t.q, first, count);
+  rows.o = Rows(t.o, first, count);
+  rows.lse = Rows(t.lse, first, count);
+  rows.q_len = Rows(t.q_len, first, count);
+  rows.kv_len = Rows(t.kv_len, first, count);
+  rows.k_scale = Rows(t.k_scale, first, count);
+  rows.v_scale = Rows(t.v_scale, first, count);
+  rows.page_table.data += first * t.page_table.row_stride;
+  rows.page_table.rows = count;
+  return rows;
+}
+
+template <typename Pointer>
+PrefixRows RowsOf(const BasicTensorView<Pointer>& view) {
+  return {view.shape[0],   view.shape[1],   view.shape[2],  view.shape[3],
+          view.strides[0], view.strides[1], view.strides[2]};
+}
+
+struct Convert {
+  template <typename T>
+  static float ToFloat(T x) {
+    return static_cast<float>(x);
+  }
+  template <typename T>
+  static T FromFloat(float x) {
+    return T(x);
+  }
+};
+
+template <typename T>
+void MergeHere(const PrefixMerge& merge) {
+  for (int64_t i = 0; i < merge.rows.Elements(); ++i) merge.MergeElement<T, Convert>(i);
+}
+
+absl::Status Prepare(const PrefixInputs& inputs, DType dtype, Device device, void* stream) {
+  if (device.kind == DeviceKind::kCuda) {
+    return PrefixInputsOnGpu(device.ordinal, inputs, dtype, stream);
+  }
+  for (int64_t i = 0; i < inputs.rows.Elements(); ++i) {
+    if (SizeOf(dtype) == 4) {
+      inputs.CopyElement<uint32_t>(i);
+    } else {
+      inputs.CopyElement<uint16_t>(i);
+    }
+  }
+  for (int64_t i = 0; i < std::max(inputs.rows.count, inputs.chunks); ++i) inputs.SetLengths(i);
+  return absl::OkStatus();
+}
+
+absl::Status Merge(const PrefixMerge& merge, DType dtype, Device device, void* stream) {
+  if (device.kind == DeviceKind::kCuda) {
+    return PrefixMergeOnGpu(device.ordinal, merge, dtype, stream);
+  }
+  if (dtype == DType::kFloat32) {
+    MergeHere<float>(merge);
+  } else if (dtype == DType::kFloat16) {
+    MergeHere<Float16>(merge);
+  } else {
+    MergeHere<BFloat16>(merge);
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<SharedPrefixPlan> SharedPrefixPlan::Make(const AttentionProblem& problem,
+                                                        Device device,
+                                                        absl::Span<const SharedPrefix> prefixes) {
+  if (absl::Status s = problem.Validate(); !s.ok()) return s;
+  if (problem.page == 0) return Invalid("page", "0; K and V must be paged");
+  if (problem.lens == Lengths::kPacked) return Invalid("lens", "packed; must be fixed or padded");
+  if (problem.mask.kind == Mask::Kind::kSlidingWindow) {
+    return Invalid("mask", "a sliding window does not see the whole prefix");
+  }
+  if (problem.dtype == DType::kFloat8E4M3) return Invalid("dtype", "fp8_e4m3 of Q");
+  const absl::StatusOr<DeviceInfo> info = InfoOf(device);
+  if (!info.ok()) return info.status();
+  SharedPrefixPlan plan;
+  plan.problem_ = problem;
+  plan.device_ = *info;
+  std::vector<SharedPrefix> sorted(prefixes.begin(), prefixes.end());
+  std::sort(sorted.begin(), sorted.end(), [](const SharedPrefix& a, const SharedPrefix& b) {
+    return (a.members.empty() ? -1 : a.members[0]) < (b.members.empty() ? -1 : b.members[0]);
+  });
+  int64_t next = 0;
+  for (const SharedPrefix& prefix : sorted) {
+    const auto count = static_cast<int64_t>(prefix.members.size());
+    if (count == 0) return Invalid("prefixes", "one has no members");
+    const int64_t first = prefix.members[0], keys = prefix.pages * problem.page;
+    for (int64_t i = 0; i < count; ++i) {
+      if (prefix.members[i] == first + i) continue;
+      return Invalid("prefixes", absl::StrCat("member ", prefix.members[i], " follows member ",
+                                              prefix.members[i - 1],
+                                              "; members must be side by side in the batch"));
+    }
+    if (first < next || first + count > problem.b) {
+      return Invalid("prefixes", absl::StrCat("members ", first, " to ", first + count - 1,
+                                              " are of another prefix, or not of the ", problem.b,
+                                              " sequences"));
+    }
+    if (prefix.pages < 0 || keys > problem.skv - problem.sq) {
+      return Invalid("prefixes", absl::StrCat(prefix.pages, " pages, of ", problem.skv,
+                                              " keys with ", problem.sq, " of their own"));
+    }
+    if (absl::Status s = plan.AddGroup(next, first - next, 0); !s.ok()) return s;
+    if (absl::Status s = plan.AddGroup(first, count, count > 1 ? keys : 0); !s.ok()) return s;
+    next = first + count;
+  }
+  if (absl::Status s = plan.AddGroup(next, problem.b - next, 0); !s.ok()) return s;
+  return plan;
+}
+
+absl::Status SharedPrefixPlan::AddGroup(int64_t first, int64_t count, int64_t keys) {
+  if (count == 0) return absl::OkStatus();
+  const AttentionProblem& p = problem_;
+  Group group;
+  group.first = first;
+  group.count = count;
+  group.keys = keys;
+  AttentionProblem own = p;
+  own.b = count;
+  if (keys > 0) {
+    own.skv = p.skv - keys;
+    own.lens = Lengths::kPadded;
+  }
+  absl::StatusOr<Plan> own_plan = MakePlan(own, device_.device);
+  if (!own_plan.ok()) return own_plan.status();
+  group.own = *std::move(own_plan);
+  int64_t scratch = group.own.workspace_bytes;
+  int64_t bytes = 0;
+  const auto place = [&](int64_t size) {
+    const int64_t at = bytes;
+    bytes += CeilDivide(size, kMemoryAlignment) * kMemoryAlignment;
+    return at;
+  };
+  if (keys > 0) {
+    const int64_t rows = count * p.sq;
+    const int64_t tiles = p.hkv * CeilDivide(rows * p.GroupSize(), kTileRows);
+    const int64_t wanted = std::clamp<int64_t>(device_.multiprocessors / tiles, 1,
+                                               std::max<int64_t>(1, keys / kChunkKeys));
+    group.chunk_pages = CeilDivide(keys / p.page, wanted);
+    group.chunks = CeilDivide(keys / p.page, group.chunk_pages);
+    AttentionProblem prefix = p;
+    prefix.b = group.chunks;
+    prefix.sq = rows;
+    prefix.skv = group.chunk_pages * p.page;
+    prefix.lens = Lengths::kPadded;
+    prefix.mask = Mask::None();
+    absl::StatusOr<Plan> prefix_plan = MakePlan(prefix, device_.device);
+    if (!prefix_plan.ok()) return prefix_plan.status();
+    group.prefix = *std::move(prefix_plan);
+    scratch = std::max(scratch, group.prefix.workspace_bytes);
+    const int64_t heads = rows * p.hq, element = SizeOf(p.dtype);
+    group.own_lengths = place(count * 4);
+    group.chunk_lengths = place(group.chunks * 4);
+    group.q = place(group.chunks * heads * p.d * element);
+    group.prefix_o = place(group.chunks * heads * p.dv * element);
+    group.prefix_lse = place(group.chunks * heads * 4);
+    group.own_o = place(heads * p.dv * element);
+    group.own_lse = place(heads * 4);
+  }
+  group.scratch = place(scratch);
+  workspace_bytes_ = std::max(workspace_bytes_, bytes);
+  groups_.push_back(std::move(group));
+  return absl::OkStatus();
+}
+
+absl::Status SharedPrefixPlan::Run(const AttentionTensors& t, Workspace workspace,
+                                   void* stream) const {
+  if (absl::Status s = ValidateTensors(problem_, t); !s.ok()) return s;
+  if (t.q.device != device_.device) {
+    return Invalid("q", absl::StrCat("on ", ToString(t.q.device), ", but the plan is for ",
+                                     ToString(device_.device)));
+  }
+  if (workspace_bytes_ > 0) {
+    if (workspace.data == nullptr || workspace.bytes < workspace_bytes_) {
+      return Invalid("workspace", absl::StrCat(workspace.data == nullptr ? 0 : workspace.bytes,
+                                               " bytes, but ", workspace_bytes_, " are needed"));
+    }
+    absl::Status s = ValidateScratch(t, "workspace", workspace.data, workspace.bytes);
+    if (!s.ok()) return s;
+  }
+  for (const Group& group : groups_) {
+    absl::Status s = RunGroup(group, t, static_cast<char*>(workspace.data), stream);
+    if (!s.ok()) return s;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status SharedPrefixPlan::RunGroup(const Group& group, const AttentionTensors& t,
+                                        char* workspace, void* stream) const {
+  const AttentionProblem& p = problem_;
+  const Workspace scratch = {workspace + group.scratch,
+                             std::max(group.own.workspace_bytes, group.prefix.workspace_bytes)};
+  AttentionTensors own = Rows(t, group.first, group.count);
+  if (group.keys == 0) return Forward(group.own, own, scratch, stream);
+
+  const int64_t rows = group.count * p.sq;
+  const auto at = [&](int64_t offset) { return static_cast<void*>(workspace + offset); };
+  PrefixInputs inputs;
+  inputs.rows = RowsOf(own.q);
+  inputs.q = own.q.data;
+  inputs.copies = at(group.q);
+  inputs.chunks = group.chunks;
+  inputs.kv_len = own.kv_len.data;
+  inputs.skv = p.skv;
+  inputs.prefix_keys = group.keys;
+  inputs.chunk_keys = group.chunk_pages * p.page;
+  inputs.own_lengths = static_cast<int32_t*>(at(group.own_lengths));
+  inputs.chunk_lengths = static_cast<int32_t*>(at(group.chunk_lengths));
+  if (absl::Status s = Prepare(inputs, p.dtype, device_.device, stream); !s.ok()) return s;
+
+  AttentionTensors prefix = own;
+  prefix.q = BshdView(at(group.q), p.dtype, device_.device, group.chunks, rows, p.hq, p.d);
+  prefix.o = BshdView(at(group.prefix_o), p.dtype, device_.device, group.chunks, rows, p.hq, p.dv);
+  prefix.lse =
+      BshdView(at(group.prefix_lse), DType::kFloat32, device_.device, group.chunks, rows, p.hq, 1);
+  prefix.q_len = {};
+  prefix.kv_len = {inputs.chunk_lengths, group.chunks};
+  // A chunk's pages follow those of the chunk before, in the first member's row.
+  prefix.page_table = {own.page_table.data, group.chunks, group.chunk_pages, group.chunk_pages};
+  for (ConstTensorView* scale : {&prefix.k_scale, &prefix.v_scale}) {
+    scale->shape[0] = scale->data == nullptr ? 0 : group.chunks;
+    scale->strides[0] = 0;
+  }
+  if (absl::Status s = Forward(group.prefix, prefix, scratch, stream); !s.ok()) return s;
+
+  const TensorView o = own.o, lse = own.lse;
+  own.kv_len = {inputs.own_lengths, group.count};
+  own.page_table.data += group.keys / p.page;
+  own.page_table.columns -= group.keys / p.page;
+  own.o = BshdView(at(group.own_o), p.dtype, device_.device, group.count, p.sq, p.hq, p.dv);
+  own.lse =
+      BshdView(at(group.own_lse), DType::kFloat32, device_.device, group.count, p.sq, p.hq, 1);
+  if (absl::Status s = Forward(group.own, own, scratch, stream); !s.ok()) return s;
+
+  PrefixMerge merge;
+  merge.rows = RowsOf(o);
+  merge.prefix_o = at(group.prefix_o);
+  merge.own_o = at(group.own_o);
+  merge.prefix_lse = static_cast<const float*>(at(group.prefix_lse));
+  merge.own_lse = static_cast<const float*>(at(group.own_lse));
+  merge.chunks = group.chunks;
+  merge.o = o.data;
+  merge.lse = static_cast<float*>(lse.data);
+  merge.lse_batch = lse.strides[0];
+  merge.lse_token = lse.strides[1];
+  merge.lse_head = lse.strides[2];
+  merge.q_len = own.q_len.data;
+  return Merge(merge, p.dtype, device_.device, stream);
+}
+
+}  // namespace attnlab::paged
