@@ -6,6 +6,7 @@
 #include <memory>
 #include <optional>
 #include <random>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -31,8 +32,8 @@ using cuda_backend::Graph;
 using cuda_backend::Stream;
 
 constexpr int64_t kRows = 3;
-// Row 2 begins here as a fork of row 0. From then on they share what is before, and the page that is
-// not full is copied.
+// Row 2 begins here as a fork of row 0. From then on they share what is before, and the page that
+// is not full is copied.
 constexpr int64_t kFork = 1003;
 // Row 1 is away between these steps. Meanwhile the others get pages that it had.
 constexpr int64_t kSwapOut = 2005, kSwapIn = 2600;

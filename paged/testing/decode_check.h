@@ -22,7 +22,7 @@ struct DecodeCase {
 // GPU, the later steps replay a graph of one step.
 //
 // OK if in each step O and LSE have the bits that the kernel gives with contiguous K and V, and no
-// other row was written. Internal says where they differ first. Other errors are those of the calls.
+// other row was written. Internal says where they differ first. Other errors are the calls'.
 absl::Status CheckDecode(const DecodeCase& c, Device device);
 
 }  // namespace attnlab::paged
