@@ -1,6 +1,6 @@
 // On a GPU: Append() writes what it writes on the CPU.
 #include "gtest/gtest.h"
-#include "paged/append_check.h"
+#include "paged/testing/append_check.h"
 
 namespace attnlab::paged {
 namespace {

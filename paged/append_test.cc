@@ -6,7 +6,7 @@
 #include "absl/status/status.h"
 #include "attention/core/tensors.h"
 #include "gtest/gtest.h"
-#include "paged/append_check.h"
+#include "paged/testing/append_check.h"
 
 namespace attnlab::paged {
 namespace {

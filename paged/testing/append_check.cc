@@ -1,4 +1,4 @@
-#include "paged/append_check.h"
+#include "paged/testing/append_check.h"
 
 #include <algorithm>
 #include <array>

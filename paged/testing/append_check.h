@@ -1,6 +1,6 @@
 // For tests: Append() on any device against a simple computation in double.
-#ifndef PAGED_APPEND_CHECK_H_
-#define PAGED_APPEND_CHECK_H_
+#ifndef PAGED_TESTING_APPEND_CHECK_H_
+#define PAGED_TESTING_APPEND_CHECK_H_
 
 #include <cstdint>
 #include <string>
@@ -32,4 +32,4 @@ std::string CheckAppend(const AppendCase& c, Device device);
 
 }  // namespace attnlab::paged
 
-#endif  // PAGED_APPEND_CHECK_H_
+#endif  // PAGED_TESTING_APPEND_CHECK_H_
