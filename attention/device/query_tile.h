@@ -21,9 +21,8 @@ struct QueryTile {
   Span q, kv;  // of the sequence
   int32_t first_head = 0, kv_head = 0;
   Divisor pack;             // query heads whose rows are in the tile
-  uint32_t first_rest = 0;  // of row `begin`: its head's place among them
-  int64_t first_query = 0;  // and its query
-  int64_t begin = 0;        // its first row
+  int64_t first_query = 0;  // of the tile's first row
+  int64_t begin = 0;        // its first row, or that of a part of it
   int64_t end = 0;          // one past its last row; at most q.length * pack
 
   // Of a row of the tile.
@@ -63,9 +62,9 @@ struct QueryTile {
   }
 
  private:
-  // Rows of first_query before the row. Small, so that a division by `pack` is one of 32 bits.
+  // Rows from the first one of first_query on. Few, so that a division by `pack` is one of 32 bits.
   ATTNLAB_HOST_DEVICE uint32_t PlaceOf(int64_t row) const {
-    return static_cast<uint32_t>(row - begin) + first_rest;
+    return static_cast<uint32_t>(row - first_query * pack.Value());
   }
 };
 
@@ -82,13 +81,9 @@ ATTNLAB_HOST_DEVICE inline QueryTile QueryTileOf(const Arguments& a, int64_t seq
   tile.begin = index * rows;
   tile.end = tile.begin + rows;
   if (tile.end > tile.q.length * pack) tile.end = tile.q.length * pack;
-  if (pack == 1) {
-    tile.first_query = tile.begin;
-  } else {
-    tile.first_query = tile.begin < 1 << 30 ? a.group.Divide(static_cast<uint32_t>(tile.begin))
+  tile.first_query = pack == 1              ? tile.begin
+                     : tile.begin < 1 << 30 ? a.group.Divide(static_cast<uint32_t>(tile.begin))
                                             : tile.begin / pack;
-    tile.first_rest = static_cast<uint32_t>(tile.begin - tile.first_query * pack);
-  }
   return tile;
 }
 

@@ -59,8 +59,11 @@ double SecondsOf(const AttentionProblem& p, const DeviceInfo& device, const Opti
                  int64_t tiles, int64_t parts, int64_t keys) {
   constexpr double kBlockSeconds = 2e-6, kMergeSeconds = 3e-6;
   constexpr double kMultiprocessorRate = 35e9;  // bytes per second
-  // A block takes as long for keys of fp8 as for those of 16 bits. CUDA cores read fp32.
-  const double block_rate = SizeOf(p.KvDType()) == 1 ? 24e9 : 50e9;
+  // Of keys per second: as many of fp8 as of 16 bits, and no more if they are short.
+  constexpr double kBlockKeys = 96e6;
+  const auto key_bytes = static_cast<double>((p.d + p.dv) * SizeOf(p.KvDType()));
+  const double block_rate =
+      kBlockKeys * key_bytes / std::max(1.0, static_cast<double>(p.d + p.dv) / 256);
   const double room = static_cast<double>(device.shared_memory_per_block + 1024) /
                       static_cast<double>(options.tile.shared_bytes + 1024);
   const double together = std::max(1, device.multiprocessors) *
@@ -70,8 +73,7 @@ double SecondsOf(const AttentionProblem& p, const DeviceInfo& device, const Opti
   const double rate =
       std::min(block_rate, kMultiprocessorRate * std::max(1, device.multiprocessors) /
                                std::max(1.0, at_a_time));
-  const double bytes =
-      static_cast<double>(keys) * static_cast<double>((p.d + p.dv) * SizeOf(p.KvDType()));
+  const double bytes = static_cast<double>(keys) * key_bytes;
   const double waves = std::ceil(blocks / together);
   const double merged = blocks * options.tile.rows * static_cast<double>(p.dv) * 4;
   return waves * (kBlockSeconds + bytes / rate) +

@@ -28,7 +28,7 @@ struct Convert {
 template <typename T>
 __global__ void __launch_bounds__(kThreads)
     PrefixInputsKernel(const __grid_constant__ PrefixInputs inputs) {
-  const int64_t i = int64_t{blockIdx.x} * kThreads + threadIdx.x;
+  const uint32_t i = blockIdx.x * kThreads + threadIdx.x;
   if (i < inputs.rows.Elements()) inputs.CopyElement<T>(i);
   inputs.SetLengths(i);
 }
@@ -36,13 +36,11 @@ __global__ void __launch_bounds__(kThreads)
 template <typename T>
 __global__ void __launch_bounds__(kThreads)
     PrefixMergeKernel(const __grid_constant__ PrefixMerge merge) {
-  const int64_t i = int64_t{blockIdx.x} * kThreads + threadIdx.x;
+  const uint32_t i = blockIdx.x * kThreads + threadIdx.x;
   if (i < merge.rows.Elements()) merge.MergeElement<T, Convert>(i);
 }
 
-dim3 BlocksFor(int64_t threads) {
-  return dim3(static_cast<uint32_t>((threads + kThreads - 1) / kThreads));
-}
+dim3 BlocksFor(uint32_t threads) { return dim3((threads + kThreads - 1) / kThreads); }
 
 }  // namespace
 

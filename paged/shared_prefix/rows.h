@@ -12,17 +12,19 @@
 
 namespace attnlab::paged {
 
-// Rows of all members: row i * sq + j is query j of member i. Strides are in elements.
+// Rows of all members: row i * sq + j is query j of member i. Strides are in elements. There are fewer
+// than 2^31 elements: divisions of 64 bits would take longer than the rest.
 struct PrefixRows {
-  int64_t count = 0, sq = 0, hq = 0, dim = 0;
+  uint32_t count = 0, sq = 0, hq = 0, dim = 0;
   int64_t batch_stride = 0, token_stride = 0, head_stride = 0;
 
-  ATTNLAB_HOST_DEVICE int64_t Elements() const { return count * sq * hq * dim; }
+  ATTNLAB_HOST_DEVICE uint32_t Heads() const { return count * sq * hq; }
+  ATTNLAB_HOST_DEVICE uint32_t Elements() const { return Heads() * dim; }
   // Element `index` of contiguous rows [count * sq, hq, dim], in the tensor.
-  ATTNLAB_HOST_DEVICE int64_t Offset(int64_t index) const {
-    const int64_t head = index / dim, row = head / hq;
-    return row / sq * batch_stride + row % sq * token_stride + head % hq * head_stride +
-           index % dim;
+  ATTNLAB_HOST_DEVICE int64_t Offset(uint32_t index) const {
+    const uint32_t head = index / dim, row = head / hq, member = row / sq;
+    return member * batch_stride + (row - member * sq) * token_stride +
+           (head - row * hq) * head_stride + (index - head * dim);
   }
 };
 
@@ -31,20 +33,19 @@ struct PrefixInputs {
   PrefixRows rows;  // of Q
   const void* q = nullptr;
   void* copies = nullptr;  // [chunks, count * sq, hq, d]
-  int64_t chunks = 0;
+  uint32_t chunks = 0;
   const int32_t* kv_len = nullptr;  // of the members; null: all are skv
   int64_t skv = 0, prefix_keys = 0, chunk_keys = 0;
   int32_t *own_lengths = nullptr, *chunk_lengths = nullptr;
 
   template <typename T>
-  ATTNLAB_HOST_DEVICE void CopyElement(int64_t index) const {
+  ATTNLAB_HOST_DEVICE void CopyElement(uint32_t index) const {
     const T x = static_cast<const T*>(q)[rows.Offset(index)];
-    for (int64_t chunk = 0; chunk < chunks; ++chunk) {
-      static_cast<T*>(copies)[chunk * rows.Elements() + index] = x;
-    }
+    T* to = static_cast<T*>(copies) + index;
+    for (uint32_t chunk = 0; chunk < chunks; ++chunk, to += rows.Elements()) *to = x;
   }
   // i: a member, and a chunk.
-  ATTNLAB_HOST_DEVICE void SetLengths(int64_t i) const {
+  ATTNLAB_HOST_DEVICE void SetLengths(uint32_t i) const {
     if (i < rows.count) {
       const int64_t length = (kv_len == nullptr ? skv : kv_len[i]) - prefix_keys;
       own_lengths[i] = length < 0 ? 0 : static_cast<int32_t>(length);
@@ -62,7 +63,7 @@ struct PrefixMerge {
   PrefixRows rows;  // of O
   const void *prefix_o = nullptr, *own_o = nullptr;
   const float *prefix_lse = nullptr, *own_lse = nullptr;
-  int64_t chunks = 0;
+  uint32_t chunks = 0;
   void* o = nullptr;
   float* lse = nullptr;  // null: not wanted
   int64_t lse_batch = 0, lse_token = 0, lse_head = 0;
@@ -70,11 +71,14 @@ struct PrefixMerge {
 
   // Convert: ToFloat(T) and FromFloat<T>(float).
   template <typename T, typename Convert>
-  ATTNLAB_HOST_DEVICE void MergeElement(int64_t index) const {
-    const int64_t head = index / rows.dim, row = head / rows.hq, heads = rows.Elements() / rows.dim;
-    if (q_len != nullptr && row % rows.sq >= q_len[row / rows.sq]) return;
+  ATTNLAB_HOST_DEVICE void MergeElement(uint32_t index) const {
+    const uint32_t head = index / rows.dim, row = head / rows.hq, member = row / rows.sq,
+                   query = row - member * rows.sq;
+    if (q_len != nullptr && static_cast<int64_t>(query) >= q_len[member]) return;
     float most = own_lse[head];
-    for (int64_t c = 0; c < chunks; ++c) most = fmaxf(most, prefix_lse[c * heads + head]);
+    for (uint32_t c = 0; c < chunks; ++c) {
+      most = fmaxf(most, prefix_lse[int64_t{c} * rows.Heads() + head]);
+    }
     // Minus infinity if the row sees no key at all; then all weights must be 0, not NaN.
     const float base = most == -INFINITY ? 0 : most;
     float sum = 0, x = 0;
@@ -83,13 +87,14 @@ struct PrefixMerge {
       sum += weight;
       x += weight * Convert::ToFloat(static_cast<const T*>(part)[at]);
     };
-    for (int64_t c = 0; c < chunks; ++c) {
-      add(prefix_lse[c * heads + head], prefix_o, c * rows.Elements() + index);
+    for (uint32_t c = 0; c < chunks; ++c) {
+      add(prefix_lse[int64_t{c} * rows.Heads() + head], prefix_o,
+          int64_t{c} * rows.Elements() + index);
     }
     add(own_lse[head], own_o, index);
     static_cast<T*>(o)[rows.Offset(index)] = Convert::template FromFloat<T>(sum == 0 ? 0 : x / sum);
-    if (lse != nullptr && index % rows.dim == 0) {
-      lse[row / rows.sq * lse_batch + row % rows.sq * lse_token + head % rows.hq * lse_head] =
+    if (lse != nullptr && index == head * rows.dim) {
+      lse[member * lse_batch + query * lse_token + (head - row * rows.hq) * lse_head] =
           sum == 0 ? -INFINITY : base + logf(sum);
     }
   }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <limits>
 #include <type_traits>
 #include <utility>
 
@@ -60,8 +61,8 @@ AttentionTensors Rows(const AttentionTensors& t, int64_t first, int64_t count) {
 
 template <typename Pointer>
 PrefixRows RowsOf(const BasicTensorView<Pointer>& view) {
-  return {view.shape[0],   view.shape[1],   view.shape[2],  view.shape[3],
-          view.strides[0], view.strides[1], view.strides[2]};
+  const auto size = [&](int axis) { return static_cast<uint32_t>(view.shape[axis]); };
+  return {size(0), size(1), size(2), size(3), view.strides[0], view.strides[1], view.strides[2]};
 }
 
 struct Convert {
@@ -77,21 +78,21 @@ struct Convert {
 
 template <typename T>
 void MergeHere(const PrefixMerge& merge) {
-  for (int64_t i = 0; i < merge.rows.Elements(); ++i) merge.MergeElement<T, Convert>(i);
+  for (uint32_t i = 0; i < merge.rows.Elements(); ++i) merge.MergeElement<T, Convert>(i);
 }
 
 absl::Status Prepare(const PrefixInputs& inputs, DType dtype, Device device, void* stream) {
   if (device.kind == DeviceKind::kCuda) {
     return PrefixInputsOnGpu(device.ordinal, inputs, dtype, stream);
   }
-  for (int64_t i = 0; i < inputs.rows.Elements(); ++i) {
+  for (uint32_t i = 0; i < inputs.rows.Elements(); ++i) {
     if (SizeOf(dtype) == 4) {
       inputs.CopyElement<uint32_t>(i);
     } else {
       inputs.CopyElement<uint16_t>(i);
     }
   }
-  for (int64_t i = 0; i < std::max(inputs.rows.count, inputs.chunks); ++i) inputs.SetLengths(i);
+  for (uint32_t i = 0; i < std::max(inputs.rows.count, inputs.chunks); ++i) inputs.SetLengths(i);
   return absl::OkStatus();
 }
 
@@ -183,6 +184,11 @@ absl::Status SharedPrefixPlan::AddGroup(int64_t first, int64_t count, int64_t ke
   };
   if (keys > 0) {
     const int64_t rows = count * p.sq;
+    constexpr int64_t kMostElements = std::numeric_limits<int32_t>::max() - 1024;
+    if (rows > kMostElements / (p.hq * std::max(p.d, p.dv))) {
+      return absl::UnimplementedError(absl::StrCat("prefixes: ", count, " members have more than ",
+                                                   kMostElements, " elements of Q or O"));
+    }
     const int64_t tiles = p.hkv * CeilDivide(rows * p.GroupSize(), kTileRows);
     const int64_t wanted = std::clamp<int64_t>(device_.multiprocessors / tiles, 1,
                                                std::max<int64_t>(1, keys / kChunkKeys));
@@ -249,7 +255,7 @@ absl::Status SharedPrefixPlan::RunGroup(const Group& group, const AttentionTenso
   inputs.rows = RowsOf(own.q);
   inputs.q = own.q.data;
   inputs.copies = at(group.q);
-  inputs.chunks = group.chunks;
+  inputs.chunks = static_cast<uint32_t>(group.chunks);
   inputs.kv_len = own.kv_len.data;
   inputs.skv = p.skv;
   inputs.prefix_keys = group.keys;
@@ -288,7 +294,7 @@ absl::Status SharedPrefixPlan::RunGroup(const Group& group, const AttentionTenso
   merge.own_o = at(group.own_o);
   merge.prefix_lse = static_cast<const float*>(at(group.prefix_lse));
   merge.own_lse = static_cast<const float*>(at(group.own_lse));
-  merge.chunks = group.chunks;
+  merge.chunks = static_cast<uint32_t>(group.chunks);
   merge.o = o.data;
   merge.lse = static_cast<float*>(lse.data);
   merge.lse_batch = lse.strides[0];
