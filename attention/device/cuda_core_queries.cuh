@@ -91,8 +91,8 @@ class QueryCopy {
     for (int n = 0; n < kRows; ++n) {
       const int64_t row = first + n * kRowStep;
       if (row >= tile.end) break;
-      const T* const from = q + (tile.pack.Value() == 1 ? offset + n * kRowStep * a.q.token_stride
-                                                        : tile.Offset(a.q, row));
+      const T* const from =
+          q + (tile.pack == 1 ? offset + n * kRowStep * a.q.token_stride : tile.Offset(a.q, row));
 #pragma unroll
       for (int c = 0; c < kChunks; ++c) {
         if (at.dim + c * kDimStep < a.d) {

@@ -24,7 +24,7 @@ struct OutputRows {
     const int first = Lane() / kRowLanes, chunk = Lane() % kRowLanes;
     T* const o = static_cast<T*>(a.o.data);
     const int64_t begin = tile.begin + first_row, left = tile.end - begin;
-    if (tile.pack.Value() == 1 && left >= kRows && a.o.whole_chunks && a.dv == kDim) {
+    if (tile.pack == 1 && left >= kRows && a.o.whole_chunks && a.dv == kDim) {
       T* to = o + tile.Offset(a.o, begin + first) + chunk * kChunk;
 #pragma unroll
       for (int i = 0; i < kRows / kStep; ++i) {

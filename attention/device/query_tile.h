@@ -20,19 +20,13 @@ namespace attnlab::device {
 struct QueryTile {
   Span q, kv;  // of the sequence
   int32_t first_head = 0, kv_head = 0;
-  Divisor pack;             // query heads whose rows are in the tile
-  int64_t first_query = 0;  // of the tile's first row
-  int64_t begin = 0;        // its first row, or that of a part of it
-  int64_t end = 0;          // one past its last row; at most q.length * pack
+  int32_t pack = 1;   // query heads whose rows are in the tile
+  int64_t begin = 0;  // its first row
+  int64_t end = 0;    // one past its last row; at most q.length * pack
 
-  // Of a row of the tile.
-  ATTNLAB_HOST_DEVICE int64_t QueryOf(int64_t row) const {
-    return pack.Value() == 1 ? row : first_query + pack.Divide(PlaceOf(row));
-  }
+  ATTNLAB_HOST_DEVICE int64_t QueryOf(int64_t row) const { return pack == 1 ? row : row / pack; }
   ATTNLAB_HOST_DEVICE int32_t HeadOf(int64_t row) const {
-    if (pack.Value() == 1) return first_head;
-    const uint32_t place = PlaceOf(row);
-    return first_head + static_cast<int32_t>(place - pack.Divide(place) * pack.Value());
+    return pack == 1 ? first_head : first_head + static_cast<int32_t>(row % pack);
   }
 
   // Elements from the beginning of Q, O or LSE to the row.
@@ -60,12 +54,6 @@ struct QueryTile {
     if (begin >= end) return {};
     return KvTilesOf(mask, QueryOf(begin), QueryOf(end - 1) + 1, q.length, kv.length, keys);
   }
-
- private:
-  // Rows from the first one of first_query on. Few, so that a division by `pack` is one of 32 bits.
-  ATTNLAB_HOST_DEVICE uint32_t PlaceOf(int64_t row) const {
-    return static_cast<uint32_t>(row - first_query * pack.Value());
-  }
 };
 
 // Tile `index` of a sequence, of `rows` rows of heads [head * pack, (head + 1) * pack). It is empty
@@ -75,15 +63,12 @@ ATTNLAB_HOST_DEVICE inline QueryTile QueryTileOf(const Arguments& a, int64_t seq
   QueryTile tile;
   tile.q = a.q_sequences[sequence];
   tile.kv = a.kv_sequences[sequence];
-  if (pack != 1) tile.pack = a.group;
+  tile.pack = pack;
   tile.first_head = head * pack;
   tile.kv_head = static_cast<int32_t>(a.group.Divide(static_cast<uint32_t>(tile.first_head)));
   tile.begin = index * rows;
   tile.end = tile.begin + rows;
   if (tile.end > tile.q.length * pack) tile.end = tile.q.length * pack;
-  tile.first_query = pack == 1              ? tile.begin
-                     : tile.begin < 1 << 30 ? a.group.Divide(static_cast<uint32_t>(tile.begin))
-                                            : tile.begin / pack;
   return tile;
 }
 

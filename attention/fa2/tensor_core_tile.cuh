@@ -106,7 +106,7 @@ class TensorCoreTile {
   __device__ void CopyQ(const device::QueryTile& tile) {
     const T* const q = static_cast<const T*>(a_.q.data);
     const int rows = static_cast<int>(tile.end - tile.begin);
-    if (tile.pack.Value() == 1) {
+    if (tile.pack == 1) {
       const T* const first = q + tile.Offset(a_.q, tile.begin);
       if (a_.q.whole_chunks && rows == Shape::kRows && a_.d == kDim) {
         QCopy::CopyWhole(shared_, first + QCopy::Offset(a_.q.token_stride), a_.q.token_stride,
