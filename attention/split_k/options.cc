@@ -54,25 +54,27 @@ int64_t MostKeysOfTile(const AttentionProblem& p, int rows) {
 
 // Roughly the seconds of a launch with so many parts per tile, of `keys` keys each. A block takes a
 // while to begin and to end, and then reads K and V at a rate that its bytes under way allow, if
-// memory can serve all blocks at that rate.
+// its multiprocessor and the memory can serve all blocks at that rate.
 double SecondsOf(const AttentionProblem& p, const DeviceInfo& device, const Options& options,
                  int64_t tiles, int64_t parts, int64_t keys) {
   constexpr double kBlockSeconds = 2e-6, kMergeSeconds = 3e-6;
-  constexpr double kMultiprocessorRate = 35e9;  // bytes per second
+  // Bytes per second: of one alone, and of each if all read.
+  constexpr double kAloneRate = 36e9, kMultiprocessorRate = 35e9;
   // Of keys per second: as many of fp8 as of 16 bits, and no more if they are short.
   constexpr double kBlockKeys = 96e6;
   const auto key_bytes = static_cast<double>((p.d + p.dv) * SizeOf(p.KvDType()));
   const double block_rate =
       kBlockKeys * key_bytes / std::max(1.0, static_cast<double>(p.d + p.dv) / 256);
+  const double multiprocessors = std::max(1, device.multiprocessors);
   const double room = static_cast<double>(device.shared_memory_per_block + 1024) /
                       static_cast<double>(options.tile.shared_bytes + 1024);
-  const double together = std::max(1, device.multiprocessors) *
-                          std::max(1.0, std::min<double>(options.tile.blocks, std::floor(room)));
+  const double together =
+      multiprocessors * std::max(1.0, std::min<double>(options.tile.blocks, std::floor(room)));
   const double blocks = static_cast<double>(tiles) * static_cast<double>(parts);
   const double at_a_time = std::min(blocks, together);
   const double rate =
-      std::min(block_rate, kMultiprocessorRate * std::max(1, device.multiprocessors) /
-                               std::max(1.0, at_a_time));
+      std::min({block_rate, kMultiprocessorRate * multiprocessors / std::max(1.0, at_a_time),
+                kAloneRate / std::max(1.0, std::ceil(at_a_time / multiprocessors))});
   const double bytes = static_cast<double>(keys) * key_bytes;
   const double waves = std::ceil(blocks / together);
   const double merged = blocks * options.tile.rows * static_cast<double>(p.dv) * 4;

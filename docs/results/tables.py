@@ -197,6 +197,34 @@ def shapes():
     )
 
 
+# docs/split_k.md
+
+
+def decode():
+    def micro(row, kernel):
+        return 1e3 * row["results"][kernel]["ms"]
+
+    def best(row):
+        return min(micro(row, name) for name in row["results"] if name.startswith("flashinfer") and "ms" in
+                   row["results"][name])  # fmt: skip
+
+    rows = by_problem(results("h200/compare-decode")["rows"], "b", "skv")
+    fp8 = by_problem(results("h200/compare-decode-fp8")["rows"], "b", "skv")
+    paged = by_problem(results("h200/compare-decode-paged")["rows"], "b", "skv", "page")
+    lines = []
+    for b, skv in rows:
+        row, row8, row16 = one(rows[b, skv]), one(fp8[b, skv]), one(paged[b, skv, 16])
+        lines.append([
+            str(b), f"{skv // 1024}k",
+            f"{micro(row, 'split_k'):.1f} ({best(row):.1f})", f"{row['of_read']['split_k']:.2f}",
+            f"{micro(row, 'split_k:batch_invariant=true') / micro(row, 'split_k'):.2f}",
+            f"{micro(row16, 'split_k'):.1f} ({best(row16):.1f})",
+            f"{micro(row8, 'split_k'):.1f} ({best(row8):.1f})", f"{row8['of_read']['split_k']:.2f}",
+        ])  # fmt: skip
+    return table(["batch", "context", "bf16", "of a plain read", "batch_invariant", "pages of 16", "fp8 cache",
+                  "of a plain read"], lines)  # fmt: skip
+
+
 # docs/profiling.md
 
 
@@ -396,7 +424,7 @@ def configs():
 TABLES = {
     make.__name__: make
     for make in (
-        bandwidth, bank_conflicts, coalescing, configs, fa3_paper, fp32, fp32_peak, fp32_peak_long, l2_capacity, ladder,
+        bandwidth, bank_conflicts, coalescing, configs, decode, fa3_paper, fp32, fp32_peak, fp32_peak_long, l2_capacity, ladder,
         lengths, matrix_product, ncu, profile, shapes, steps,
     )
 }  # yapf: disable
