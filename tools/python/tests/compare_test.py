@@ -52,8 +52,13 @@ class SuitesTest(unittest.TestCase):
     def test_flops_and_bytes(self):
         case = Case(2, 4, 2, 10, 20, 8, "bf16", False)
         self.assertEqual(case.flops(), 4 * 2 * 4 * 10 * 20 * 8)
-        self.assertEqual(case._replace(causal=True).flops(), case.flops() / 2)
+        # The last query sees all 20 keys, the first 11.
+        self.assertEqual(case._replace(causal=True).flops(), 4 * 2 * 4 * 10 * 15 * 8)
+        square = case._replace(skv=10)
+        self.assertEqual(square._replace(causal=True).flops(), square.flops() / 2)
         self.assertEqual(case.bytes(), 2 * 2 * 8 * (4 * 10 * 2 + 2 * 20 * 2))
+        fp8 = case._replace(kv_dtype="fp8_e4m3")
+        self.assertEqual(fp8.bytes(), 2 * 2 * 8 * (4 * 10 * 2 + 2 * 20))
         self.assertEqual(case._replace(dtype="fp32").bytes(), 2 * case.bytes())
 
 
