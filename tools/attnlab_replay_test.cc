@@ -135,7 +135,7 @@ TEST_F(ReplayTest, BadInputIsExitCode2) {
 TEST_F(ReplayTest, CtrlCPrintsWhatWasReplayed) {
   const ProcessResult r = RunProcess(
       "/bin/sh", {"-c",
-                  "exec timeout --preserve-status -s INT 2 \"$0\" replay --requests=1000000 "
+                  "exec timeout --preserve-status -s INT 6 \"$0\" replay --requests=1000000 "
                   "--rate=1000 --pages=1000",
                   Runfile("tools/attnlab_with_test_kernels")});
   EXPECT_EQ(r.exit_code, 130) << r.err;

@@ -97,6 +97,10 @@ class Prepared {
   // The scratch bytes that a run needs.
   virtual int64_t WorkspaceBytes() const { return 0; }
 
+  // The first bytes of the workspace that a run reads before it writes them, whatever they hold:
+  // counters (device/counter.cuh). initcheck takes other such reads for mistakes.
+  virtual int64_t CounterBytes() const { return 0; }
+
   // Whether it multiplies fp32 values as TF32. Tests then allow the larger error of TF32.
   virtual bool MultipliesAsTf32() const { return false; }
 

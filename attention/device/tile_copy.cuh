@@ -97,14 +97,12 @@ struct TileCopy {
     char* odd_;
   };
 
-  // For rows in any alignment. This path is rare and long, so it is unrolled for a few loads only; in
-  // a warp's copy for none, because such a kernel lives for microseconds, and loads its code anew.
-  static constexpr int kUnroll = kThreads == 32 ? 1 : 4;
+  // For rows in any alignment. This path is rare and long, so it is unrolled for a few loads only.
   template <typename RowAt>
   static __device__ void CopyElements(char* tile, int rows, int dim, const RowAt& row_at) {
     static_assert(kRows * kRowChunks % kThreads == 0);
     const int thread = Thread();
-#pragma unroll kUnroll
+#pragma unroll 4
     for (int n = 0; n < kRows * kRowChunks / kThreads; ++n) {
       const int i = thread + n * kThreads;
       const int row = i / kRowChunks, chunk = i % kRowChunks, column = chunk * kChunkElements;

@@ -45,8 +45,8 @@ absl::Status Trial::Prepare(uint16_t workspace_content) {
   absl::Status s = outputs_.Prepare(plan_.problem, inputs_.host_tensors());
   if (!s.ok()) return s;
   if (!BareMemory()) return workspace_.Poison(workspace_content);
-  const ByteRange all = {0, workspace_.bytes()};
-  return workspace_.Renew({&all, 1});
+  const ByteRange unwritten = {plan_.prepared->CounterBytes(), workspace_.bytes()};
+  return workspace_.Renew({&unwritten, 1});
 }
 
 absl::Status Trial::Start(void* stream, const Intermediates& intermediates) {

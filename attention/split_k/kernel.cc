@@ -49,6 +49,11 @@ class PreparedSplitK : public Prepared {
 
   int64_t WorkspaceBytes() const override { return workspace_bytes_; }
 
+  int64_t CounterBytes() const override {
+    const int64_t tiles = int64_t{call_.grid.units} * call_.grid.tiles.Value();
+    return workspace_bytes_ == 0 ? 0 : split_k::CounterBytes(tiles);
+  }
+
   absl::Status Run(const AttentionTensors& t, const Launch& launch) const override {
     if (BlocksOf(call_.grid) == 0) return absl::OkStatus();
     const cuda_backend::ScopedDevice current(ordinal_);
@@ -64,8 +69,7 @@ class PreparedSplitK : public Prepared {
                    t.v_scale.strides[2]};
     if (workspace_bytes_ > 0) {
       char* const counters = static_cast<char*>(launch.workspace.data);
-      char* const states =
-          counters + CounterBytes(int64_t{call_.grid.units} * call_.grid.tiles.Value());
+      char* const states = counters + CounterBytes();
       char* const outputs = states + StateBytes(BlocksOf(call_.grid), call_.workspace.rows);
       call.workspace.counters = reinterpret_cast<unsigned long long*>(counters);
       call.workspace.states = reinterpret_cast<float*>(states);

@@ -189,14 +189,33 @@ class SplitWarp {
         const bool is_v = x == 1;
         const device::Rows rows = is_v ? a_.v : a_.k;
         const int left = min(keys_.count - tile * kKeys, kKeys);
-        Copy::Copy(shared_ + Stage(i) + (is_v ? Shape::kTileBytes : 0), left, is_v ? a_.dv : a_.d,
-                   rows.whole_chunks, [&](int row) {
-                     const int key = first + row;
-                     return KeyAt(query, rows, key, a_.pages.EntryOf(query.kv.batch, key));
-                   });
+        char* const to = shared_ + Stage(i) + (is_v ? Shape::kTileBytes : 0);
+        const int dim = is_v ? a_.dv : a_.d;
+        const auto row_at = [&](int row) {
+          const int key = first + row;
+          return KeyAt(query, rows, key, a_.pages.EntryOf(query.kv.batch, key));
+        };
+        if (rows.whole_chunks) {
+          Copy::Copy(to, left, dim, /*whole_chunks=*/true, row_at);
+        } else {
+          CopyElements(to, left, dim, row_at);
+        }
       }
     }
     device::CopyAsyncCommit();
+  }
+  // Rows in any alignment. Rare, and slow: its code must not be in the way of the rest.
+  template <typename RowAt>
+  static __device__ void CopyElements(char* to, int rows, int dim, const RowAt& row_at) {
+    constexpr int kChunk = Copy::kChunkElements;
+#pragma unroll 1
+    for (int i = Warp::Lane(); i < kKeys * kDim; i += 32) {
+      const int row = i / kDim, column = i % kDim;
+      const bool exists = row < rows && column < dim;
+      reinterpret_cast<Kv*>(to + Copy::Place::At(row, column / kChunk) *
+                                     device::kChunkBytes)[column % kChunk] =
+          exists ? row_at(row)[column] : Kv(0.0f);
+    }
   }
   __device__ const Kv* KeyAt(const device::QueryTile& query, const device::Rows& rows, int key,
                              int32_t entry) const {

@@ -51,6 +51,7 @@ class PreparedHopper : public Prepared {
   int64_t WorkspaceBytes() const override {
     return options_.dynamic ? sizeof(unsigned long long) : 0;
   }
+  int64_t CounterBytes() const override { return WorkspaceBytes(); }
 
   absl::Status Accepts(const AttentionTensors& t) const override {
     absl::Status s = device::CheckTensorMap("q", t.q);
