@@ -1,5 +1,6 @@
 #include "paged/append.h"
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <cstring>
@@ -78,6 +79,7 @@ AppendStream StreamOf(const ConstTensorView& from, const ConstTensorView& to, bo
   s.to_head = to.strides[2];
   s.to_pages = to_pages;
   s.heads = static_cast<int32_t>(from.shape[2]);
+  s.by_heads = device::Divisor(static_cast<uint32_t>(std::max(1, s.heads)));
   s.dim = static_cast<int32_t>(from.shape[3]);
   return s;
 }
@@ -107,16 +109,19 @@ void MoveToken(const AppendArguments& a, const AppendPlace& place) {
   for (int n = 0; n < a.count; ++n) {
     const AppendStream& s = a.streams[n];
     const auto pieces = static_cast<int32_t>(s.pieces.Value());
+    const AppendRow row = RowOf(s, a.rotary, place);
     for (int32_t head = 0; head < s.heads; ++head) {
       if (std::is_same_v<In, Out> && !s.rotates) {
-        std::memcpy(RowTo<In>(s, place, head), RowFrom<In>(s, place, head), s.dim * sizeof(In));
+        std::memcpy(static_cast<In*>(s.to) + row.to + head * s.to_head,
+                    static_cast<const In*>(s.from) + row.from + head * s.from_head,
+                    s.dim * sizeof(In));
         continue;
       }
       for (int32_t piece = 0; piece < pieces; ++piece) {
         if (s.to_pages) {
-          MovePiece<kWidth, In, Out, Convert>(s, a.rotary, place, head, piece);
+          MovePiece<kWidth, In, Out, Convert>(s, a.rotary, row, head, piece);
         } else {
-          MovePiece<kWidth, In, In, Convert>(s, a.rotary, place, head, piece);
+          MovePiece<kWidth, In, In, Convert>(s, a.rotary, row, head, piece);
         }
       }
     }

@@ -54,7 +54,7 @@ __device__ int64_t SequenceOf(const AppendArguments& a, int64_t token) {
 // Moves all pieces of `tokens` tokens. A thread loads kAhead of them before it stores one.
 template <int kAhead, bool kRotates, int kWidth, typename In, typename Out>
 __device__ void MoveTokens(const AppendArguments& a, const AppendStream& s,
-                           const AppendPlace* places, int tokens) {
+                           const AppendRow* row_of_token, int tokens) {
   const int pieces = static_cast<int>(s.pieces.Value()), rows = tokens * s.heads;
   // Of rows that are rotated by halves, the second half moves with the first.
   const bool by_halves = s.rotates && !a.rotary.interleaved;
@@ -68,9 +68,9 @@ __device__ void MoveTokens(const AppendArguments& a, const AppendStream& s,
 #pragma unroll
     for (int i = 0; i < kAhead; ++i) {
       if (row < rows) {
-        const int token = row / s.heads;
-        if (places[token].page >= 0) {
-          moved[i].Load(s, a.rotary, places[token], row - token * s.heads,
+        const int token = static_cast<int>(s.by_heads.Divide(row));
+        if (row_of_token[token].exists) {
+          moved[i].Load(s, a.rotary, row_of_token[token], row - token * s.heads,
                         piece < moved_with ? piece : piece + moved_with);
         }
       }
@@ -85,7 +85,7 @@ __device__ void MoveTokens(const AppendArguments& a, const AppendStream& s,
 template <int kWidth, typename In, typename Out>
 __global__ void __launch_bounds__(kThreads, 3)
     AppendKernel(const __grid_constant__ AppendArguments a, int tokens_of_block) {
-  __shared__ AppendPlace places[kMostTokens];
+  __shared__ AppendRow rows[kMostTokens];
   const int64_t first = int64_t{blockIdx.x} * tokens_of_block;
   const int64_t first_sequence = SequenceOf(a, first);
   const AppendStream& s = a.streams[blockIdx.y];
@@ -101,16 +101,16 @@ __global__ void __launch_bounds__(kThreads, 3)
       }
       if (sequence < a.b) place = PlaceOf(a, sequence, token);
     }
-    places[threadIdx.x] = place;
+    rows[threadIdx.x] = RowOf(s, a.rotary, place);
   }
   __syncthreads();
   // Rotated queries keep their dtype.
   if (!s.to_pages) {
-    MoveTokens<1, true, kWidth, In, In>(a, s, places, tokens_of_block);
+    MoveTokens<1, true, kWidth, In, In>(a, s, rows, tokens_of_block);
   } else if (s.rotates) {
-    MoveTokens<1, true, kWidth, In, Out>(a, s, places, tokens_of_block);
+    MoveTokens<1, true, kWidth, In, Out>(a, s, rows, tokens_of_block);
   } else {
-    MoveTokens<4, false, kWidth, In, Out>(a, s, places, tokens_of_block);
+    MoveTokens<4, false, kWidth, In, Out>(a, s, rows, tokens_of_block);
   }
 }
 

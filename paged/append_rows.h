@@ -5,6 +5,7 @@
 #define PAGED_APPEND_ROWS_H_
 
 #include <cstdint>
+#include <type_traits>
 
 #include "attention/device/divisor.h"
 #include "attention/device/host_device.h"
@@ -25,6 +26,7 @@ struct AppendStream {
   const float* scales = nullptr;  // null: 1
   int64_t scale_batch = 0, scale_head = 0;
   int32_t heads = 0, dim = 0;
+  device::Divisor by_heads;  // heads
   // The pieces of a row, `width` elements each; the host chooses the width (append.cc).
   device::Divisor pieces;
 };
@@ -75,18 +77,29 @@ ATTNLAB_HOST_DEVICE inline AppendPlace PlaceOf(const AppendArguments& a, int64_t
   return place;
 }
 
-// A head's row of a token, where it is and where it goes.
-template <typename In>
-ATTNLAB_HOST_DEVICE const In* RowFrom(const AppendStream& s, const AppendPlace& place,
-                                      int32_t head) {
-  return static_cast<const In*>(s.from) + place.from_batch * s.from_batch +
-         place.from_token * s.from_token + head * s.from_head;
-}
-template <typename Out>
-ATTNLAB_HOST_DEVICE Out* RowTo(const AppendStream& s, const AppendPlace& place, int32_t head) {
-  const int64_t batch = s.to_pages ? place.page : place.from_batch;
-  const int64_t token = s.to_pages ? place.in_page : place.from_token;
-  return static_cast<Out*>(s.to) + batch * s.to_batch + token * s.to_token + head * s.to_head;
+// A token's row of one tensor, of head 0: what all pieces of all heads have in common.
+struct AppendRow {
+  int64_t from = 0, to = 0;        // elements from the tensors' beginnings
+  const float* scale = nullptr;    // null: 1
+  const float* cosines = nullptr;  // of its position; null: not rotated
+  bool exists = false;
+};
+
+ATTNLAB_HOST_DEVICE inline AppendRow RowOf(const AppendStream& s, const AppendRotary& rotary,
+                                           const AppendPlace& place) {
+  if (place.page < 0) return {};
+  AppendRow row;
+  row.exists = true;
+  row.from = place.from_batch * s.from_batch + place.from_token * s.from_token;
+  row.to = s.to_pages ? place.page * s.to_batch + place.in_page * s.to_token
+                      : place.from_batch * s.to_batch + place.from_token * s.to_token;
+  if (s.scales != nullptr) row.scale = s.scales + place.sequence * s.scale_batch;
+  if (s.rotates) {
+    const int64_t last = rotary.positions - 1;
+    row.cosines =
+        rotary.table + (place.position < last ? place.position : last) * rotary.position_stride;
+  }
+  return row;
 }
 
 // kWidth adjacent elements. They are loaded and stored at once.
@@ -104,19 +117,15 @@ template <int kWidth, typename In, typename Out, typename Convert, bool kRotates
 class MovedPiece {
  public:
   ATTNLAB_HOST_DEVICE void Load(const AppendStream& s, const AppendRotary& rotary,
-                                const AppendPlace& place, int32_t head, int32_t index) {
+                                const AppendRow& row, int32_t head, int32_t index) {
     const int32_t begin = index * kWidth, half = rotary.dim / 2;
-    const In* const from = RowFrom<In>(s, place, head) + begin;
-    to_ = RowTo<Out>(s, place, head) + begin;
-    scale_ =
-        s.scales == nullptr ? 1 : s.scales[place.sequence * s.scale_batch + head * s.scale_head];
+    const In* const from = static_cast<const In*>(s.from) + row.from + head * s.from_head + begin;
+    to_ = static_cast<Out*>(s.to) + row.to + head * s.to_head + begin;
+    scale_ = row.scale == nullptr ? 1 : row.scale[head * s.scale_head];
     cosines_ = nullptr;
     partner_ = 0;
-    if (kRotates && s.rotates && begin < rotary.dim) {
-      const int64_t last = rotary.positions - 1;
-      cosines_ = rotary.table +
-                 (place.position < last ? place.position : last) * rotary.position_stride +
-                 (rotary.interleaved ? begin / 2 : begin);
+    if (kRotates && row.cosines != nullptr && begin < rotary.dim) {
+      cosines_ = row.cosines + (rotary.interleaved ? begin / 2 : begin);
       if (!(rotary.interleaved && kWidth > 1)) {
         // Moved with the other one of the pair.
         if (rotary.interleaved ? begin % 2 != 0 : begin >= half) {
@@ -134,6 +143,10 @@ class MovedPiece {
 
   ATTNLAB_HOST_DEVICE void Store() const {
     if (to_ == nullptr) return;
+    if constexpr (std::is_same_v<In, Out> && !kRotates) {
+      *reinterpret_cast<Piece<Out, kWidth>*>(to_) = x_;
+      return;
+    }
     float x[kWidth], y[kWidth];
     for (int i = 0; i < kWidth; ++i) x[i] = Convert::ToFloat(x_.x[i]);
     if (kRotates && cosines_ != nullptr && partner_ == 0) {
@@ -171,9 +184,9 @@ class MovedPiece {
 
 template <int kWidth, typename In, typename Out, typename Convert>
 ATTNLAB_HOST_DEVICE void MovePiece(const AppendStream& s, const AppendRotary& rotary,
-                                   const AppendPlace& place, int32_t head, int32_t index) {
+                                   const AppendRow& row, int32_t head, int32_t index) {
   MovedPiece<kWidth, In, Out, Convert> piece;
-  piece.Load(s, rotary, place, head, index);
+  piece.Load(s, rotary, row, head, index);
   piece.Store();
 }
 
