@@ -4,8 +4,8 @@
 // memcheck, an access to a fence is valid; to initcheck, poison is initialised memory. With bare
 // memory
 //   - tensors and workspace are allocations that end exactly where the data ends;
-//   - the rows that the kernel must write, and all of the workspace, are left uninitialised and are
-//     allocated anew for every run.
+//   - the rows that the kernel must write, and the workspace without its counters
+//     (Prepared::CounterBytes()), are left uninitialised and are allocated anew for every run.
 #ifndef ATTENTION_ORACLE_BARE_MEMORY_H_
 #define ATTENTION_ORACLE_BARE_MEMORY_H_
 

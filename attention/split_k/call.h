@@ -38,7 +38,7 @@ struct SplitCall {
 };
 
 // The parts of all tiles, 16-bit elements on tensor cores or fp32 on CUDA cores. kDim: 64, 128 or
-// 256, at least d and dv. With one part per tile they write O and LSE.
+// 256, at least d and dv. They write O and LSE.
 template <int kDim>
 cudaError_t LaunchTensorCores(const SplitCall& call);
 template <int kDim>

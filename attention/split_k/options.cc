@@ -27,10 +27,10 @@ absl::Status CheckProblem(const AttentionProblem& p, int capability) {
                                                  kMostDim,
                                                  ", the largest head dim of this kernel"));
   }
-  if (p.dtype == DType::kBFloat16 && capability < 80) {
+  if (capability < 80) {
     return absl::UnimplementedError(
-        absl::StrCat("dtype: tensor cores multiply bf16 from compute capability 8.0 on; the code "
-                     "that runs here is for ",
+        absl::StrCat("device: this kernel is for compute capability 8.0 and later; the code that "
+                     "runs here is for ",
                      capability / 10, ".", capability % 10));
   }
   return absl::OkStatus();
@@ -132,8 +132,9 @@ std::vector<std::string> ConfigKeys() {
 }
 
 bool IsBestFor(const AttentionProblem& p, const DeviceInfo& device) {
-  const int64_t rows = p.sq * p.GroupSize();
-  const int64_t tiles = CeilDivide(rows, TileFor(p, p.dtype != DType::kFloat32).rows);
+  const SplitTile tile = TileFor(p, p.dtype != DType::kFloat32);
+  if (tile.rows == 0) return false;
+  const int64_t tiles = CeilDivide(p.sq * p.GroupSize(), tile.rows);
   return tiles <= 1 || tiles <= device.multiprocessors / 2 / std::max<int64_t>(1, p.b * p.hkv);
 }
 

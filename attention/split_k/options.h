@@ -37,7 +37,7 @@ bool IsBestFor(const AttentionProblem& problem, const DeviceInfo& device);
 //
 // Errors:
 //
-//   Unimplemented       head dims above 256; bf16 before 8.0; more keys of a part than tensor cores
+//   Unimplemented       head dims above 256; code for GPUs before 8.0; more keys of a part than tensor cores
 //                       are given (core/supports.h); more blocks than a launch can have
 //   InvalidArgument     unknown keys, or values out of range
 //   ResourceExhausted   a block that does not fit the device's shared memory

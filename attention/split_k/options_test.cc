@@ -83,6 +83,7 @@ TEST(SplitKOptionsTest, ItIsTheBestForShortQueries) {
   // Several, if together they are half as many as the multiprocessors.
   EXPECT_TRUE(best("b=1,hq=32,hkv=8,sq=32,skv=4096,d=128"));
   EXPECT_FALSE(best("b=1,hq=32,hkv=8,sq=33,skv=4096,d=128"));
+  EXPECT_FALSE(best("hq=8,sq=1,skv=4096,d=512"));
 }
 
 TEST(SplitKOptionsTest, HeadDim128FitsGpusWithLittleSharedMemory) {
@@ -115,7 +116,8 @@ TEST(SplitKOptionsTest, ErrorsNameFieldValueAndLimit) {
   expect(For("hq=2,sq=9,d=264"), Code::kUnimplemented, "d: 264 is above 256");
   expect(For("hq=2,sq=9,d=8,dv=300"), Code::kUnimplemented, "dv: 300 is above 256");
   expect(For("hq=2,sq=9,d=256", "", 86), Code::kResourceExhausted, "this device has 101376");
-  expect(For("hq=2,sq=9,d=64", "", 75), Code::kUnimplemented, "bf16 from compute capability 8.0");
+  expect(For("hq=2,sq=9,d=64", "", 75), Code::kUnimplemented,
+         "for compute capability 8.0 and later");
   expect(For("hq=2,sq=9,d=64", "k_splits=0"), Code::kInvalidArgument, "k_splits");
   expect(For("hq=2,sq=9,d=64", "k_splits=4097"), Code::kInvalidArgument, "1..4096");
   expect(For("hq=2,sq=9,d=64", "splits=2"), Code::kInvalidArgument, "splits");

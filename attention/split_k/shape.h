@@ -20,7 +20,7 @@ struct TensorCoreShape {
   static constexpr int kSharing = 1;
   static constexpr int kKeptQ = HeadDim / 16;  // all of Q stays in registers
 
-  // Shared memory: what each row sees, the QueryTile, then the rings; at the end, in place of all
+  // Shared memory: what each row sees, the BlockPart, then the rings; at the end, in place of all
   // that, the parts of the warps. Q is in the last stage of the first ring, to which nothing is
   // copied before all warps have Q in registers.
   static constexpr int kRowBytes = 2 * HeadDim, kTileBytes = kKeys * KvBytes * HeadDim;

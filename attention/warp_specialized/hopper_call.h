@@ -21,7 +21,7 @@ struct HopperArguments {
   device::Grid grid;     // the order of the query tiles
   device::Divisor pack;  // grid.pack
   int box_keys = 0;      // Options
-  // The TileCounter of hopper_work.cuh. Null: blocks take tiles in a fixed order.
+  // A device::Counter. Null: blocks take tiles in a fixed order.
   unsigned long long* taken = nullptr;
   // Whether K and V may have rows beyond the end of a sequence: those of other sequences, padding, or
   // the rest of a last page.

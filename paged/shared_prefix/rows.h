@@ -34,13 +34,18 @@ struct PrefixInputs {
   const void* q = nullptr;
   void* copies = nullptr;  // [chunks, count * sq, hq, d]
   uint32_t chunks = 0;
+  const int32_t* q_len = nullptr;   // of the members; null: all are sq
   const int32_t* kv_len = nullptr;  // of the members; null: all are skv
   int64_t skv = 0, prefix_keys = 0, chunk_keys = 0;
   int32_t *own_lengths = nullptr, *chunk_lengths = nullptr;
 
   template <typename T>
   ATTNLAB_HOST_DEVICE void CopyElement(uint32_t index) const {
-    const T x = static_cast<const T*>(q)[rows.Offset(index)];
+    // Padding may be NaN. Here it is inside a sequence, so it becomes 0.
+    const uint32_t row = index / rows.dim / rows.hq, member = row / rows.sq;
+    const bool exists =
+        q_len == nullptr || static_cast<int64_t>(row - member * rows.sq) < q_len[member];
+    const T x = exists ? static_cast<const T*>(q)[rows.Offset(index)] : T(0);
     T* to = static_cast<T*>(copies) + index;
     for (uint32_t chunk = 0; chunk < chunks; ++chunk, to += rows.Elements()) *to = x;
   }

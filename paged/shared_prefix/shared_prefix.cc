@@ -59,6 +59,27 @@ AttentionTensors Rows(const AttentionTensors& t, int64_t first, int64_t count) {
   return rows;
 }
 
+// Members of a prefix that are side by side.
+struct Run {
+  int64_t first = 0, count = 0, pages = 0;
+};
+
+std::vector<Run> RunsOf(absl::Span<const SharedPrefix> prefixes) {
+  std::vector<Run> runs;
+  for (const SharedPrefix& prefix : prefixes) {
+    const size_t before = runs.size();
+    for (const int64_t member : prefix.members) {
+      if (runs.size() > before && member == runs.back().first + runs.back().count) {
+        ++runs.back().count;
+      } else {
+        runs.push_back({member, 1, prefix.pages});
+      }
+    }
+  }
+  std::sort(runs.begin(), runs.end(), [](const Run& a, const Run& b) { return a.first < b.first; });
+  return runs;
+}
+
 template <typename Pointer>
 PrefixRows RowsOf(const BasicTensorView<Pointer>& view) {
   const auto size = [&](int axis) { return static_cast<uint32_t>(view.shape[axis]); };
@@ -127,33 +148,25 @@ absl::StatusOr<SharedPrefixPlan> SharedPrefixPlan::Make(const AttentionProblem& 
   SharedPrefixPlan plan;
   plan.problem_ = problem;
   plan.device_ = *info;
-  std::vector<SharedPrefix> sorted(prefixes.begin(), prefixes.end());
-  std::sort(sorted.begin(), sorted.end(), [](const SharedPrefix& a, const SharedPrefix& b) {
-    return (a.members.empty() ? -1 : a.members[0]) < (b.members.empty() ? -1 : b.members[0]);
-  });
+  const std::vector<Run> runs = RunsOf(prefixes);
   int64_t next = 0;
-  for (const SharedPrefix& prefix : sorted) {
-    const auto count = static_cast<int64_t>(prefix.members.size());
-    if (count == 0) return Invalid("prefixes", "one has no members");
-    const int64_t first = prefix.members[0], keys = prefix.pages * problem.page;
-    for (int64_t i = 0; i < count; ++i) {
-      if (prefix.members[i] == first + i) continue;
-      return Invalid("prefixes", absl::StrCat("member ", prefix.members[i], " follows member ",
-                                              prefix.members[i - 1],
-                                              "; members must be side by side in the batch"));
+  for (const Run& run : runs) {
+    if (run.first < next || run.first + run.count > problem.b) {
+      return Invalid(
+          "prefixes",
+          absl::StrCat("members ", run.first, " to ", run.first + run.count - 1,
+                       " are of another prefix, or not of the ", problem.b, " sequences"));
     }
-    if (first < next || first + count > problem.b) {
-      return Invalid("prefixes", absl::StrCat("members ", first, " to ", first + count - 1,
-                                              " are of another prefix, or not of the ", problem.b,
-                                              " sequences"));
+    if (run.pages < 0 || run.pages > (problem.skv - problem.sq) / problem.page) {
+      return Invalid("prefixes", absl::StrCat(run.pages, " pages, of ", problem.skv, " keys with ",
+                                              problem.sq, " of their own"));
     }
-    if (prefix.pages < 0 || keys > problem.skv - problem.sq) {
-      return Invalid("prefixes", absl::StrCat(prefix.pages, " pages, of ", problem.skv,
-                                              " keys with ", problem.sq, " of their own"));
-    }
-    if (absl::Status s = plan.AddGroup(next, first - next, 0); !s.ok()) return s;
-    if (absl::Status s = plan.AddGroup(first, count, count > 1 ? keys : 0); !s.ok()) return s;
-    next = first + count;
+    // Nothing is shared by one, and without queries there is nothing to do.
+    if (run.count < 2 || run.pages == 0 || problem.sq == 0) continue;
+    if (absl::Status s = plan.AddGroup(next, run.first - next, 0); !s.ok()) return s;
+    absl::Status s = plan.AddGroup(run.first, run.count, run.pages * problem.page);
+    if (!s.ok()) return s;
+    next = run.first + run.count;
   }
   if (absl::Status s = plan.AddGroup(next, problem.b - next, 0); !s.ok()) return s;
   return plan;
@@ -231,6 +244,9 @@ absl::Status SharedPrefixPlan::Run(const AttentionTensors& t, Workspace workspac
       return Invalid("workspace", absl::StrCat(workspace.data == nullptr ? 0 : workspace.bytes,
                                                " bytes, but ", workspace_bytes_, " are needed"));
     }
+    if (reinterpret_cast<uintptr_t>(workspace.data) % kMemoryAlignment != 0) {
+      return Invalid("workspace", absl::StrCat("is not aligned to ", kMemoryAlignment));
+    }
     absl::Status s = ValidateScratch(t, "workspace", workspace.data, workspace.bytes);
     if (!s.ok()) return s;
   }
@@ -256,6 +272,7 @@ absl::Status SharedPrefixPlan::RunGroup(const Group& group, const AttentionTenso
   inputs.q = own.q.data;
   inputs.copies = at(group.q);
   inputs.chunks = static_cast<uint32_t>(group.chunks);
+  inputs.q_len = own.q_len.data;
   inputs.kv_len = own.kv_len.data;
   inputs.skv = p.skv;
   inputs.prefix_keys = group.keys;

@@ -1,7 +1,7 @@
 // Decoding where sequences of a batch share their first pages: K and V of the prefix are read once for
 // all of them, and not once for each.
 //
-//   const auto prefixes = cache.SharedPrefixes(ids);
+//   const auto prefixes = cache.SharedPrefixes(ids);      // ids[i] is sequence i of the batch
 //   absl::StatusOr<SharedPrefixPlan> plan = SharedPrefixPlan::Make(problem, device, *prefixes);
 //   absl::Status s = plan->Run(t, {scratch.data(), scratch.bytes()}, stream);
 //
@@ -29,8 +29,8 @@ namespace attnlab::paged {
 class SharedPrefixPlan {
  public:
   // `problem`: of the whole batch; paged, lens = fixed or padded, mask none or causal. `prefixes`: their
-  // members are indices into the batch. The members of one are side by side, and no sequence is in
-  // two. Each member must have sq tokens or more after the prefix.
+  // members are indices into the batch, that is, rows of the page table. No sequence is in two. Only
+  // neighbours in the batch share: of other members each is computed as usual.
   //
   // InvalidArgument names what does not fit; the errors of MakePlan().
   static absl::StatusOr<SharedPrefixPlan> Make(const AttentionProblem& problem, Device device,
@@ -39,7 +39,11 @@ class SharedPrefixPlan {
   int64_t WorkspaceBytes() const { return workspace_bytes_; }
 
   // As Forward(): on a GPU asynchronous on the stream, allocates nothing, can be captured. Lengths and
-  // table may change between calls, but the members' first pages must stay the same.
+  // table may change between calls. At each call, of the members of a prefix
+  //   - the table's first `pages` entries are the same;
+  //   - each has kv_len of at least the prefix and its q_len;
+  //   - k_scale and v_scale are the same.
+  // This is not checked: the first member's entries and scales are used for all.
   absl::Status Run(const AttentionTensors& t, Workspace workspace, void* stream = nullptr) const;
 
  private:

@@ -1,5 +1,7 @@
 #include "paged/shared_prefix/shared_prefix.h"
 
+#include <cmath>
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -7,9 +9,18 @@
 #include "gtest/gtest.h"
 #include "paged/page_manager.h"
 #include "paged/shared_prefix/check.h"
+#include "paged/shared_prefix/rows.h"
 
 namespace attnlab::paged {
 namespace {
+
+struct PlainFloat {
+  static float ToFloat(float x) { return x; }
+  template <typename T>
+  static T FromFloat(float x) {
+    return x;
+  }
+};
 
 TEST(SharedPrefix, IsAsEachSequenceAlone) { CheckSharedPrefixes(Device::Cpu()); }
 
@@ -25,14 +36,85 @@ TEST(SharedPrefix, ErrorsNameWhatDoesNotFit) {
   EXPECT_EQ(error(good + ",lens=packed", {}), "lens: packed; must be fixed or padded");
   EXPECT_EQ(error(good + ",mask=window:5:0", {}),
             "mask: a sliding window does not see the whole prefix");
-  EXPECT_EQ(error(good, {{1, {}}}), "prefixes: one has no members");
-  EXPECT_EQ(error(good, {{1, {0, 2}}}),
-            "prefixes: member 2 follows member 0; members must be side by side in the batch");
+  EXPECT_EQ(error(good, {{1, {}}, {2, {0, 2}}, {0, {1, 3}}}), "");
+  EXPECT_EQ(error("b=4,sq=0,skv=100,page=16", {{6, {0, 1}}}), "");
   EXPECT_EQ(error(good, {{1, {0, 1}}, {1, {1, 2}}}),
             "prefixes: members 1 to 2 are of another prefix, or not of the 4 sequences");
   EXPECT_EQ(error(good, {{1, {3, 4}}}),
             "prefixes: members 3 to 4 are of another prefix, or not of the 4 sequences");
+  EXPECT_EQ(error(good, {{int64_t{1} << 62, {0, 1}}}),
+            "prefixes: 4611686018427387904 pages, of 100 keys with 1 of their own");
   EXPECT_EQ(error(good, {{7, {0, 1}}}), "prefixes: 7 pages, of 100 keys with 1 of their own");
+}
+
+// The parts that the CPU does not make, because it has one chunk.
+TEST(SharedPrefix, InputsAndMergeOfSeveralChunks) {
+  constexpr uint32_t kChunks = 3;
+  PrefixInputs inputs;
+  inputs.rows = {2, 3, 2, 4, /*batch_stride=*/100, /*token_stride=*/20, /*head_stride=*/7};
+  std::vector<float> q(200);
+  for (size_t i = 0; i < q.size(); ++i) q[i] = static_cast<float>(i + 1);
+  std::vector<float> copies(kChunks * inputs.rows.Elements());
+  const std::vector<int32_t> q_len = {3, 1}, kv_len = {90, 30};
+  std::vector<int32_t> own(2), chunks(kChunks);
+  inputs.q = q.data();
+  inputs.copies = copies.data();
+  inputs.chunks = kChunks;
+  inputs.q_len = q_len.data();
+  inputs.kv_len = kv_len.data();
+  inputs.prefix_keys = 80;
+  inputs.chunk_keys = 32;
+  inputs.own_lengths = own.data();
+  inputs.chunk_lengths = chunks.data();
+  for (uint32_t i = 0; i < inputs.rows.Elements(); ++i) inputs.CopyElement<float>(i);
+  for (uint32_t i = 0; i < kChunks; ++i) inputs.SetLengths(i);
+  EXPECT_EQ(own, (std::vector<int32_t>{10, 0}));
+  EXPECT_EQ(chunks, (std::vector<int32_t>{32, 32, 16}));
+  for (uint32_t chunk = 0; chunk < kChunks; ++chunk) {
+    for (int member = 0; member < 2; ++member) {
+      for (int query = 0; query < 3; ++query) {
+        for (int head = 0; head < 2; ++head) {
+          for (int dim = 0; dim < 4; ++dim) {
+            const int at = ((member * 3 + query) * 2 + head) * 4 + dim;
+            const int from = member * 100 + query * 20 + head * 7 + dim;
+            EXPECT_EQ(copies[chunk * inputs.rows.Elements() + at],
+                      query < q_len[member] ? q[from] : 0);
+          }
+        }
+      }
+    }
+  }
+
+  PrefixMerge merge;
+  merge.rows = inputs.rows;
+  const uint32_t heads = merge.rows.Heads(), elements = merge.rows.Elements();
+  std::vector<float> prefix_o(kChunks * elements, 3), own_o(elements, 6), o(200, -1), lse(200, -1);
+  // Weights 1, 1, 2 and 4; of row 1 the own keys alone; of row 2 none.
+  std::vector<float> prefix_lse(kChunks * heads), own_lse(heads, 50 + std::log(4.0f));
+  for (uint32_t i = 0; i < heads; ++i) {
+    for (uint32_t c = 0; c < kChunks; ++c) {
+      prefix_lse[c * heads + i] = i / 2 == 0 ? 50 + std::log(c == 2 ? 2.0f : 1.0f) : -INFINITY;
+    }
+    if (i / 2 == 2) own_lse[i] = -INFINITY;
+  }
+  merge.prefix_o = prefix_o.data();
+  merge.own_o = own_o.data();
+  merge.prefix_lse = prefix_lse.data();
+  merge.own_lse = own_lse.data();
+  merge.chunks = kChunks;
+  merge.o = o.data();
+  merge.lse = lse.data();
+  merge.lse_batch = 10, merge.lse_token = 2, merge.lse_head = 1;
+  merge.q_len = q_len.data();
+  for (uint32_t i = 0; i < elements; ++i) merge.MergeElement<float, PlainFloat>(i);
+  EXPECT_FLOAT_EQ(o[0], (4 * 3 + 4 * 6) / 8.0f);
+  EXPECT_FLOAT_EQ(lse[0], 50 + std::log(8.0f));
+  EXPECT_FLOAT_EQ(o[20], 6);
+  EXPECT_FLOAT_EQ(lse[2], 50 + std::log(4.0f));
+  EXPECT_EQ(o[40 + 7 + 3], 0);
+  EXPECT_EQ(lse[4 + 1], -INFINITY);
+  EXPECT_EQ(o[120], -1);  // beyond q_len
+  EXPECT_EQ(lse[12], -1);
 }
 
 }  // namespace

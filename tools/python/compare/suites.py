@@ -27,10 +27,12 @@ class Case(NamedTuple):
         )
 
     def flops(self) -> float:
-        """FLOPs as papers count them: 4 b hq sq skv d, less half a square of sq for a causal
-        mask."""
-        keys = self.skv - min(self.sq, self.skv) / 2 if self.causal else self.skv
-        return 4.0 * self.b * self.hq * self.sq * keys * self.d
+        """FLOPs as papers count them: 4 b hq sq skv d, less half a square of the shorter length for
+        a causal mask."""
+        pairs = self.sq * self.skv
+        if self.causal:
+            pairs = min(self.sq, self.skv) * (self.skv - min(self.sq, self.skv) / 2)
+        return 4.0 * self.b * self.hq * pairs * self.d
 
     def bytes(self) -> int:
         """The bytes of Q, K, V and O."""
