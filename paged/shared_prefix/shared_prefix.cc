@@ -60,12 +60,12 @@ AttentionTensors Rows(const AttentionTensors& t, int64_t first, int64_t count) {
 }
 
 // Members of a prefix that are side by side.
-struct Run {
+struct Neighbours {
   int64_t first = 0, count = 0, pages = 0;
 };
 
-std::vector<Run> RunsOf(absl::Span<const SharedPrefix> prefixes) {
-  std::vector<Run> runs;
+std::vector<Neighbours> RunsOf(absl::Span<const SharedPrefix> prefixes) {
+  std::vector<Neighbours> runs;
   for (const SharedPrefix& prefix : prefixes) {
     const size_t before = runs.size();
     for (const int64_t member : prefix.members) {
@@ -76,7 +76,8 @@ std::vector<Run> RunsOf(absl::Span<const SharedPrefix> prefixes) {
       }
     }
   }
-  std::sort(runs.begin(), runs.end(), [](const Run& a, const Run& b) { return a.first < b.first; });
+  std::sort(runs.begin(), runs.end(),
+            [](const Neighbours& a, const Neighbours& b) { return a.first < b.first; });
   return runs;
 }
 
@@ -148,9 +149,9 @@ absl::StatusOr<SharedPrefixPlan> SharedPrefixPlan::Make(const AttentionProblem& 
   SharedPrefixPlan plan;
   plan.problem_ = problem;
   plan.device_ = *info;
-  const std::vector<Run> runs = RunsOf(prefixes);
+  const std::vector<Neighbours> runs = RunsOf(prefixes);
   int64_t next = 0;
-  for (const Run& run : runs) {
+  for (const Neighbours& run : runs) {
     if (run.first < next || run.first + run.count > problem.b) {
       return Invalid(
           "prefixes",
