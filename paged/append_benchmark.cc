@@ -25,6 +25,7 @@
 #include "benchmark/benchmark.h"
 #include "paged/append.h"
 #include "paged/copy_pages.h"
+#include "paged/random_rows.h"
 
 namespace attnlab::paged {
 namespace {
@@ -32,17 +33,6 @@ namespace {
 Device AnyDevice() {
   const auto gpus = cuda_backend::Devices();
   return gpus.ok() && !gpus->empty() ? Device::Cuda(0) : Device::Cpu();
-}
-
-// Random fp32, fp16 or bf16 on the device.
-Buffer RandomRows(Device device, DType dtype, int64_t elements) {
-  std::vector<char> host(elements * SizeOf(dtype));
-  std::mt19937 random(1);
-  std::normal_distribution<float> normal;
-  for (int64_t i = 0; i < elements; ++i) StoreElement(host.data(), dtype, i, normal(random));
-  Buffer buffer = Buffer::Allocate(device, static_cast<int64_t>(host.size())).value();
-  buffer.CopyFromHost(host.data(), buffer.bytes()).IgnoreError();
-  return buffer;
 }
 
 // Calls `work` until the time is up, on a GPU some times in a row. There, the time is the GPU's.
@@ -88,12 +78,12 @@ void BM_Append(benchmark::State& state, Case c) {
   const Device device = AnyDevice();
   const AttentionProblem p = AttentionProblem::Parse(c.problem).value();
   const int64_t columns = p.Pages(p.skv), pages = p.b * columns;
-  Buffer k = RandomRows(device, p.dtype, p.b * p.sq * p.hkv * p.d);
-  Buffer v = RandomRows(device, p.dtype, p.b * p.sq * p.hkv * p.dv);
-  Buffer q = RandomRows(device, p.dtype, p.b * p.sq * p.hq * p.d);
-  Buffer rotated = RandomRows(device, p.dtype, p.b * p.sq * p.hq * p.d);
-  Buffer o = RandomRows(device, p.dtype, p.b * p.sq * p.hq * p.dv);
-  Buffer table = RandomRows(device, DType::kFloat32, p.skv * p.d);
+  Buffer k = RandomRows(device, p.dtype, p.b * p.sq * p.hkv * p.d).value();
+  Buffer v = RandomRows(device, p.dtype, p.b * p.sq * p.hkv * p.dv).value();
+  Buffer q = RandomRows(device, p.dtype, p.b * p.sq * p.hq * p.d).value();
+  Buffer rotated = RandomRows(device, p.dtype, p.b * p.sq * p.hq * p.d).value();
+  Buffer o = RandomRows(device, p.dtype, p.b * p.sq * p.hq * p.dv).value();
+  Buffer table = RandomRows(device, DType::kFloat32, p.skv * p.d).value();
   const int64_t pool = pages * p.page * p.hkv * SizeOf(p.KvDType());
   Buffer k_pages = Buffer::Allocate(device, pool * p.d).value();
   Buffer v_pages = Buffer::Allocate(device, pool * p.dv).value();
@@ -126,7 +116,7 @@ void BM_Append(benchmark::State& state, Case c) {
 void BM_Copy(benchmark::State& state, Case c) {
   const Device device = AnyDevice();
   const int64_t bytes = BytesOf(AttentionProblem::Parse(c.problem).value(), c.rotary);
-  Buffer pages = RandomRows(device, DType::kFloat32, bytes / 4);
+  Buffer pages = RandomRows(device, DType::kFloat32, bytes / 4).value();
   const PageMemory memory = {device, pages.data(), nullptr, bytes / 2, 2, 0};
   Run(state, device, bytes, [&] { return CopyPages({{PageCopy::kWithinPool, 0, 1}}, memory); });
 }

@@ -27,31 +27,13 @@
 #include "attention/cuda/backend.h"
 #include "attention/cuda/memory.h"
 #include "paged/page_manager.h"
+#include "paged/random_rows.h"
 #include "paged/shared_prefix/shared_prefix.h"
 
 namespace attnlab::paged {
 namespace {
 
 constexpr int64_t kPrefixPages = 4096 / 16;
-
-// Random bf16. Many tensors are too large to draw each element of.
-absl::StatusOr<Buffer> RandomRows(int64_t elements) {
-  constexpr int64_t kDrawn = 1 << 22;
-  std::vector<char> drawn(kDrawn * SizeOf(DType::kBFloat16));
-  std::mt19937 random(1);
-  std::normal_distribution<float> normal;
-  for (int64_t i = 0; i < kDrawn; ++i) {
-    StoreElement(drawn.data(), DType::kBFloat16, i, normal(random));
-  }
-  const int64_t bytes = elements * SizeOf(DType::kBFloat16);
-  absl::StatusOr<Buffer> buffer = Buffer::Allocate(Device::Cuda(0), bytes);
-  if (!buffer.ok()) return buffer;
-  for (int64_t at = 0; at < bytes; at += static_cast<int64_t>(drawn.size())) {
-    const int64_t left = std::min<int64_t>(bytes - at, static_cast<int64_t>(drawn.size()));
-    if (absl::Status s = buffer->CopyFromHost(drawn.data(), left, at); !s.ok()) return s;
-  }
-  return buffer;
-}
 
 absl::Status Measure(benchmark::State& state, bool shares_pages, bool plans) {
   const Device gpu = Device::Cuda(0);
@@ -75,9 +57,10 @@ absl::Status Measure(benchmark::State& state, bool shares_pages, bool plans) {
   if (!usual.ok()) return usual.status();
   const int64_t bytes = std::max(plan->WorkspaceBytes(), usual->workspace_bytes);
 
-  absl::StatusOr<Buffer> q = RandomRows(p->b * p->hq * p->d), o = RandomRows(p->b * p->hq * p->d),
-                         k = RandomRows(pages * p->page * p->hkv * p->d),
-                         v = RandomRows(pages * p->page * p->hkv * p->d),
+  const auto rows = [&](int64_t elements) { return RandomRows(gpu, p->dtype, elements); };
+  absl::StatusOr<Buffer> q = rows(p->b * p->hq * p->d), o = rows(p->b * p->hq * p->d),
+                         k = rows(pages * p->page * p->hkv * p->d),
+                         v = rows(pages * p->page * p->hkv * p->d),
                          table = Buffer::Allocate(gpu, pages * int64_t{sizeof(int32_t)}),
                          workspace = Buffer::Allocate(gpu, bytes);
   for (const auto* buffer : {&q, &o, &k, &v, &table, &workspace}) {
