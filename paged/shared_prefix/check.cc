@@ -143,6 +143,9 @@ void CheckSharedPrefixes(Device device) {
           {{40, {0, 1, 2, 3, 4, 5, 6, 7, 8}}});
     Check(device, "b=3,hq=2,hkv=1,sq=2,skv=999,d=40,dv=24,page=128,softcap=20,dtype=" + dtype,
           {{7, {0, 1}}});
+    // Rows that are not whole chunks of 16 bytes.
+    Check(device, "b=4,hq=4,hkv=2,sq=1,skv=200,d=18,dv=10,page=16,lens=padded,dtype=" + dtype,
+          {{9, {0, 1, 2, 3}}});
   }
 }
 

@@ -25,46 +25,56 @@ struct Convert {
   }
 };
 
-template <typename T>
+template <typename T, int kWidth>
 __global__ void __launch_bounds__(kThreads)
     PrefixInputsKernel(const __grid_constant__ PrefixInputs inputs) {
   const uint32_t i = blockIdx.x * kThreads + threadIdx.x;
-  if (i < inputs.rows.Elements()) inputs.CopyElement<T>(i);
+  if (i < inputs.rows.Pieces()) inputs.CopyPiece<T, kWidth>(i);
   inputs.SetLengths(i);
 }
 
-template <typename T>
+template <typename T, int kWidth>
 __global__ void __launch_bounds__(kThreads)
     PrefixMergeKernel(const __grid_constant__ PrefixMerge merge) {
   const uint32_t i = blockIdx.x * kThreads + threadIdx.x;
-  if (i < merge.rows.Elements()) merge.MergeElement<T, Convert>(i);
+  if (i < merge.rows.Pieces()) merge.MergePiece<T, kWidth, Convert>(i);
 }
 
 dim3 BlocksFor(uint32_t threads) { return dim3((threads + kThreads - 1) / kThreads); }
+
+template <typename T>
+cudaError_t LaunchOf(const PrefixInputs& inputs, cudaStream_t stream) {
+  return device::Launch(
+      inputs.rows.tensor.whole_chunks ? PrefixInputsKernel<T, 16 / sizeof(T)>
+                                      : PrefixInputsKernel<T, 1>,
+      BlocksFor(std::max({inputs.rows.Pieces(), inputs.rows.count, inputs.chunks})), dim3(kThreads),
+      0, stream, inputs);
+}
+
+template <typename T>
+cudaError_t LaunchOf(const PrefixMerge& merge, cudaStream_t stream) {
+  return device::Launch(merge.rows.tensor.whole_chunks ? PrefixMergeKernel<T, 16 / sizeof(T)>
+                                                       : PrefixMergeKernel<T, 1>,
+                        BlocksFor(merge.rows.Pieces()), dim3(kThreads), 0, stream, merge);
+}
 
 }  // namespace
 
 cudaError_t LaunchPrefixInputs(const PrefixInputs& inputs, device::Element element,
                                cudaStream_t stream) {
-  const dim3 blocks =
-      BlocksFor(std::max({inputs.rows.Elements(), inputs.rows.count, inputs.chunks}));
-  return element == device::Element::kFloat32 ? device::Launch(PrefixInputsKernel<uint32_t>, blocks,
-                                                               dim3(kThreads), 0, stream, inputs)
-                                              : device::Launch(PrefixInputsKernel<uint16_t>, blocks,
-                                                               dim3(kThreads), 0, stream, inputs);
+  return element == device::Element::kFloat32 ? LaunchOf<uint32_t>(inputs, stream)
+                                              : LaunchOf<uint16_t>(inputs, stream);
 }
 
 cudaError_t LaunchPrefixMerge(const PrefixMerge& merge, device::Element element,
                               cudaStream_t stream) {
-  const dim3 blocks = BlocksFor(merge.rows.Elements());
   switch (element) {
     case device::Element::kFloat32:
-      return device::Launch(PrefixMergeKernel<float>, blocks, dim3(kThreads), 0, stream, merge);
+      return LaunchOf<float>(merge, stream);
     case device::Element::kFloat16:
-      return device::Launch(PrefixMergeKernel<__half>, blocks, dim3(kThreads), 0, stream, merge);
+      return LaunchOf<__half>(merge, stream);
     case device::Element::kBFloat16:
-      return device::Launch(PrefixMergeKernel<__nv_bfloat16>, blocks, dim3(kThreads), 0, stream,
-                            merge);
+      return LaunchOf<__nv_bfloat16>(merge, stream);
   }
   return cudaErrorInvalidValue;
 }

@@ -8,99 +8,133 @@
 #include <cmath>
 #include <cstdint>
 
+#include "attention/device/arguments.h"
+#include "attention/device/divisor.h"
 #include "attention/device/host_device.h"
 
 namespace attnlab::paged {
 
-// Rows of all members: row i * sq + j is query j of member i. Strides are in elements. There are fewer
-// than 2^31 elements: divisions of 64 bits would take longer than the rest.
-struct PrefixRows {
-  uint32_t count = 0, sq = 0, hq = 0, dim = 0;
-  int64_t batch_stride = 0, token_stride = 0, head_stride = 0;
+// Adjacent elements of a row. They are loaded and stored at once.
+template <typename T, int kWidth>
+struct alignas(sizeof(T) * kWidth) PrefixPiece {
+  T x[kWidth];
+};
 
-  ATTNLAB_HOST_DEVICE uint32_t Heads() const { return count * sq * hq; }
-  ATTNLAB_HOST_DEVICE uint32_t Elements() const { return Heads() * dim; }
-  // Element `index` of contiguous rows [count * sq, hq, dim], in the tensor.
-  ATTNLAB_HOST_DEVICE int64_t Offset(uint32_t index) const {
-    const uint32_t head = index / dim, row = head / hq, member = row / sq;
-    return member * batch_stride + (row - member * sq) * token_stride +
-           (head - row * hq) * head_stride + (index - head * dim);
+// A piece of the row of query `query` of member `member`.
+struct PrefixPlace {
+  uint32_t member = 0, query = 0, head = 0, piece = 0;
+};
+
+// Rows of all members, divided into pieces: of 16 bytes if they are whole chunks, else of 1 element.
+// There are fewer than 2^31 elements.
+struct PrefixRows {
+  device::Rows tensor;
+  uint32_t count = 0;
+  device::Divisor sq, hq, pieces;  // `pieces`: of the row of a head
+  const int32_t* q_len = nullptr;  // of the members; null: all are sq
+
+  ATTNLAB_HOST_DEVICE uint32_t Heads() const { return count * sq.Value() * hq.Value(); }
+  ATTNLAB_HOST_DEVICE uint32_t Pieces() const { return Heads() * pieces.Value(); }
+  // Of piece `index` of contiguous rows [count * sq, hq].
+  ATTNLAB_HOST_DEVICE PrefixPlace PlaceOf(uint32_t index) const {
+    const uint32_t head = pieces.Divide(index), row = hq.Divide(head), member = sq.Divide(row);
+    return {member, row - member * sq.Value(), head - row * hq.Value(),
+            index - head * pieces.Value()};
+  }
+  ATTNLAB_HOST_DEVICE bool Exists(const PrefixPlace& at) const {
+    return q_len == nullptr || static_cast<int64_t>(at.query) < q_len[at.member];
+  }
+  template <typename T, int kWidth>
+  ATTNLAB_HOST_DEVICE PrefixPiece<T, kWidth>& InTensor(const PrefixPlace& at) const {
+    return *reinterpret_cast<PrefixPiece<T, kWidth>*>(static_cast<T*>(tensor.data) +
+                                                      tensor.Offset(at.member, at.query, at.head) +
+                                                      at.piece * kWidth);
   }
 };
 
 // Before attention: the queries once for each chunk, and the lengths.
 struct PrefixInputs {
-  PrefixRows rows;  // of Q
-  const void* q = nullptr;
+  PrefixRows rows;         // of Q
   void* copies = nullptr;  // [chunks, count * sq, hq, d]
   uint32_t chunks = 0;
-  const int32_t* q_len = nullptr;   // of the members; null: all are sq
   const int32_t* kv_len = nullptr;  // of the members; null: all are skv
   int64_t skv = 0, prefix_keys = 0, chunk_keys = 0;
+  // Null: all are equal, and not wanted.
   int32_t *own_lengths = nullptr, *chunk_lengths = nullptr;
 
-  template <typename T>
-  ATTNLAB_HOST_DEVICE void CopyElement(uint32_t index) const {
+  template <typename T, int kWidth>
+  ATTNLAB_HOST_DEVICE void CopyPiece(uint32_t index) const {
     // Padding may be NaN. Here it is inside a sequence, so it becomes 0.
-    const uint32_t row = index / rows.dim / rows.hq, member = row / rows.sq;
-    const bool exists =
-        q_len == nullptr || static_cast<int64_t>(row - member * rows.sq) < q_len[member];
-    const T x = exists ? static_cast<const T*>(q)[rows.Offset(index)] : T(0);
-    T* to = static_cast<T*>(copies) + index;
-    for (uint32_t chunk = 0; chunk < chunks; ++chunk, to += rows.Elements()) *to = x;
+    const PrefixPlace at = rows.PlaceOf(index);
+    PrefixPiece<T, kWidth> piece = {};
+    if (rows.Exists(at)) piece = rows.InTensor<T, kWidth>(at);
+    auto* to = static_cast<PrefixPiece<T, kWidth>*>(copies) + index;
+    for (uint32_t chunk = 0; chunk < chunks; ++chunk, to += rows.Pieces()) *to = piece;
   }
   // i: a member, and a chunk.
   ATTNLAB_HOST_DEVICE void SetLengths(uint32_t i) const {
-    if (i < rows.count) {
+    if (own_lengths != nullptr && i < rows.count) {
       const int64_t length = (kv_len == nullptr ? skv : kv_len[i]) - prefix_keys;
       own_lengths[i] = length < 0 ? 0 : static_cast<int32_t>(length);
     }
-    if (i < chunks) {
+    if (chunk_lengths != nullptr && i < chunks) {
       const int64_t left = prefix_keys - i * chunk_keys;
       chunk_lengths[i] = static_cast<int32_t>(left < chunk_keys ? left : chunk_keys);
     }
   }
 };
 
-// After it. Parts are contiguous: O [count * sq, hq, dv], LSE [count * sq, hq]; those of the prefix have
-// one for each chunk.
+// After it. The parts of a row are those of the chunks, then that of its own keys. They are
+// contiguous: O [chunks + 1, count * sq, hq, dv], LSE [chunks + 1, count * sq, hq].
 struct PrefixMerge {
-  PrefixRows rows;  // of O
-  const void *prefix_o = nullptr, *own_o = nullptr;
-  const float *prefix_lse = nullptr, *own_lse = nullptr;
+  PrefixRows rows;   // of O
+  device::Rows lse;  // null data: not wanted
+  const void* part_o = nullptr;
+  const float* part_lse = nullptr;
   uint32_t chunks = 0;
-  void* o = nullptr;
-  float* lse = nullptr;  // null: not wanted
-  int64_t lse_batch = 0, lse_token = 0, lse_head = 0;
-  const int32_t* q_len = nullptr;  // of the members; null: all are sq
 
   // Convert: ToFloat(T) and FromFloat<T>(float).
-  template <typename T, typename Convert>
-  ATTNLAB_HOST_DEVICE void MergeElement(uint32_t index) const {
-    const uint32_t head = index / rows.dim, row = head / rows.hq, member = row / rows.sq,
-                   query = row - member * rows.sq;
-    if (q_len != nullptr && static_cast<int64_t>(query) >= q_len[member]) return;
-    float most = own_lse[head];
-    for (uint32_t c = 0; c < chunks; ++c) {
-      most = fmaxf(most, prefix_lse[int64_t{c} * rows.Heads() + head]);
-    }
-    // Minus infinity if the row sees no key at all; then all weights must be 0, not NaN.
-    const float base = most == -INFINITY ? 0 : most;
-    float sum = 0, x = 0;
-    const auto add = [&](float part_lse, const void* part, int64_t at) {
-      const float weight = expf(part_lse - base);
-      sum += weight;
-      x += weight * Convert::ToFloat(static_cast<const T*>(part)[at]);
+  template <typename T, int kWidth, typename Convert>
+  ATTNLAB_HOST_DEVICE void MergePiece(uint32_t index) const {
+    constexpr uint32_t kAhead = 8;  // parts that are loaded at a time
+    const PrefixPlace at = rows.PlaceOf(index);
+    if (!rows.Exists(at)) return;
+    const auto lse_of = [&](uint32_t part) {
+      return part_lse[int64_t{part} * rows.Heads() + rows.pieces.Divide(index)];
     };
-    for (uint32_t c = 0; c < chunks; ++c) {
-      add(prefix_lse[int64_t{c} * rows.Heads() + head], prefix_o,
-          int64_t{c} * rows.Elements() + index);
+    const auto piece_of = [&](uint32_t part) {
+      return static_cast<const PrefixPiece<T, kWidth>*>(
+          part_o)[int64_t{part} * rows.Pieces() + index];
+    };
+    float base = lse_of(chunks), sum = base == -INFINITY ? 0 : 1, x[kWidth];
+    PrefixPiece<T, kWidth> piece = piece_of(chunks);
+    for (int j = 0; j < kWidth; ++j) x[j] = Convert::ToFloat(piece.x[j]);
+    for (uint32_t first = 0; first < chunks; first += kAhead) {
+      PrefixPiece<T, kWidth> pieces[kAhead];
+      float lses[kAhead];
+      const float before = base;
+      // Instead of a chunk that does not exist, the last one with a weight of 0.
+      for (uint32_t i = 0; i < kAhead; ++i) {
+        const uint32_t chunk = first + i < chunks ? first + i : chunks - 1;
+        pieces[i] = piece_of(chunk);
+        lses[i] = first + i < chunks ? lse_of(chunk) : -INFINITY;
+      }
+      for (uint32_t i = 0; i < kAhead; ++i) base = fmaxf(base, lses[i]);
+      // Without any key so far, all weights must be 0, not NaN.
+      const float shift = base == -INFINITY ? 0 : base, factor = expf(before - shift);
+      sum *= factor;
+      for (float& element : x) element *= factor;
+      for (uint32_t i = 0; i < kAhead; ++i) {
+        const float weight = expf(lses[i] - shift);
+        sum += weight;
+        for (int j = 0; j < kWidth; ++j) x[j] += weight * Convert::ToFloat(pieces[i].x[j]);
+      }
     }
-    add(own_lse[head], own_o, index);
-    static_cast<T*>(o)[rows.Offset(index)] = Convert::template FromFloat<T>(sum == 0 ? 0 : x / sum);
-    if (lse != nullptr && index == head * rows.dim) {
-      lse[member * lse_batch + query * lse_token + (head - row * rows.hq) * lse_head] =
-          sum == 0 ? -INFINITY : base + logf(sum);
+    const float inverse = sum == 0 ? 0 : 1 / sum;
+    for (int j = 0; j < kWidth; ++j) piece.x[j] = Convert::template FromFloat<T>(x[j] * inverse);
+    rows.InTensor<T, kWidth>(at) = piece;
+    if (lse.data != nullptr && at.piece == 0) {
+      static_cast<float*>(lse.data)[lse.Offset(at.member, at.query, at.head)] = base + logf(sum);
     }
   }
 };

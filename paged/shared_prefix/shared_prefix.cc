@@ -12,6 +12,9 @@
 #include "attention/core/tensor.h"
 #include "attention/cuda/machine.h"
 #include "attention/cuda/memory.h"
+#include "attention/device/arguments.h"
+#include "attention/device/arguments_of.h"
+#include "attention/device/divisor.h"
 #include "paged/shared_prefix/gpu.h"
 #include "paged/shared_prefix/rows.h"
 
@@ -81,10 +84,17 @@ std::vector<Neighbours> RunsOf(absl::Span<const SharedPrefix> prefixes) {
   return runs;
 }
 
-template <typename Pointer>
-PrefixRows RowsOf(const BasicTensorView<Pointer>& view) {
+// `tensor`: `view`, as device::ArgumentsOf() describes it.
+PrefixRows RowsOf(const ConstTensorView& view, const device::Rows& tensor,
+                  const LengthsView& q_len) {
   const auto size = [&](int axis) { return static_cast<uint32_t>(view.shape[axis]); };
-  return {size(0), size(1), size(2), size(3), view.strides[0], view.strides[1], view.strides[2]};
+  const uint32_t width = tensor.whole_chunks ? 16 / SizeOf(view.dtype) : 1;
+  return {tensor,
+          size(0),
+          device::Divisor(size(1)),
+          device::Divisor(size(2)),
+          device::Divisor(size(3) / width),
+          q_len.data};
 }
 
 struct Convert {
@@ -99,22 +109,33 @@ struct Convert {
 };
 
 template <typename T>
+void PrepareHere(const PrefixInputs& inputs) {
+  for (uint32_t i = 0; i < inputs.rows.Pieces(); ++i) {
+    if (inputs.rows.tensor.whole_chunks) {
+      inputs.CopyPiece<T, 16 / sizeof(T)>(i);
+    } else {
+      inputs.CopyPiece<T, 1>(i);
+    }
+  }
+  for (uint32_t i = 0; i < std::max(inputs.rows.count, inputs.chunks); ++i) inputs.SetLengths(i);
+}
+
+template <typename T>
 void MergeHere(const PrefixMerge& merge) {
-  for (uint32_t i = 0; i < merge.rows.Elements(); ++i) merge.MergeElement<T, Convert>(i);
+  for (uint32_t i = 0; i < merge.rows.Pieces(); ++i) {
+    if (merge.rows.tensor.whole_chunks) {
+      merge.MergePiece<T, 16 / sizeof(T), Convert>(i);
+    } else {
+      merge.MergePiece<T, 1, Convert>(i);
+    }
+  }
 }
 
 absl::Status Prepare(const PrefixInputs& inputs, DType dtype, Device device, void* stream) {
   if (device.kind == DeviceKind::kCuda) {
     return PrefixInputsOnGpu(device.ordinal, inputs, dtype, stream);
   }
-  for (uint32_t i = 0; i < inputs.rows.Elements(); ++i) {
-    if (SizeOf(dtype) == 4) {
-      inputs.CopyElement<uint32_t>(i);
-    } else {
-      inputs.CopyElement<uint16_t>(i);
-    }
-  }
-  for (uint32_t i = 0; i < std::max(inputs.rows.count, inputs.chunks); ++i) inputs.SetLengths(i);
+  SizeOf(dtype) == 4 ? PrepareHere<uint32_t>(inputs) : PrepareHere<uint16_t>(inputs);
   return absl::OkStatus();
 }
 
@@ -182,10 +203,7 @@ absl::Status SharedPrefixPlan::AddGroup(int64_t first, int64_t count, int64_t ke
   group.keys = keys;
   AttentionProblem own = p;
   own.b = count;
-  if (keys > 0) {
-    own.skv = p.skv - keys;
-    own.lens = Lengths::kPadded;
-  }
+  own.skv = p.skv - keys;
   absl::StatusOr<Plan> own_plan = MakePlan(own, device_.device);
   if (!own_plan.ok()) return own_plan.status();
   group.own = *std::move(own_plan);
@@ -203,7 +221,9 @@ absl::Status SharedPrefixPlan::AddGroup(int64_t first, int64_t count, int64_t ke
       return absl::UnimplementedError(absl::StrCat("prefixes: ", count, " members have more than ",
                                                    kMostElements, " elements of Q or O"));
     }
-    const int64_t tiles = p.hkv * CeilDivide(rows * p.GroupSize(), kTileRows);
+    // Of rows that do not fill a tile, it has those of all heads of a KV head.
+    const int64_t pack = rows < kTileRows ? p.GroupSize() : 1;
+    const int64_t tiles = p.hq / pack * CeilDivide(rows * pack, kTileRows);
     const int64_t wanted = std::clamp<int64_t>(device_.multiprocessors / tiles, 1,
                                                std::max<int64_t>(1, keys / kChunkKeys));
     group.chunk_pages = CeilDivide(keys / p.page, wanted);
@@ -212,7 +232,7 @@ absl::Status SharedPrefixPlan::AddGroup(int64_t first, int64_t count, int64_t ke
     prefix.b = group.chunks;
     prefix.sq = rows;
     prefix.skv = group.chunk_pages * p.page;
-    prefix.lens = Lengths::kPadded;
+    prefix.lens = keys == group.chunks * prefix.skv ? Lengths::kFixed : Lengths::kPadded;
     prefix.mask = Mask::None();
     absl::StatusOr<Plan> prefix_plan = MakePlan(prefix, device_.device);
     if (!prefix_plan.ok()) return prefix_plan.status();
@@ -222,10 +242,8 @@ absl::Status SharedPrefixPlan::AddGroup(int64_t first, int64_t count, int64_t ke
     group.own_lengths = place(count * 4);
     group.chunk_lengths = place(group.chunks * 4);
     group.q = place(group.chunks * heads * p.d * element);
-    group.prefix_o = place(group.chunks * heads * p.dv * element);
-    group.prefix_lse = place(group.chunks * heads * 4);
-    group.own_o = place(heads * p.dv * element);
-    group.own_lse = place(heads * 4);
+    group.o = place((group.chunks + 1) * heads * p.dv * element);
+    group.lse = place((group.chunks + 1) * heads * 4);
   }
   group.scratch = place(scratch);
   workspace_bytes_ = std::max(workspace_bytes_, bytes);
@@ -268,25 +286,39 @@ absl::Status SharedPrefixPlan::RunGroup(const Group& group, const AttentionTenso
 
   const int64_t rows = group.count * p.sq;
   const auto at = [&](int64_t offset) { return static_cast<void*>(workspace + offset); };
+  // Lengths that do not vary are those of the plan.
+  const auto lengths = [&](const Plan& plan, int64_t offset) {
+    return plan.problem.lens == Lengths::kFixed ? nullptr : static_cast<int32_t*>(at(offset));
+  };
+  const device::Arguments all = device::ArgumentsOf(p, own);
   PrefixInputs inputs;
-  inputs.rows = RowsOf(own.q);
-  inputs.q = own.q.data;
+  inputs.rows = RowsOf(own.q, all.q, own.q_len);
   inputs.copies = at(group.q);
   inputs.chunks = static_cast<uint32_t>(group.chunks);
-  inputs.q_len = own.q_len.data;
   inputs.kv_len = own.kv_len.data;
   inputs.skv = p.skv;
   inputs.prefix_keys = group.keys;
   inputs.chunk_keys = group.chunk_pages * p.page;
-  inputs.own_lengths = static_cast<int32_t*>(at(group.own_lengths));
-  inputs.chunk_lengths = static_cast<int32_t*>(at(group.chunk_lengths));
+  inputs.own_lengths = lengths(group.own, group.own_lengths);
+  inputs.chunk_lengths = lengths(group.prefix, group.chunk_lengths);
   if (absl::Status s = Prepare(inputs, p.dtype, device_.device, stream); !s.ok()) return s;
 
+  PrefixMerge merge;
+  merge.rows = RowsOf(own.o, all.o, own.q_len);
+  merge.lse = all.lse;
+  merge.part_o = at(group.o);
+  merge.part_lse = static_cast<const float*>(at(group.lse));
+  merge.chunks = inputs.chunks;
+  const auto parts = [&](DType dtype, int64_t offset, int64_t first, int64_t count, int64_t sq,
+                         int64_t dim) {
+    return BshdView(at(offset + first * rows * p.hq * dim * SizeOf(dtype)), dtype, device_.device,
+                    count, sq, p.hq, dim);
+  };
+
   AttentionTensors prefix = own;
-  prefix.q = BshdView(at(group.q), p.dtype, device_.device, group.chunks, rows, p.hq, p.d);
-  prefix.o = BshdView(at(group.prefix_o), p.dtype, device_.device, group.chunks, rows, p.hq, p.dv);
-  prefix.lse =
-      BshdView(at(group.prefix_lse), DType::kFloat32, device_.device, group.chunks, rows, p.hq, 1);
+  prefix.q = parts(p.dtype, group.q, 0, group.chunks, rows, p.d);
+  prefix.o = parts(p.dtype, group.o, 0, group.chunks, rows, p.dv);
+  prefix.lse = parts(DType::kFloat32, group.lse, 0, group.chunks, rows, 1);
   prefix.q_len = {};
   prefix.kv_len = {inputs.chunk_lengths, group.chunks};
   // A chunk's pages follow those of the chunk before, in the first member's row.
@@ -297,28 +329,12 @@ absl::Status SharedPrefixPlan::RunGroup(const Group& group, const AttentionTenso
   }
   if (absl::Status s = Forward(group.prefix, prefix, scratch, stream); !s.ok()) return s;
 
-  const TensorView o = own.o, lse = own.lse;
   own.kv_len = {inputs.own_lengths, group.count};
   own.page_table.data += group.keys / p.page;
   own.page_table.columns -= group.keys / p.page;
-  own.o = BshdView(at(group.own_o), p.dtype, device_.device, group.count, p.sq, p.hq, p.dv);
-  own.lse =
-      BshdView(at(group.own_lse), DType::kFloat32, device_.device, group.count, p.sq, p.hq, 1);
+  own.o = parts(p.dtype, group.o, group.chunks, group.count, p.sq, p.dv);
+  own.lse = parts(DType::kFloat32, group.lse, group.chunks, group.count, p.sq, 1);
   if (absl::Status s = Forward(group.own, own, scratch, stream); !s.ok()) return s;
-
-  PrefixMerge merge;
-  merge.rows = RowsOf(o);
-  merge.prefix_o = at(group.prefix_o);
-  merge.own_o = at(group.own_o);
-  merge.prefix_lse = static_cast<const float*>(at(group.prefix_lse));
-  merge.own_lse = static_cast<const float*>(at(group.own_lse));
-  merge.chunks = static_cast<uint32_t>(group.chunks);
-  merge.o = o.data;
-  merge.lse = static_cast<float*>(lse.data);
-  merge.lse_batch = lse.strides[0];
-  merge.lse_token = lse.strides[1];
-  merge.lse_head = lse.strides[2];
-  merge.q_len = own.q_len.data;
   return Merge(merge, p.dtype, device_.device, stream);
 }
 

@@ -54,8 +54,7 @@ class SharedPrefixPlan {
     int64_t chunks = 0, chunk_pages = 0;
     Plan prefix, own;
     // Bytes from the workspace's beginning.
-    int64_t own_lengths = 0, chunk_lengths = 0, q = 0, prefix_o = 0, prefix_lse = 0, own_o = 0,
-            own_lse = 0, scratch = 0;
+    int64_t own_lengths = 0, chunk_lengths = 0, q = 0, o = 0, lse = 0, scratch = 0;
   };
 
   absl::Status AddGroup(int64_t first, int64_t count, int64_t keys);

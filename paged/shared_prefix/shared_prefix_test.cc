@@ -1,11 +1,13 @@
 #include "paged/shared_prefix/shared_prefix.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <string>
 #include <vector>
 
 #include "attention/core/problem.h"
+#include "attention/device/divisor.h"
 #include "gtest/gtest.h"
 #include "paged/page_manager.h"
 #include "paged/shared_prefix/check.h"
@@ -47,26 +49,32 @@ TEST(SharedPrefix, ErrorsNameWhatDoesNotFit) {
   EXPECT_EQ(error(good, {{7, {0, 1}}}), "prefixes: 7 pages, of 100 keys with 1 of their own");
 }
 
-// The parts that the CPU does not make, because it has one chunk.
-TEST(SharedPrefix, InputsAndMergeOfSeveralChunks) {
-  constexpr uint32_t kChunks = 3;
-  PrefixInputs inputs;
-  inputs.rows = {2, 3, 2, 4, /*batch_stride=*/100, /*token_stride=*/20, /*head_stride=*/7};
+// The parts that the CPU does not make, because it has one chunk. Of 2 members with 3 queries of 2 heads
+// of 4 dims.
+template <int kWidth>
+void CheckInputsAndMerge() {
+  constexpr uint32_t kChunks = 3, kHeads = 2 * 3 * 2, kElements = kHeads * 4;
+  constexpr int kBatch = 100, kToken = 20, kHead = 8;  // strides
+  const std::vector<int32_t> q_len = {3, 1}, kv_len = {90, 30};
+  const auto rows_of = [&](std::vector<float>& x) {
+    return PrefixRows{
+        {x.data(), kBatch, kToken, kHead}, 2,           device::Divisor(3), device::Divisor(2),
+        device::Divisor(4 / kWidth),       q_len.data()};
+  };
   std::vector<float> q(200);
   for (size_t i = 0; i < q.size(); ++i) q[i] = static_cast<float>(i + 1);
-  std::vector<float> copies(kChunks * inputs.rows.Elements());
-  const std::vector<int32_t> q_len = {3, 1}, kv_len = {90, 30};
+  std::vector<float> copies(kChunks * kElements);
   std::vector<int32_t> own(2), chunks(kChunks);
-  inputs.q = q.data();
+  PrefixInputs inputs;
+  inputs.rows = rows_of(q);
   inputs.copies = copies.data();
   inputs.chunks = kChunks;
-  inputs.q_len = q_len.data();
   inputs.kv_len = kv_len.data();
   inputs.prefix_keys = 80;
   inputs.chunk_keys = 32;
   inputs.own_lengths = own.data();
   inputs.chunk_lengths = chunks.data();
-  for (uint32_t i = 0; i < inputs.rows.Elements(); ++i) inputs.CopyElement<float>(i);
+  for (uint32_t i = 0; i < kElements / kWidth; ++i) inputs.CopyPiece<float, kWidth>(i);
   for (uint32_t i = 0; i < kChunks; ++i) inputs.SetLengths(i);
   EXPECT_EQ(own, (std::vector<int32_t>{10, 0}));
   EXPECT_EQ(chunks, (std::vector<int32_t>{32, 32, 16}));
@@ -76,45 +84,47 @@ TEST(SharedPrefix, InputsAndMergeOfSeveralChunks) {
         for (int head = 0; head < 2; ++head) {
           for (int dim = 0; dim < 4; ++dim) {
             const int at = ((member * 3 + query) * 2 + head) * 4 + dim;
-            const int from = member * 100 + query * 20 + head * 7 + dim;
-            EXPECT_EQ(copies[chunk * inputs.rows.Elements() + at],
-                      query < q_len[member] ? q[from] : 0);
+            const int from = member * kBatch + query * kToken + head * kHead + dim;
+            EXPECT_EQ(copies[chunk * kElements + at], query < q_len[member] ? q[from] : 0);
           }
         }
       }
     }
   }
 
-  PrefixMerge merge;
-  merge.rows = inputs.rows;
-  const uint32_t heads = merge.rows.Heads(), elements = merge.rows.Elements();
-  std::vector<float> prefix_o(kChunks * elements, 3), own_o(elements, 6), o(200, -1), lse(200, -1);
   // Weights 1, 1, 2 and 4; of row 1 the own keys alone; of row 2 none.
-  std::vector<float> prefix_lse(kChunks * heads), own_lse(heads, 50 + std::log(4.0f));
-  for (uint32_t i = 0; i < heads; ++i) {
-    for (uint32_t c = 0; c < kChunks; ++c) {
-      prefix_lse[c * heads + i] = i / 2 == 0 ? 50 + std::log(c == 2 ? 2.0f : 1.0f) : -INFINITY;
+  std::vector<float> part_o((kChunks + 1) * kElements, 3), part_lse((kChunks + 1) * kHeads);
+  std::fill(part_o.begin() + kChunks * kElements, part_o.end(), 6);
+  const float weights[] = {1, 1, 2, 4};
+  for (uint32_t i = 0; i < kHeads; ++i) {
+    for (uint32_t part = 0; part <= kChunks; ++part) {
+      const bool sees = i / 2 != 2 && (i / 2 != 1 || part == kChunks);
+      part_lse[part * kHeads + i] = sees ? 50 + std::log(weights[part]) : -INFINITY;
     }
-    if (i / 2 == 2) own_lse[i] = -INFINITY;
   }
-  merge.prefix_o = prefix_o.data();
-  merge.own_o = own_o.data();
-  merge.prefix_lse = prefix_lse.data();
-  merge.own_lse = own_lse.data();
+  std::vector<float> o(200, -1), lse(200, -1);
+  PrefixMerge merge;
+  merge.rows = rows_of(o);
+  merge.lse = {lse.data(), 10, 2, 1};
+  merge.part_o = part_o.data();
+  merge.part_lse = part_lse.data();
   merge.chunks = kChunks;
-  merge.o = o.data();
-  merge.lse = lse.data();
-  merge.lse_batch = 10, merge.lse_token = 2, merge.lse_head = 1;
-  merge.q_len = q_len.data();
-  for (uint32_t i = 0; i < elements; ++i) merge.MergeElement<float, PlainFloat>(i);
+  for (uint32_t i = 0; i < kElements / kWidth; ++i) {
+    merge.MergePiece<float, kWidth, PlainFloat>(i);
+  }
   EXPECT_FLOAT_EQ(o[0], (4 * 3 + 4 * 6) / 8.0f);
   EXPECT_FLOAT_EQ(lse[0], 50 + std::log(8.0f));
-  EXPECT_FLOAT_EQ(o[20], 6);
+  EXPECT_FLOAT_EQ(o[kToken], 6);
   EXPECT_FLOAT_EQ(lse[2], 50 + std::log(4.0f));
-  EXPECT_EQ(o[40 + 7 + 3], 0);
+  EXPECT_EQ(o[2 * kToken + kHead + 3], 0);
   EXPECT_EQ(lse[4 + 1], -INFINITY);
-  EXPECT_EQ(o[120], -1);  // beyond q_len
+  EXPECT_EQ(o[kBatch + kToken], -1);  // beyond q_len
   EXPECT_EQ(lse[12], -1);
+}
+
+TEST(SharedPrefix, InputsAndMergeOfSeveralChunks) {
+  CheckInputsAndMerge<1>();
+  CheckInputsAndMerge<4>();
 }
 
 }  // namespace
