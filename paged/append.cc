@@ -98,9 +98,9 @@ struct Convert {
   static float ToFloat(T x) {
     return static_cast<float>(x);
   }
-  template <typename T>
-  static T FromFloat(float x) {
-    return T(x);
+  template <typename T, int kWidth>
+  static void FromFloats(const float (&x)[kWidth], T (&to)[kWidth]) {
+    for (int i = 0; i < kWidth; ++i) to[i] = T(x[i]);
   }
 };
 
@@ -174,7 +174,7 @@ absl::Status Append(const AttentionProblem& p, const AttentionTensors& t, const 
     a.rotary.positions = n.rotary.table.shape[1];
     a.rotary.dim = static_cast<int32_t>(n.rotary.table.shape[3]);
     a.rotary.interleaved = n.rotary.interleaved;
-    wide = wide && a.rotary.dim / 2 % width == 0;
+    wide = wide && a.rotary.dim / 2 % width == 0 && IsWide(n.rotary.table, width / 2);
     if (n.q.data != nullptr) {
       a.streams[2] = StreamOf(n.q, t.q, /*to_pages=*/false);
       a.streams[2].rotates = true;

@@ -18,25 +18,26 @@ constexpr int kThreads = 256;
 constexpr int kMostTokens = 16;  // of a block
 constexpr int64_t kBlocks = 512;
 
-template <typename T>
-struct As {
-  static __device__ T Of(float x) { return device::FromFloat<T>(x); }
-};
-template <>
-struct As<__nv_fp8_storage_t> {
-  static __device__ __nv_fp8_storage_t Of(float x) {
-    return __nv_cvt_float_to_fp8(x, __NV_SATFINITE, __NV_E4M3);
-  }
-};
-
 struct Convert {
   template <typename T>
   static __device__ float ToFloat(T x) {
     return device::ToFloat(x);
   }
-  template <typename T>
-  static __device__ T FromFloat(float x) {
-    return As<T>::Of(x);
+  template <typename T, int kWidth>
+  static __device__ void FromFloats(const float (&x)[kWidth], T (&to)[kWidth]) {
+#pragma unroll
+    for (int i = 0; i < kWidth; ++i) to[i] = device::FromFloat<T>(x[i]);
+  }
+  template <int kWidth>
+  static __device__ void FromFloats(const float (&x)[kWidth], __nv_fp8_storage_t (&to)[kWidth]) {
+#pragma unroll
+    for (int i = 0; i < kWidth; i += 2) {
+      const float second = i + 1 < kWidth ? x[i + 1] : 0;
+      const __nv_fp8x2_storage_t pair =
+          __nv_cvt_float2_to_fp8x2(make_float2(x[i], second), __NV_SATFINITE, __NV_E4M3);
+      to[i] = static_cast<__nv_fp8_storage_t>(pair);
+      if (i + 1 < kWidth) to[i + 1] = static_cast<__nv_fp8_storage_t>(pair >> 8);
+    }
   }
 };
 
@@ -83,12 +84,13 @@ __device__ void MoveTokens(const AppendArguments& a, const AppendStream& s,
 }
 
 template <int kWidth, typename In, typename Out>
-__global__ void __launch_bounds__(kThreads, 3)
+__global__ void __launch_bounds__(kThreads, 4)
     AppendKernel(const __grid_constant__ AppendArguments a, int tokens_of_block) {
   __shared__ AppendRow rows[kMostTokens];
   const int64_t first = int64_t{blockIdx.x} * tokens_of_block;
   const int64_t first_sequence = SequenceOf(a, first);
-  const AppendStream& s = a.streams[blockIdx.y];
+  // Q first: its rows take longest, and the others fill the tail wave.
+  const AppendStream& s = a.streams[gridDim.y - 1 - blockIdx.y];
   if (threadIdx.x < tokens_of_block) {
     const int64_t token = first + threadIdx.x;
     int64_t sequence = first_sequence;

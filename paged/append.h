@@ -39,8 +39,8 @@ struct NewTokens {
 };
 
 // Writes into the pages of t.k and t.v, and rotated queries into t.q: their memory must be writable.
-// Pages in fp8 get value / scale, rounded to nearest, at most 448 in size. A page that two sequences
-// share must not be among those that are written.
+// Pages in fp8 get value * (1 / scale), computed in fp32, rounded to nearest, at most 448 in size. A
+// page that two sequences share must not be among those that are written.
 //
 // On the CPU, the work is done on return. On a GPU, it is asynchronous on the stream (cudaStream_t),
 // allocates nothing, and can be captured in a graph; lengths and table are read when it runs, and

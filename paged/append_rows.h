@@ -5,6 +5,7 @@
 #define PAGED_APPEND_ROWS_H_
 
 #include <cstdint>
+#include <cstring>
 #include <type_traits>
 
 #include "attention/device/divisor.h"
@@ -108,11 +109,27 @@ struct alignas(sizeof(T) * kWidth) Piece {
   T x[kWidth];
 };
 
+// A piece as words. Where elements have 16 bits, the compiler takes a piece apart right after its
+// load, so the next load waits for it. It leaves words as they are until Elements().
+template <typename T, int kWidth>
+struct alignas(sizeof(T) * kWidth) PieceWords {
+  using Word = std::conditional_t<sizeof(T) * kWidth % 4 == 0, uint32_t, uint16_t>;
+  typedef Word AliasedWord __attribute__((may_alias));
+  AliasedWord words[sizeof(T) * kWidth / sizeof(Word)];
+
+  ATTNLAB_HOST_DEVICE Piece<T, kWidth> Elements() const {
+    Piece<T, kWidth> piece;
+    std::memcpy(&piece, words, sizeof(piece));
+    return piece;
+  }
+};
+
 // Moves piece `index` of the row of a head, and the piece that it is rotated with, if that is another
 // one: so Q can be rotated where it lies. Load() and Store() come apart, so that a thread can load
-// several before it stores one. `Convert` has ToFloat(In) and FromFloat<Out>(float). kWidth is 1, or
-// all rows begin at multiples of kWidth elements, and dims and half of the rotated dims are multiples
-// of it. Without kRotates, no row is rotated, and it takes fewer registers.
+// several before it stores one. `Convert` has ToFloat(In), and FromFloats(x, to) for arrays of kWidth
+// float and Out. kWidth is 1, or all rows begin at multiples of kWidth elements, those of the rotary
+// table at multiples of kWidth / 2, and dims and half of the rotated dims are multiples of kWidth.
+// Without kRotates, no row is rotated, and it takes fewer registers.
 template <int kWidth, typename In, typename Out, typename Convert, bool kRotates = true>
 class MovedPiece {
  public:
@@ -122,10 +139,10 @@ class MovedPiece {
     const In* const from = static_cast<const In*>(s.from) + row.from + head * s.from_head + begin;
     to_ = static_cast<Out*>(s.to) + row.to + head * s.to_head + begin;
     scale_ = row.scale == nullptr ? 1 : row.scale[head * s.scale_head];
-    cosines_ = nullptr;
+    rotates_ = false;
     partner_ = 0;
     if (kRotates && row.cosines != nullptr && begin < rotary.dim) {
-      cosines_ = row.cosines + (rotary.interleaved ? begin / 2 : begin);
+      rotates_ = true;
       if (!(rotary.interleaved && kWidth > 1)) {
         // Moved with the other one of the pair.
         if (rotary.interleaved ? begin % 2 != 0 : begin >= half) {
@@ -134,25 +151,28 @@ class MovedPiece {
         }
         partner_ = rotary.interleaved ? 1 : half;
       }
-      half_ = half;
+      const float* const cosines = row.cosines + (rotary.interleaved ? begin / 2 : begin);
+      LoadAngles(0, cosines, half);
+      if (kWidth > 1 && partner_ != 0) LoadAngles(1, cosines, half);
     }
-    x_ = *reinterpret_cast<const Piece<In, kWidth>*>(from);
-    if (kRotates && partner_ != 0)
-      y_ = *reinterpret_cast<const Piece<In, kWidth>*>(from + partner_);
+    x_ = *reinterpret_cast<const PieceWords<In, kWidth>*>(from);
+    if (kRotates && partner_ != 0) {
+      y_ = *reinterpret_cast<const PieceWords<In, kWidth>*>(from + partner_);
+    }
   }
 
   ATTNLAB_HOST_DEVICE void Store() const {
     if (to_ == nullptr) return;
     if constexpr (std::is_same_v<In, Out> && !kRotates) {
-      *reinterpret_cast<Piece<Out, kWidth>*>(to_) = x_;
+      *reinterpret_cast<PieceWords<Out, kWidth>*>(to_) = x_;
       return;
     }
     float x[kWidth], y[kWidth];
-    for (int i = 0; i < kWidth; ++i) x[i] = Convert::ToFloat(x_.x[i]);
-    if (kRotates && cosines_ != nullptr && partner_ == 0) {
+    ToFloats(x_, x);
+    if (kRotates && rotates_ && partner_ == 0) {
       for (int i = 0; i + 1 < kWidth; i += 2) Rotate(x[i], x[i + 1], i / 2);
-    } else if (kRotates && cosines_ != nullptr) {
-      for (int i = 0; i < kWidth; ++i) y[i] = Convert::ToFloat(y_.x[i]);
+    } else if (kRotates && rotates_) {
+      ToFloats(y_, y);
       for (int i = 0; i < kWidth; ++i) Rotate(x[i], y[i], i);
       StoreAt(partner_, y);
     }
@@ -160,26 +180,42 @@ class MovedPiece {
   }
 
  private:
-  ATTNLAB_HOST_DEVICE void Rotate(float& a, float& b, int32_t angle) const {
-    const float c = cosines_[angle], s = cosines_[half_ + angle];
+  // A piece has one angle per two elements, or with its partner twice as many.
+  static constexpr int kAngles = kWidth == 1 ? 1 : kWidth / 2;
+  using Angles = Piece<float, kAngles>;
+
+  ATTNLAB_HOST_DEVICE void LoadAngles(int i, const float* cosines, int32_t half) {
+    cosines_[i] = *reinterpret_cast<const Angles*>(cosines + i * kAngles);
+    sines_[i] = *reinterpret_cast<const Angles*>(cosines + half + i * kAngles);
+  }
+  ATTNLAB_HOST_DEVICE void Rotate(float& a, float& b, int angle) const {
+    const float c = cosines_[angle / kAngles].x[angle % kAngles],
+                s = sines_[angle / kAngles].x[angle % kAngles];
     const float rotated = a * c - b * s;
     b = b * c + a * s;
     a = rotated;
   }
-  ATTNLAB_HOST_DEVICE void StoreAt(int32_t at, const float (&x)[kWidth]) const {
-    Piece<Out, kWidth> piece;
-    for (int i = 0; i < kWidth; ++i) {
-      piece.x[i] = Convert::template FromFloat<Out>(scale_ == 1 ? x[i] : x[i] / scale_);
+  ATTNLAB_HOST_DEVICE static void ToFloats(const PieceWords<In, kWidth>& words,
+                                           float (&x)[kWidth]) {
+    const Piece<In, kWidth> piece = words.Elements();
+    for (int i = 0; i < kWidth; ++i) x[i] = Convert::ToFloat(piece.x[i]);
+  }
+  ATTNLAB_HOST_DEVICE void StoreAt(int32_t at, float (&x)[kWidth]) const {
+    if (!std::is_same_v<In, Out> && scale_ != 1) {
+      const float inverse = 1 / scale_;
+      for (float& element : x) element *= inverse;
     }
+    Piece<Out, kWidth> piece;
+    Convert::FromFloats(x, piece.x);
     *reinterpret_cast<Piece<Out, kWidth>*>(to_ + at) = piece;
   }
 
-  Out* to_ = nullptr;               // null: nowhere
-  const float* cosines_ = nullptr;  // null: not rotated
-  int32_t partner_ = 0;             // elements to the other one of the pair; 0: there is none
-  int32_t half_ = 0;                // from a cosine to its sine
+  Out* to_ = nullptr;  // null: nowhere
+  bool rotates_ = false;
+  int32_t partner_ = 0;  // elements to the other one of the pair; 0: there is none
   float scale_ = 1;
-  Piece<In, kWidth> x_, y_;
+  Angles cosines_[2], sines_[2];
+  PieceWords<In, kWidth> x_, y_;
 };
 
 template <int kWidth, typename In, typename Out, typename Convert>
