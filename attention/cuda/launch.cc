@@ -47,6 +47,23 @@ SharedLimits& Limits() {
   return *kLimits;
 }
 
+cudaError_t LaunchOnce(const LaunchRecord& record, void** arguments) {
+  if (record.cluster == 1) {
+    return cudaLaunchKernel(record.function, record.grid, record.block, arguments,
+                            record.shared_bytes, record.stream);
+  }
+  cudaLaunchAttribute cluster = {};
+  cluster.id = cudaLaunchAttributeClusterDimension;
+  cluster.val.clusterDim.x = record.cluster;
+  cluster.val.clusterDim.y = cluster.val.clusterDim.z = 1;
+  cudaLaunchConfig_t config = {};
+  config.gridDim = record.grid, config.blockDim = record.block;
+  config.dynamicSmemBytes = record.shared_bytes;
+  config.stream = record.stream;
+  config.attrs = &cluster, config.numAttrs = 1;
+  return cudaLaunchKernelExC(&config, record.function, arguments);
+}
+
 }  // namespace
 
 LaunchObserver* SetLaunchObserver(LaunchObserver* next) { return observer.exchange(next); }
@@ -61,8 +78,7 @@ cudaError_t LaunchFunction(const LaunchRecord& record, void** arguments) {
       const cudaError_t error = Limits().Raise(record.function, record.shared_bytes, again);
       if (error != cudaSuccess) return error;
     }
-    const cudaError_t error = cudaLaunchKernel(record.function, record.grid, record.block,
-                                               arguments, record.shared_bytes, record.stream);
+    const cudaError_t error = LaunchOnce(record, arguments);
     // cudaDeviceReset() drops the limits that were set, so try once more.
     if (error != cudaErrorInvalidValue || !asks || again) return error;
     cudaGetLastError();

@@ -7,6 +7,7 @@
 #define ATTENTION_CUDA_LAUNCH_H_
 
 #include <cstddef>
+#include <cstdint>
 
 #include "cuda_runtime.h"
 
@@ -17,6 +18,7 @@ struct LaunchRecord {
   const void* function = nullptr;
   dim3 grid, block;
   size_t shared_bytes = 0;  // dynamic shared memory a block
+  uint32_t cluster = 1;     // blocks of a cluster, which divides grid.x; above 1 from 9.0 on
   cudaStream_t stream = nullptr;
 };
 
@@ -31,7 +33,7 @@ class LaunchObserver {
 // the observer before it. An observer must outlive the launches.
 LaunchObserver* SetLaunchObserver(LaunchObserver* observer);
 
-// cudaLaunchKernel(), reported to the observer. Asynchronous; the error is that of the launch
+// Launches, reported to the observer. Asynchronous; the error is that of the launch
 // alone. Above 32 KiB of dynamic shared memory, the first launch of a function on a device calls
 // cudaFuncSetAttribute(): every kernel may use 48 KiB, of which it may declare up to 16 KiB
 // statically. More than the device has is cudaErrorInvalidValue.
@@ -45,12 +47,20 @@ struct AsDeclared {
 
 // The same for a __global__ function; arguments are converted to the types of its parameters.
 template <typename... Parameters>
-cudaError_t Launch(void (*kernel)(Parameters...), dim3 grid, dim3 block, size_t shared_bytes,
-                   cudaStream_t stream, typename AsDeclared<Parameters>::Type... arguments) {
+cudaError_t Launch(void (*kernel)(Parameters...), LaunchRecord record,
+                   typename AsDeclared<Parameters>::Type... arguments) {
+  record.function = reinterpret_cast<const void*>(kernel);
   // The extra element is for kernels without parameters: an array cannot be empty.
   void* pointers[] = {const_cast<void*>(static_cast<const void*>(&arguments))..., nullptr};
-  return LaunchFunction({reinterpret_cast<const void*>(kernel), grid, block, shared_bytes, stream},
-                        pointers);
+  return LaunchFunction(record, pointers);
+}
+template <typename... Parameters>
+cudaError_t Launch(void (*kernel)(Parameters...), dim3 grid, dim3 block, size_t shared_bytes,
+                   cudaStream_t stream, typename AsDeclared<Parameters>::Type... arguments) {
+  LaunchRecord record;
+  record.grid = grid, record.block = block;
+  record.shared_bytes = shared_bytes, record.stream = stream;
+  return Launch(kernel, record, arguments...);
 }
 
 }  // namespace attnlab::device

@@ -265,10 +265,10 @@ TEST_P(BatchInvarianceTest, ASequenceHasTheSameBitsInEveryBatch) {
   // So that this proves something: without the option, the bits depend on the batch.
   const absl::StatusOr<DeviceInfo> gpu = InfoOf(kDevice);
   ASSERT_TRUE(gpu.ok()) << gpu.status();
-  const auto part_keys_of = [&](int64_t b) {
+  const auto part_keys_of = [&](int64_t b) -> int64_t {
     const auto options =
         OptionsFor(sequences.ProblemOf(b, kLongest), *gpu, gpu->compute_capability, LaunchConfig());
-    return options.ok() ? options->grid.part_keys : -1;
+    return options.ok() ? static_cast<int64_t>(options->grid.part_keys.Value()) : -1;
   };
   EXPECT_GT(part_keys_of(1), 0);
   EXPECT_NE(part_keys_of(1), part_keys_of(kSequences));

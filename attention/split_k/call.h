@@ -6,6 +6,7 @@
 
 #include <cstdint>
 
+#include "attention/cuda/launch.h"
 #include "attention/device/arguments.h"
 #include "attention/device/element.h"
 #include "attention/device/host_device.h"
@@ -35,6 +36,18 @@ struct SplitCall {
   Workspace workspace;
   device::Element element = device::Element::kBFloat16;
   cudaStream_t stream = nullptr;
+
+  // Of a kernel with so many threads and bytes of shared memory per block, and more in a cluster.
+  device::LaunchRecord Record(int threads, int shared_bytes, int exchange_bytes) const {
+    device::LaunchRecord record;
+    record.grid = dim3(BlocksOf(grid));
+    record.block = dim3(static_cast<uint32_t>(threads));
+    record.shared_bytes =
+        static_cast<size_t>(shared_bytes + (grid.cluster_shift > 0 ? exchange_bytes : 0));
+    record.stream = stream;
+    record.cluster = 1u << grid.cluster_shift;
+    return record;
+  }
 };
 
 // The parts of all tiles, 16-bit elements on tensor cores or fp32 on CUDA cores. kDim: 64, 128 or

@@ -11,11 +11,11 @@
 #include "attention/cuda/launch.h"
 #include "attention/device/arguments.h"
 #include "attention/device/online_softmax.h"
-#include "attention/device/query_tile.h"
 #include "attention/split_k/call.h"
 #include "attention/split_k/parts.cuh"
 #include "attention/split_k/shape.h"
 #include "attention/split_k/split.h"
+#include "attention/split_k/tile_rows.h"
 
 namespace attnlab::split_k {
 
@@ -25,37 +25,35 @@ class LaneRows {
   using Dims = float4[kFours];
 
  public:
-  __device__ LaneRows(const device::Arguments& a, const device::QueryTile& tile)
+  __device__ LaneRows(const device::Arguments& a, const SplitGrid& grid, const TileRows& tile)
       : a_(a), tile_(tile) {
     constexpr float kLog2E = 1.44269504088896341f;
     const float scale = a.softcap != 0 ? a.scale_by_softcap : a.scale * kLog2E;
 #pragma unroll
     for (int r = 0; r < kRows; ++r) {
-      const int64_t row = tile.begin + r;
+      const int row = tile.begin + r;
       const bool exists = row < tile.end;
-      Load(a.q, tile.Offset(a.q, exists ? row : tile.begin), a.d, exists, q_[r]);
+      Load(a.q, tile.Offset(grid, a.q, exists ? row : tile.begin), a.d, exists, q_[r]);
       for (float4& x : q_[r]) x.x *= scale, x.y *= scale, x.z *= scale, x.w *= scale;
-      const KvRange seen = tile.Visible(a.mask, row);
+      const KvRange seen = tile.Visible(grid, a.mask, row);
       seen_[r] = make_int2(static_cast<int>(seen.begin), static_cast<int>(seen.end));
     }
   }
 
   // Takes every n-th key of [begin, end), of n groups. All lanes of a warp call it together.
-  __device__ void Walk(int64_t begin, int64_t end) {
+  __device__ void Walk(int begin, int end) {
     if (begin >= end) return;
-    const auto existing = [&](int64_t key) { return key < end ? key : begin; };
-    const auto entry_of = [&](int64_t key) {
-      return a_.pages.EntryOf(tile_.kv.batch, existing(key));
-    };
-    int64_t key = begin + static_cast<int>(threadIdx.x) / kLanes;
+    const auto existing = [&](int key) { return key < end ? key : begin; };
+    const auto entry_of = [&](int key) { return a_.pages.EntryOf(tile_.kv.batch, existing(key)); };
+    int key = begin + static_cast<int>(threadIdx.x) / kLanes;
     int32_t entry = entry_of(key), next_entry = 0;  // the next one arrives while this key is used
 #pragma unroll 1
-    for (int64_t first = begin; first < end;
+    for (int first = begin; first < end;
          first += Shape::kGroups, key += Shape::kGroups, entry = next_entry) {
       const bool exists = key < end;
       Dims k, v;
-      Load(a_.k, tile_.KvOffset(a_.k, a_.pages, entry, existing(key)), a_.d, exists, k);
-      Load(a_.v, tile_.KvOffset(a_.v, a_.pages, entry, existing(key)), a_.dv, exists, v);
+      Load(a_.k, KvOffset(a_.k, entry, existing(key)), a_.d, exists, k);
+      Load(a_.v, KvOffset(a_.v, entry, existing(key)), a_.dv, exists, v);
       next_entry = entry_of(key + Shape::kGroups);
 #pragma unroll
       for (int r = 0; r < kRows; ++r) {
@@ -81,16 +79,13 @@ class LaneRows {
 
   // Writes the group's part to the shared memory of its block.
   __device__ void WritePart(char* shared) const {
-    const int group = static_cast<int>(threadIdx.x) / kLanes;
 #pragma unroll
     for (int r = 0; r < kRows; ++r) {
-      const int row = group * kRows + r;
+      float* const to = SharedRow<Shape>(shared, static_cast<int>(threadIdx.x) / kLanes, r);
       if (Lane() == 0) {
-        reinterpret_cast<float2*>(shared + Shape::kStates)[row] =
+        *reinterpret_cast<float2*>(to + Shape::kHeadDim) =
             make_float2(rows_[r].neg_max, rows_[r].sum);
       }
-      float* const to =
-          reinterpret_cast<float*>(shared + Shape::kOutputs) + row * Shape::kOutputRow;
 #pragma unroll
       for (int i = 0; i < kFours; ++i) *reinterpret_cast<float4*>(to + DimOf(i)) = o_[r][i];
     }
@@ -102,6 +97,10 @@ class LaneRows {
   static __device__ int DimOf(int i) { return (i * kLanes + Lane()) * 4; }
   static __device__ float Dot(const float4& a, const float4& b) {
     return fmaf(a.x, b.x, fmaf(a.y, b.y, fmaf(a.z, b.z, a.w * b.w)));
+  }
+
+  __device__ int64_t KvOffset(const device::Rows& rows, int32_t entry, int key) const {
+    return rows.Offset(a_.pages.PageOf(entry), tile_.kv.begin + a_.pages.RowOf(key), tile_.kv_head);
   }
 
   // The lane's dims of the row at `offset`; zeros beyond `dim`, and if the row does not exist.
@@ -122,7 +121,7 @@ class LaneRows {
   }
 
   const device::Arguments& a_;
-  const device::QueryTile& tile_;
+  const TileRows& tile_;
   int2 seen_[kRows];
   Dims q_[kRows];
   Dims o_[kRows] = {};
@@ -136,29 +135,24 @@ __global__ void __launch_bounds__(Shape::kThreads, Shape::kBlocks)
                    const __grid_constant__ Workspace workspace) {
   extern __shared__ __align__(128) char shared[];
   const SplitPlace place = PlaceOf(grid, blockIdx.x);
-  const device::QueryTile tile = TileOf(a, grid, place, Shape::kRows);
-  if (tile.begin >= tile.end) return;
-  const device::KvTiles tiles = tile.Tiles(a.mask, kPartKeys);
-  const device::KvTiles part = PartOf(grid, tiles, place.part);
-  // Without any key the first block writes O.
-  if (part.begin >= part.end && place.part > 0) return;
-  const BlockPart block = {tile, place, PartsOf(grid, tiles)};
+  const TileRows tile = RowsOf(a, grid, place, Shape::kRows);
+  const SplitKeys keys = tile.Keys(grid, a.mask), part = PartOf(grid, keys, place.part);
+  const BlockPart block = {tile, place.part, PartsOf(grid, keys)};
+  if (!block.HasWork(part)) return;
   device::Counter counter = block.CounterOf(grid, workspace);
   if (threadIdx.x == 0 && block.parts > 1) counter.Read();
-  LaneRows<Shape> rows(a, tile);
+  LaneRows<Shape> rows(a, grid, tile);
   rows.Walk(part.begin, part.end);
   rows.WritePart(shared);
   __syncthreads();
-  MergeBlock<Shape, float, Shape::kGroups, Shape::kRows>(a, grid, workspace, block, counter,
-                                                         shared);
+  MergeBlock<Shape, float, Shape::kGroups>(a, grid, workspace, block, counter, shared);
 }
 
 template <int kDim>
 cudaError_t LaunchCudaCores(const SplitCall& call) {
   using Shape = CudaCoreShape<kDim>;
-  return device::Launch(CudaCoreKernel<Shape>, dim3(BlocksOf(call.grid)), dim3(Shape::kThreads),
-                        Shape::kSharedBytes, call.stream, call.arguments, call.grid,
-                        call.workspace);
+  return device::Launch(CudaCoreKernel<Shape>, call.Record(Shape::kThreads, Shape::kSharedBytes, 0),
+                        call.arguments, call.grid, call.workspace);
 }
 
 }  // namespace attnlab::split_k

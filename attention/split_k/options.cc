@@ -52,14 +52,28 @@ int64_t MostKeysOfTile(const AttentionProblem& p, int rows) {
   return std::min(p.skv, p.mask.left + p.mask.right + 1 + rows + kPartKeys);
 }
 
+// How the parts of a tile are a cluster (SplitGrid::cluster_shift). Not if there are more blocks than half
+// of the multiprocessors: clusters of more do not all find room at once, and then take twice the time.
+int ClusterShift(const DeviceInfo& device, int capability, const SplitTile& tile, int64_t tiles,
+                 int64_t parts) {
+  const bool fits = capability >= 90 && tile.exchange_bytes > 0 &&
+                    tile.shared_bytes + tile.exchange_bytes <= device.shared_memory_per_block;
+  if (!fits || tiles * parts > device.multiprocessors / 2) return 0;
+  for (const int shift : {1, 2, 3}) {
+    if (parts == int64_t{1} << shift) return shift;
+  }
+  return 0;
+}
+
 // Roughly the seconds of a launch with so many parts per tile, of `keys` keys each. A block takes a
 // while to begin and to end, and then reads K and V at a rate that its bytes under way allow, if
 // its multiprocessor and the memory can serve all blocks at that rate.
 double SecondsOf(const AttentionProblem& p, const DeviceInfo& device, const Options& options,
-                 int64_t tiles, int64_t parts, int64_t keys) {
-  constexpr double kBlockSeconds = 2e-6, kMergeSeconds = 3e-6;
-  // Bytes per second: of one alone, and of each if all read.
-  constexpr double kAloneRate = 36e9, kMultiprocessorRate = 35e9;
+                 int64_t tiles, int64_t parts, int64_t keys, bool cluster) {
+  constexpr double kBlockSeconds = 2e-6, kMergeSeconds = 3e-6, kClusterSeconds = 2e-6;
+  // Bytes per second of a multiprocessor, if all read. Memory gives a quarter more where there is much to
+  // read, but then the choice is easy.
+  constexpr double kMultiprocessorRate = 27e9;
   // Of keys per second: as many of fp8 as of 16 bits, and no more if they are short.
   constexpr double kBlockKeys = 96e6;
   const auto key_bytes = static_cast<double>((p.d + p.dv) * SizeOf(p.KvDType()));
@@ -73,11 +87,11 @@ double SecondsOf(const AttentionProblem& p, const DeviceInfo& device, const Opti
   const double blocks = static_cast<double>(tiles) * static_cast<double>(parts);
   const double at_a_time = std::min(blocks, together);
   const double rate =
-      std::min({block_rate, kMultiprocessorRate * multiprocessors / std::max(1.0, at_a_time),
-                kAloneRate / std::max(1.0, std::ceil(at_a_time / multiprocessors))});
+      std::min(block_rate, kMultiprocessorRate * multiprocessors / std::max(1.0, at_a_time));
   const double bytes = static_cast<double>(keys) * key_bytes;
   const double waves = std::ceil(blocks / together);
   const double merged = blocks * options.tile.rows * static_cast<double>(p.dv) * 4;
+  if (cluster) return kClusterSeconds + kBlockSeconds + bytes / rate;
   return waves * (kBlockSeconds + bytes / rate) +
          (parts > 1 ? kMergeSeconds + 2 * merged / (kMultiprocessorRate * device.multiprocessors)
                     : 0);
@@ -92,8 +106,8 @@ int64_t MostPartKeys(const AttentionProblem& p) {
 }
 
 // The keys of a part that SecondsOf() likes best, of some numbers of parts.
-int64_t ChoosePartKeys(const AttentionProblem& p, const DeviceInfo& device, const Options& options,
-                       int64_t tiles, int64_t most_keys) {
+int64_t ChoosePartKeys(const AttentionProblem& p, const DeviceInfo& device, int capability,
+                       const Options& options, int64_t tiles, int64_t most_keys) {
   const int64_t step = options.tile.step, steps = CeilDivide(most_keys, step);
   const int64_t most_parts = std::min(steps, kMostParts);
   int64_t best_keys = CeilDivide(steps, most_parts) * step;
@@ -101,7 +115,9 @@ int64_t ChoosePartKeys(const AttentionProblem& p, const DeviceInfo& device, cons
   for (int64_t parts = 1; parts <= most_parts; parts += std::max<int64_t>(1, parts / 8)) {
     const int64_t keys = CeilDivide(steps, parts) * step;
     if (keys > MostPartKeys(p)) continue;
-    const double seconds = SecondsOf(p, device, options, tiles, CeilDivide(most_keys, keys), keys);
+    const int64_t count = CeilDivide(most_keys, keys);
+    const bool cluster = ClusterShift(device, capability, options.tile, tiles, count) > 0;
+    const double seconds = SecondsOf(p, device, options, tiles, count, keys, cluster);
     if (seconds < best) best = seconds, best_keys = keys;
   }
   return best_keys;
@@ -117,7 +133,7 @@ absl::StatusOr<bool> GetBool(const LaunchConfig& config, const char* key) {
 }  // namespace
 
 int64_t Options::WorkspaceBytes(int64_t dv) const {
-  if (grid.parts.Value() <= 1) return 0;
+  if (grid.parts.Value() <= 1 || grid.cluster_shift > 0) return 0;
   return split_k::WorkspaceBytes(int64_t{grid.units} * grid.tiles.Value(), BlocksOf(grid),
                                  tile.rows, CeilDivide(dv, 4) * 4);
 }
@@ -161,6 +177,10 @@ absl::StatusOr<Options> OptionsFor(const AttentionProblem& p, const DeviceInfo& 
         absl::StrCat("d: a block for head dims to ", tile.head_dim, " takes ", tile.shared_bytes,
                      " bytes of shared memory; this device has ", device.shared_memory_per_block));
   }
+  if (p.sq > (int64_t{1} << 30) / p.GroupSize()) {
+    return absl::UnimplementedError(absl::StrCat("sq: ", p.sq, " queries of ", p.GroupSize(),
+                                                 " heads per KV head are more than 2^30 rows"));
+  }
   const int64_t units = p.b * p.hkv, tiles = CeilDivide(p.sq * p.GroupSize(), tile.rows);
   if (tiles > 0 && units > kMostBlocks / tiles) {
     return absl::UnimplementedError(
@@ -170,8 +190,9 @@ absl::StatusOr<Options> OptionsFor(const AttentionProblem& p, const DeviceInfo& 
   const int64_t most_keys = std::max<int64_t>(1, MostKeysOfTile(p, tile.rows));
   int64_t parts = MostInvariantParts(most_keys), part_keys = 0;
   if (!*invariant) {
-    part_keys = *wanted > 0 ? CeilDivide(CeilDivide(most_keys, *wanted), tile.step) * tile.step
-                            : ChoosePartKeys(p, device, options, units * tiles, most_keys);
+    part_keys = *wanted > 0
+                    ? CeilDivide(CeilDivide(most_keys, *wanted), tile.step) * tile.step
+                    : ChoosePartKeys(p, device, capability, options, units * tiles, most_keys);
     parts = CeilDivide(most_keys, part_keys);
   }
   // No more blocks than a launch can have.
@@ -195,8 +216,10 @@ absl::StatusOr<Options> OptionsFor(const AttentionProblem& p, const DeviceInfo& 
   grid.heads = device::Divisor(static_cast<uint32_t>(p.hkv));
   grid.tiles = device::Divisor(static_cast<uint32_t>(std::max<int64_t>(1, tiles)));
   grid.parts = device::Divisor(static_cast<uint32_t>(parts));
-  grid.pack = static_cast<int32_t>(p.GroupSize());
-  grid.part_keys = part_keys;
+  grid.pack = device::Divisor(static_cast<uint32_t>(p.GroupSize()));
+  grid.part_keys = device::Divisor(static_cast<uint32_t>(std::max<int64_t>(1, part_keys)));
+  grid.invariant = *invariant;
+  grid.cluster_shift = ClusterShift(device, capability, tile, units * tiles, parts);
   return options;
 }
 

@@ -20,7 +20,7 @@ struct Options {
   SplitTile tile;
   SplitGrid grid;
 
-  // Bytes of workspace; 0 if no tile has more than one part.
+  // Bytes of workspace; 0 if no tile has more than one part, or the parts are clusters.
   int64_t WorkspaceBytes(int64_t dv) const;
 };
 

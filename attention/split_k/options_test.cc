@@ -1,5 +1,6 @@
 #include "attention/split_k/options.h"
 
+#include <algorithm>
 #include <string>
 
 #include "absl/status/status.h"
@@ -49,10 +50,10 @@ TEST(SplitKOptionsTest, TheConfigurationDecides) {
   ASSERT_TRUE(o.ok()) << o.status();
   EXPECT_EQ(o->tile.head_dim, 128);
   EXPECT_EQ(o->grid.units, 4u);
-  EXPECT_EQ(o->grid.pack, 4);
+  EXPECT_EQ(o->grid.pack.Value(), 4u);
   EXPECT_EQ(o->grid.tiles.Value(), 2u);  // 20 rows
   EXPECT_EQ(o->grid.parts.Value(), 3u);
-  EXPECT_EQ(o->grid.part_keys, 384);  // whole steps of 64
+  EXPECT_EQ(o->grid.part_keys.Value(), 384u);  // whole steps of 64
   EXPECT_EQ(o->WorkspaceBytes(100), WorkspaceBytes(4 * 2, 4 * 2 * 3, 16, 100));
   EXPECT_EQ(WorkspaceBytes(8, 24, 16, 100), 256 + 3072 + 24 * 16 * 100 * 4);
   // Fewer, where there are not as many steps.
@@ -66,9 +67,28 @@ TEST(SplitKOptionsTest, PartsAreWholeTilesOfKeys) {
     for (const std::string d : {"64", "128", "256"}) {
       const auto o = For("hq=1,sq=1,skv=200,d=" + d + ",dtype=" + dtype, "k_splits=9");
       ASSERT_TRUE(o.ok()) << o.status();
-      EXPECT_EQ(o->grid.part_keys % kPartKeys, 0) << dtype << " " << d;
+      EXPECT_EQ(o->grid.part_keys.Value() % kPartKeys, 0u) << dtype << " " << d;
     }
   }
+}
+
+TEST(SplitKOptionsTest, FewPartsOfFewTilesAreAClusterOnHopper) {
+  const auto shift = [](const std::string& line, const std::string& config, int capability) {
+    const auto o = For(line, config, capability);
+    EXPECT_EQ(o->WorkspaceBytes(64) == 0, o->grid.cluster_shift > 0) << line;
+    return o->grid.cluster_shift;
+  };
+  const std::string line = "hq=8,sq=1,skv=4096,d=64";
+  EXPECT_EQ(shift(line, "k_splits=2", 90), 1);
+  EXPECT_EQ(shift(line, "k_splits=4", 90), 2);
+  EXPECT_EQ(shift(line, "k_splits=8", 90), 3);
+  EXPECT_EQ(shift(line, "batch_invariant=true", 90), 3);
+  EXPECT_EQ(shift(line, "k_splits=3", 90), 0);
+  EXPECT_EQ(shift(line, "k_splits=16", 90), 0);
+  EXPECT_EQ(shift(line, "k_splits=8", 80), 0);
+  EXPECT_EQ(shift(line + ",dtype=fp32", "k_splits=8", 90), 0);
+  // More blocks than half of the multiprocessors.
+  EXPECT_EQ(shift(line + ",b=2", "k_splits=8", 90), 0);
 }
 
 TEST(SplitKOptionsTest, ItIsTheBestForShortQueries) {
@@ -96,7 +116,7 @@ TEST(SplitKOptionsTest, BatchInvariantPartsDependOnTheSequenceAlone) {
   const SplitGrid many = For("b=64,hq=8,sq=1,skv=9000,d=64", "batch_invariant=true")->grid;
   for (int64_t keys : {0, 1, 255, 256, 257, 1000, 2048, 2049, 16384, 16385, 1 << 20}) {
     EXPECT_EQ(PartKeys(one, keys), PartKeys(many, keys));
-    EXPECT_EQ(PartKeys(one, keys) % kPartKeys, 0);
+    EXPECT_EQ(PartKeys(one, keys) % kPartKeys, 0u);
     // The grid has room for the parts of every tile that is not longer than the longest.
     for (const int64_t longest : {keys, keys + 1, keys + 5000, keys * 4 + 1}) {
       const std::string line = "hq=1,sq=1,d=64,skv=" + std::to_string(longest);
@@ -140,15 +160,16 @@ TEST(SplitTest, PartsHaveEachKeyOnce) {
   grid.tiles = device::Divisor(2);
   grid.parts = device::Divisor(8);
   for (int64_t part_keys : {0, 64, 128}) {
-    grid.part_keys = part_keys;
-    for (int64_t length : {0, 1, 63, 64, 65, 200, 256, 1000, 2100}) {
+    grid.invariant = part_keys == 0;
+    grid.part_keys = device::Divisor(std::max<int64_t>(1, part_keys));
+    for (int32_t length : {0, 1, 63, 64, 65, 200, 256, 1000, 2100}) {
       for (const Mask& mask : {Mask::None(), Mask::Causal(), Mask::SlidingWindow(70, 3)}) {
-        const device::KvTiles tiles = device::KvTilesOf(mask, 0, 8, 8, length, kPartKeys);
+        const SplitKeys tiles = KeysOf(mask, 0, 7, 8, length);
         if (part_keys * 8 < tiles.end - tiles.begin && part_keys > 0) continue;
         int64_t next = tiles.begin;
         uint32_t with_keys = 0;
         for (uint32_t part = 0; part < 8; ++part) {
-          const device::KvTiles p = PartOf(grid, tiles, part);
+          const SplitKeys p = PartOf(grid, tiles, part);
           if (p.begin == p.end) continue;
           EXPECT_EQ(part, with_keys);  // parts without keys come last
           ++with_keys;
@@ -168,8 +189,7 @@ TEST(SplitTest, PartsHaveEachKeyOnce) {
   }
   for (uint32_t i = 0; i < BlocksOf(grid); ++i) {
     const SplitPlace place = PlaceOf(grid, i);
-    EXPECT_EQ((place.unit * 8 + place.part) * 2 + place.tile, i);
-    EXPECT_EQ(IndexOf(grid, place), i);
+    EXPECT_EQ(((place.sequence * 3 + place.head) * 2 + place.tile) * 8 + place.part, i);
   }
 }
 

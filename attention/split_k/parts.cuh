@@ -1,6 +1,6 @@
 // Parts of a row's result, each with its own keys: how they are merged and stored. The parts of a block
-// are those of its warps, in shared memory. The parts of a tile are those of its blocks, in the
-// workspace.
+// are those of its warps or groups of lanes, in shared memory. The parts of a tile are those of its
+// blocks, in the workspace; if they are a cluster, see exchange.cuh.
 #ifndef ATTENTION_SPLIT_K_PARTS_CUH_
 #define ATTENTION_SPLIT_K_PARTS_CUH_
 
@@ -10,8 +10,8 @@
 #include "attention/device/convert.cuh"
 #include "attention/device/counter.cuh"
 #include "attention/device/online_softmax.h"
-#include "attention/device/query_tile.h"
 #include "attention/split_k/split.h"
+#include "attention/split_k/tile_rows.h"
 
 namespace attnlab::split_k {
 
@@ -19,103 +19,142 @@ namespace attnlab::split_k {
 struct Merged {
   device::OnlineSoftmax softmax;
   float4 o = {0, 0, 0, 0};
+
+  // Makes all relative to another maximum.
+  __device__ void MoveTo(float neg_max) {
+    const float f = device::OnlineSoftmax::Power(neg_max - softmax.neg_max);
+    softmax = {neg_max, __fmul_rn(softmax.sum, f)};
+    o = {__fmul_rn(o.x, f), __fmul_rn(o.y, f), __fmul_rn(o.z, f), __fmul_rn(o.w, f)};
+  }
+  // Adds a part that is relative to the same maximum.
+  __device__ void Add(const Merged& part) {
+    softmax.sum = __fadd_rn(softmax.sum, part.softmax.sum);
+    o.x = __fadd_rn(o.x, part.o.x), o.y = __fadd_rn(o.y, part.o.y);
+    o.z = __fadd_rn(o.z, part.o.z), o.w = __fadd_rn(o.w, part.o.w);
+  }
 };
 
-// Merges parts 0 .. count - 1, always in this order. state_at(i): a part's minus maximum and sum.
-// output_at(i): its four numbers. A part that has seen no key has a sum and numbers of 0. kAhead: how
-// many parts are loaded at a time, because a load from another block's part takes long.
-template <int kAhead, typename StateAt, typename OutputAt>
-__device__ Merged MergeParts(int count, const StateAt& state_at, const OutputAt& output_at) {
+// Merges parts 0 .. count - 1. part_at(i): part i. A part that has seen no key has a sum and numbers
+// of 0. kAhead parts are loaded at a time, because a load from another block's part takes long, and
+// added as a tree; so that eight have the same bits as by
+// MergeLanes().
+template <int kAhead, typename PartAt>
+__device__ Merged MergeParts(int count, const PartAt& part_at) {
   Merged merged;
 #pragma unroll 1
   for (int first = 0; first < count; first += kAhead) {
-    float2 states[kAhead];
-    float4 outputs[kAhead];
+    Merged parts[kAhead];
     float least = merged.softmax.neg_max;
 #pragma unroll
     for (int i = 0; i < kAhead; ++i) {
-      const bool exists = first + i < count;
-      states[i] = exists ? state_at(first + i) : make_float2(device::OnlineSoftmax::kNoKey, 0);
-      outputs[i] = exists ? output_at(first + i) : make_float4(0, 0, 0, 0);
+      if (first + i < count) parts[i] = part_at(first + i);
+      least = fminf(least, parts[i].softmax.neg_max);
     }
 #pragma unroll
-    for (int i = 0; i < kAhead; ++i) least = fminf(least, states[i].x);
-    float4& o = merged.o;
-    const float before = merged.softmax.MoveTo(least);
-    o.x *= before, o.y *= before, o.z *= before, o.w *= before;
+    for (int i = 0; i < kAhead; ++i) parts[i].MoveTo(least);
 #pragma unroll
-    for (int i = 0; i < kAhead; ++i) {
-      const float factor = device::OnlineSoftmax::Power(least - states[i].x);
-      merged.softmax.sum = fmaf(states[i].y, factor, merged.softmax.sum);
-      o.x = fmaf(outputs[i].x, factor, o.x), o.y = fmaf(outputs[i].y, factor, o.y);
-      o.z = fmaf(outputs[i].z, factor, o.z), o.w = fmaf(outputs[i].w, factor, o.w);
+    for (int step = 1; step < kAhead; step *= 2) {
+#pragma unroll
+      for (int i = 0; i < kAhead; i += 2 * step) parts[i].Add(parts[i + step]);
     }
+    merged.MoveTo(least);
+    merged.Add(parts[0]);
   }
   return merged;
 }
 
+// Merges the parts of eight lanes side by side. All lanes of the warp call it.
+__device__ inline Merged MergeLanes(Merged part) {
+  float least = part.softmax.neg_max;
+#pragma unroll
+  for (int lanes = 1; lanes < 8; lanes *= 2) {
+    least = fminf(least, __shfl_xor_sync(0xFFFFFFFF, least, lanes));
+  }
+  part.MoveTo(least);
+#pragma unroll
+  for (int lanes = 1; lanes < 8; lanes *= 2) {
+    const auto others = [lanes](float x) { return __shfl_xor_sync(0xFFFFFFFF, x, lanes); };
+    part.Add({{least, others(part.softmax.sum)},
+              {others(part.o.x), others(part.o.y), others(part.o.z), others(part.o.w)}});
+  }
+  return part;
+}
+
+// The part of which a row's state is at `state`: minus the running maximum, and the sum.
+__device__ inline Merged PartAt(const float* state, const float* o) {
+  const float2 x = *reinterpret_cast<const float2*>(state);
+  return {{x.x, x.y}, *reinterpret_cast<const float4*>(o)};
+}
+
+// What a block knows of its part.
+struct BlockPart {
+  TileRows tile;
+  uint32_t part = 0, parts = 0;  // parts: of the tile, that have keys
+
+  // Whether the block has something to do. Without any key, the first one writes O.
+  __device__ bool HasWork(const SplitKeys& keys) const {
+    return tile.begin < tile.end && (keys.begin < keys.end || part == 0);
+  }
+  // Counts the tile's finished parts.
+  __device__ device::Counter CounterOf(const SplitGrid& grid, const Workspace& workspace) const {
+    return {workspace.counters + grid.parts.Divide(blockIdx.x), parts};
+  }
+};
+
 // Stores four numbers of O of a row, divided and rounded, and its LSE where `dim` is 0.
 template <typename T>
-__device__ void StoreRow(const device::Arguments& a, const device::QueryTile& tile, int64_t row,
-                         int dim, const Merged& merged) {
+__device__ void StoreRow(const device::Arguments& a, const SplitGrid& grid, const TileRows& tile,
+                         int row, int dim, const Merged& merged) {
   const float f = merged.softmax.Inverse();
   const float o[4] = {merged.o.x * f, merged.o.y * f, merged.o.z * f, merged.o.w * f};
-  T* const to = static_cast<T*>(a.o.data) + tile.Offset(a.o, row) + dim;
+  T* const to = static_cast<T*>(a.o.data) + tile.Offset(grid, a.o, tile.begin + row) + dim;
   if (a.o.whole_chunks && dim + 4 <= a.dv) {
     device::StoreFour(to, make_float4(o[0], o[1], o[2], o[3]));
   } else {
     for (int i = 0; i < 4 && dim + i < a.dv; ++i) to[i] = device::FromFloat<T>(o[i]);
   }
   if (dim == 0 && a.lse.data != nullptr) {
-    static_cast<float*>(a.lse.data)[tile.Offset(a.lse, row)] = merged.softmax.Lse();
+    static_cast<float*>(a.lse.data)[tile.Offset(grid, a.lse, tile.begin + row)] =
+        merged.softmax.Lse();
   }
 }
 
-// The query tile of a place in the grid.
-__device__ inline device::QueryTile TileOf(const device::Arguments& a, const SplitGrid& grid,
-                                           const SplitPlace& place, int rows) {
-  const uint32_t sequence = grid.heads.Divide(place.unit);
-  const uint32_t head = place.unit - sequence * grid.heads.Value();
-  return QueryTileOf(a, sequence, static_cast<int32_t>(head), grid.pack, place.tile, rows);
+// In shared memory, a part has kOutputRow floats per row: O, then the row's state.
+template <class Shape>
+__device__ float* SharedRow(char* shared, int part, int row) {
+  return reinterpret_cast<float*>(shared + part * Shape::kPartStride) + row * Shape::kOutputRow;
 }
 
-// What a block knows of its part.
-struct BlockPart {
-  device::QueryTile tile;
-  SplitPlace place;
-  uint32_t parts = 0;  // of the tile, that have keys
+// Merges a row's kParts parts in shared memory: numbers dim to dim + 3 of O.
+template <class Shape, int kParts>
+__device__ Merged MergeShared(char* shared, int row, int dim) {
+  return MergeParts < kParts < 8
+             ? kParts
+             : 8 > (
+                       kParts,
+                       [&](int part) {
+                         const float* const at = SharedRow<Shape>(shared, part, row);
+                         return PartAt(at + Shape::kHeadDim, at + dim);
+                       });
+}
 
-  // Counts the tile's finished parts.
-  __device__ device::Counter CounterOf(const SplitGrid& grid, const Workspace& workspace) const {
-    return {workspace.counters + int64_t{place.unit} * grid.tiles.Value() + place.tile, parts};
-  }
-};
-
-// Merges the kParts parts of a block's rows, which lie in shared memory as Shape says. If the block
-// has all keys, it writes O and LSE. Otherwise it writes its part, and the last block of a tile merges
-// all. Parts are merged in their order, whichever block is last. All threads call it.
-template <class Shape, typename T, int kParts, int kRows>
+// Merges the kParts parts of a block's rows. If the block has all keys, it writes O and LSE. Otherwise
+// it leaves its part in the workspace, and the last block of a tile merges all, in their order,
+// whichever block it is. All threads call it, after a barrier.
+template <class Shape, typename T, int kParts>
 __device__ void MergeBlock(const device::Arguments& a, const SplitGrid& grid,
                            const Workspace& workspace, const BlockPart& block,
-                           device::Counter& counter, const char* shared) {
-  constexpr int kFours = Shape::kHeadDim / 4, kAhead = kParts < 8 ? kParts : 8;
-  const device::QueryTile& tile = block.tile;
-  const auto* const states = reinterpret_cast<const float2*>(shared + Shape::kStates);
-  const auto* const outputs = reinterpret_cast<const float*>(shared + Shape::kOutputs);
-  const int items = static_cast<int>(tile.end - tile.begin) * kFours;
+                           device::Counter& counter, char* shared) {
+  constexpr int kFours = Shape::kHeadDim / 4;
+  const int items = block.tile.Count() * kFours;
   const bool whole = block.parts <= 1;
 #pragma unroll 1
   for (int i = static_cast<int>(threadIdx.x); i < items; i += Shape::kThreads) {
     const int row = i / kFours, dim = i % kFours * 4;
     if (dim >= a.dv) continue;
-    const Merged merged = MergeParts<kAhead>(
-        kParts, [&](int part) { return states[part * kRows + row]; },
-        [&](int part) {
-          return *reinterpret_cast<const float4*>(outputs +
-                                                  (part * kRows + row) * Shape::kOutputRow + dim);
-        });
+    const Merged merged = MergeShared<Shape, kParts>(shared, row, dim);
     if (whole) {
-      StoreRow<T>(a, tile, tile.begin + row, dim, merged);
+      StoreRow<T>(a, grid, block.tile, row, dim, merged);
       continue;
     }
     *reinterpret_cast<float4*>(workspace.Output(blockIdx.x, row) + dim) = merged.o;
@@ -133,22 +172,15 @@ __device__ void MergeBlock(const device::Arguments& a, const SplitGrid& grid,
     __threadfence();
   }
   if (!__syncthreads_or(last)) return;
-  const int64_t first = IndexOf(grid, {block.place.unit, 0, block.place.tile});
 #pragma unroll 1
   for (int i = static_cast<int>(threadIdx.x); i < items; i += Shape::kThreads) {
     const int row = i / kFours, dim = i % kFours * 4;
     if (dim >= a.dv) continue;
-    const auto index_of = [&](int part) { return first + int64_t{part} * grid.tiles.Value(); };
-    const Merged merged = MergeParts<8>(
-        static_cast<int>(block.parts),
-        [&](int part) {
-          return __ldcg(reinterpret_cast<const float2*>(workspace.State(index_of(part), row)));
-        },
-        [&](int part) {
-          return __ldcg(
-              reinterpret_cast<const float4*>(workspace.Output(index_of(part), row) + dim));
-        });
-    StoreRow<T>(a, tile, tile.begin + row, dim, merged);
+    const Merged merged = MergeParts<8>(static_cast<int>(block.parts), [&](int part) {
+      const int64_t index = int64_t{blockIdx.x} - block.part + part;
+      return PartAt(workspace.State(index, row), workspace.Output(index, row) + dim);
+    });
+    StoreRow<T>(a, grid, block.tile, row, dim, merged);
   }
 }
 

@@ -20,19 +20,17 @@ struct TensorCoreShape {
   static constexpr int kSharing = 1;
   static constexpr int kKeptQ = HeadDim / 16;  // all of Q stays in registers
 
-  // Shared memory: what each row sees, the BlockPart, then the rings; at the end, in place of all
-  // that, the parts of the warps. Q is in the last stage of the first ring, to which nothing is
-  // copied before all warps have Q in registers.
+  // Shared memory: the warps' rings; at the end, in each, the warp's part (parts.cuh). Q is in the last
+  // stage, to which nothing is copied before it is in registers.
   static constexpr int kRowBytes = 2 * HeadDim, kTileBytes = kKeys * KvBytes * HeadDim;
-  static constexpr int kVisible = 0, kTile = kWarpRows * 8, kRing = kTile + 128;
   static constexpr int kRingBytes = kStages * 2 * kTileBytes;
-  static constexpr int kQ = kRing + (kStages - 1) * 2 * kTileBytes;
-  static constexpr int kStates = 0, kOutputs = kWarps * kWarpRows * 8;
+  static constexpr int kSharedBytes = kWarps * kRingBytes;
+  static constexpr int kPartStride = kRingBytes;
   static constexpr int kOutputRow = HeadDim + 4;  // floats: rows begin in different banks
-  static constexpr int kPartBytes = kOutputs + kWarps * kWarpRows * kOutputRow * 4;
-  static constexpr int kRingsEnd = kRing + kWarps * kRingBytes;
-  static constexpr int kSharedBytes = kRingsEnd > kPartBytes ? kRingsEnd : kPartBytes;
-  static_assert(kRing % 128 == 0 && kWarpRows * kRowBytes <= 2 * kTileBytes);
+  // After the rings, if blocks are a cluster: a barrier, and the parts that others send.
+  static constexpr int kExchangeBytes = 16 + (kWarpRows * (HeadDim + 4 * 8) + 4 * 8) * 4 * kWarps;
+  static_assert(kWarpRows * kRowBytes <= 2 * kTileBytes);
+  static_assert(kWarpRows * kOutputRow * 4 <= kRingBytes);
 };
 
 // Stages: so that a multiprocessor of 9.0 has at least 64 KiB of K and V under way, which is what its
@@ -67,26 +65,32 @@ struct CudaCoreShape {
   static constexpr int kLaneDims = 16, kLanes = HeadDim / kLaneDims;
   static constexpr int kGroups = kThreads / kLanes;          // keys at a time
   static constexpr int kStep = kGroups < 16 ? 16 : kGroups;  // parts are whole kPartKeys
-  static constexpr int kStates = 0, kOutputs = kGroups * kRows * 8;
   static constexpr int kOutputRow = HeadDim + 4;
-  static constexpr int kSharedBytes = kOutputs + kGroups * kRows * kOutputRow * 4;
+  static constexpr int kPartStride = kRows * kOutputRow * 4;
+  static constexpr int kSharedBytes = kGroups * kPartStride;
 };
 
 // What the host knows of a compiled shape.
 struct SplitTile {
   int head_dim = 0, rows = 0, threads = 0, blocks = 0, shared_bytes = 0;
-  int step = 0;  // keys that a block takes at a time; a multiple of kPartKeys (split.h)
+  int exchange_bytes = 0;  // more shared memory of a block in a cluster; 0: there are no clusters
+  int step = 0;            // keys that a block takes at a time; a multiple of kPartKeys (split.h)
 };
 
 template <class Shape>
 constexpr SplitTile TensorCoreTileOf() {
-  return {Shape::kHeadDim, Shape::kWarpRows,    Shape::kThreads,
-          Shape::kBlocks,  Shape::kSharedBytes, Shape::kWarps * Shape::kKeys};
+  return {Shape::kHeadDim,
+          Shape::kWarpRows,
+          Shape::kThreads,
+          Shape::kBlocks,
+          Shape::kSharedBytes,
+          Shape::kExchangeBytes,
+          Shape::kWarps * Shape::kKeys};
 }
 template <class Shape>
 constexpr SplitTile CudaCoreTileOf() {
-  return {Shape::kHeadDim, Shape::kRows,        Shape::kThreads,
-          Shape::kBlocks,  Shape::kSharedBytes, Shape::kStep};
+  return {Shape::kHeadDim, Shape::kRows, Shape::kThreads, Shape::kBlocks, Shape::kSharedBytes, 0,
+          Shape::kStep};
 }
 
 inline constexpr SplitTile kTensorCoreTiles[] = {

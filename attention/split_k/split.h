@@ -12,12 +12,16 @@
 //                           \         \        /        /
 //                              the last block:  O, LSE
 //
+// On 9.0 and later, few parts may be a cluster of blocks instead, which write to each other's shared
+// memory. That is faster, and takes no workspace.
+//
 // Plain C++, because device code includes it.
 #ifndef ATTENTION_SPLIT_K_SPLIT_H_
 #define ATTENTION_SPLIT_K_SPLIT_H_
 
 #include <cstdint>
 
+#include "attention/core/mask.h"
 #include "attention/device/divisor.h"
 #include "attention/device/host_device.h"
 #include "attention/device/kv_tiles.h"
@@ -27,32 +31,34 @@ namespace attnlab::split_k {
 // Parts begin at multiples of this many keys from where a tile begins, which is one, too.
 constexpr int kPartKeys = 16;
 
-// The grid of a launch: tiles change fastest, then parts, then units. A unit is a (sequence, KV
-// head) pair.
+// The grid of a launch: parts change fastest, then tiles, then units. A unit is a (sequence, KV head)
+// pair. Rows and keys of a sequence are fewer than 2^31.
 struct SplitGrid {
   device::Divisor heads;  // units per sequence
   device::Divisor tiles;  // query tiles per unit
   device::Divisor parts;  // per tile
-  int32_t pack = 1;       // query heads per KV head
+  device::Divisor pack;   // query heads per KV head
   uint32_t units = 0;
-  // The keys of a part; the last part of a tile has the rest. 0: InvariantPartKeys() of the tile's.
-  int64_t part_keys = 0;
+  // The keys of a part; the last part of a tile has the rest.
+  device::Divisor part_keys;
+  bool invariant = false;  // then a part has InvariantPartKeys() of the tile's instead
+  // Unless 0: the 2^cluster_shift parts of a tile are a cluster of blocks (exchange.cuh).
+  int32_t cluster_shift = 0;
 };
 
+// The most parts of a cluster.
+constexpr int kClusterParts = 8;
+
 struct SplitPlace {
-  uint32_t unit = 0, part = 0, tile = 0;
+  uint32_t sequence = 0, head = 0, tile = 0, part = 0;
 };
 
 ATTNLAB_HOST_DEVICE inline SplitPlace PlaceOf(const SplitGrid& grid, uint32_t index) {
-  const uint32_t parts_before = grid.tiles.Divide(index);
-  const uint32_t unit = grid.parts.Divide(parts_before);
-  return {unit, parts_before - unit * grid.parts.Value(),
-          index - parts_before * grid.tiles.Value()};
-}
-
-// The block of a place.
-ATTNLAB_HOST_DEVICE inline int64_t IndexOf(const SplitGrid& grid, const SplitPlace& place) {
-  return (int64_t{place.unit} * grid.parts.Value() + place.part) * grid.tiles.Value() + place.tile;
+  const uint32_t tiles_before = grid.parts.Divide(index);
+  const uint32_t unit = grid.tiles.Divide(tiles_before);
+  const uint32_t sequence = grid.heads.Divide(unit);
+  return {sequence, unit - sequence * grid.heads.Value(), tiles_before - unit * grid.tiles.Value(),
+          index - tiles_before * grid.parts.Value()};
 }
 
 // At most 2^31 - 1.
@@ -60,11 +66,26 @@ ATTNLAB_HOST_DEVICE inline uint32_t BlocksOf(const SplitGrid& grid) {
   return grid.units * grid.parts.Value() * grid.tiles.Value();
 }
 
+// Keys [begin, end) of a tile or a part. All rows see those of [full_begin, full_end).
+struct SplitKeys {
+  int32_t begin = 0, full_begin = 0, full_end = 0, end = 0;
+};
+
+// The keys of a tile that has queries [first, last] of a sequence.
+ATTNLAB_HOST_DEVICE inline SplitKeys KeysOf(const Mask& mask, int32_t first, int32_t last,
+                                            int32_t q_len, int32_t kv_len) {
+  if (mask.kind == Mask::Kind::kNone) return {0, 0, kv_len / kPartKeys * kPartKeys, kv_len};
+  const device::KvTiles tiles =
+      device::KvTilesOf(mask, first, int64_t{last} + 1, q_len, kv_len, kPartKeys);
+  return {static_cast<int32_t>(tiles.begin), static_cast<int32_t>(tiles.full_begin),
+          static_cast<int32_t>(tiles.full_end), static_cast<int32_t>(tiles.end)};
+}
+
 // How many keys a part has if that depends on the tile alone: a compromise between many tiles, for which
-// one part each would be best, and few. `keys` is below 2^31.
-constexpr int kInvariantKeys = 256;
-ATTNLAB_HOST_DEVICE inline int64_t InvariantPartKeys(int64_t keys) {
-  const int step = (keys <= 16384 ? 8 : 16) * kInvariantKeys;
+// one part each would be best, and few.
+constexpr uint32_t kInvariantKeys = 256;
+ATTNLAB_HOST_DEVICE inline uint32_t InvariantPartKeys(uint32_t keys) {
+  const uint32_t step = (keys <= 16384 ? 8 : 16) * kInvariantKeys;
   return (keys + step - 1) / step * kInvariantKeys;
 }
 // The most parts of any tile with at most so many keys.
@@ -74,22 +95,30 @@ inline int64_t MostInvariantParts(int64_t keys) {
 }
 
 // How many keys a part has of a tile that walks `keys` keys.
-ATTNLAB_HOST_DEVICE inline int64_t PartKeys(const SplitGrid& grid, int64_t keys) {
-  return grid.part_keys > 0 ? grid.part_keys : InvariantPartKeys(keys);
+ATTNLAB_HOST_DEVICE inline uint32_t PartKeys(const SplitGrid& grid, uint32_t keys) {
+  return grid.invariant ? InvariantPartKeys(keys) : grid.part_keys.Value();
 }
 
 // The keys of part `part` of a tile. There are none if the parts before it have them all.
-ATTNLAB_HOST_DEVICE inline device::KvTiles PartOf(const SplitGrid& grid,
-                                                  const device::KvTiles& tiles, uint32_t part) {
-  const int64_t keys = PartKeys(grid, tiles.end - tiles.begin);
-  return tiles.Between(tiles.begin + part * keys, tiles.begin + (part + 1) * keys);
+ATTNLAB_HOST_DEVICE inline SplitKeys PartOf(const SplitGrid& grid, const SplitKeys& tile,
+                                            uint32_t part) {
+  const auto all = static_cast<uint32_t>(tile.end - tile.begin);
+  const uint32_t keys = PartKeys(grid, all), from = part * keys;
+  if (from >= all) return {};
+  SplitKeys of;
+  of.begin = tile.begin + static_cast<int32_t>(from);
+  of.end = all - from <= keys ? tile.end : of.begin + static_cast<int32_t>(keys);
+  of.full_begin = tile.full_begin > of.begin ? tile.full_begin : of.begin;
+  of.full_end = tile.full_end < of.end ? tile.full_end : of.end;
+  if (of.full_end <= of.full_begin) of.full_begin = of.full_end = of.begin;
+  return of;
 }
 
 // The parts of a tile that has these keys: those after them were not computed.
-ATTNLAB_HOST_DEVICE inline uint32_t PartsOf(const SplitGrid& grid, const device::KvTiles& tiles) {
-  const auto all = static_cast<uint32_t>(tiles.end - tiles.begin);
-  const auto keys = static_cast<uint32_t>(PartKeys(grid, all));
-  return keys == 0 ? 0 : (all + keys - 1) / keys;
+ATTNLAB_HOST_DEVICE inline uint32_t PartsOf(const SplitGrid& grid, const SplitKeys& tile) {
+  const auto all = static_cast<uint32_t>(tile.end - tile.begin);
+  if (all == 0) return 0;
+  return 1 + (grid.invariant ? (all - 1) / InvariantPartKeys(all) : grid.part_keys.Divide(all - 1));
 }
 
 // A part's place in the workspace. `index` is its block's, so that blocks side by side write side by

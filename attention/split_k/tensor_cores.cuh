@@ -22,22 +22,22 @@
 #include "attention/device/fragment_products.cuh"
 #include "attention/device/fragments.cuh"
 #include "attention/device/kv_stream.cuh"
-#include "attention/device/query_tile.h"
 #include "attention/device/swizzle.h"
 #include "attention/device/tile_copy.cuh"
 #include "attention/device/warp_rows.cuh"
 #include "attention/split_k/call.h"
+#include "attention/split_k/exchange.cuh"
 #include "attention/split_k/fp8_products.cuh"
 #include "attention/split_k/parts.cuh"
 #include "attention/split_k/shape.h"
 #include "attention/split_k/split.h"
+#include "attention/split_k/tile_rows.h"
 
 namespace attnlab::split_k {
 
 // One warp's keys of a part.
 template <class Shape, typename T>
 class SplitWarp {
-  static_assert(sizeof(BlockPart) <= Shape::kRing - Shape::kTile);
   static constexpr int kDim = Shape::kHeadDim, kKeys = Shape::kKeys, kWarps = Shape::kWarps;
   static constexpr bool kFp8 = Shape::kFp8;
   using Kv = std::conditional_t<kFp8, uint8_t, T>;
@@ -50,44 +50,52 @@ class SplitWarp {
   using Copy = device::TileCopy<Kv, kKeys, kDim, 32>;
 
  public:
-  __device__ SplitWarp(const device::Arguments& a, const device::Keys& keys, int tiles,
-                       char* shared)
+  __device__ SplitWarp(const device::Arguments& a, const SplitGrid& grid, const TileRows& rows,
+                       const SplitKeys& part, char* shared)
       : a_(a),
-        keys_(keys),
+        grid_(grid),
+        tile_(rows),
         warp_(device::Uniform(static_cast<int>(threadIdx.x) / 32)),
-        tiles_(tiles),
-        shared_(shared) {}
+        tiles_((part.end - part.begin + kKeys - 1) / kKeys),
+        shared_(shared) {
+    const bool streams =
+        a.k.whole_chunks && a.v.whole_chunks && a.d == kDim && a.dv == kDim && a.pages.Hold(kKeys);
+    keys_.first = part.begin;
+    keys_.count = rows.kv.length - part.begin;
+    keys_.full_begin = (part.full_begin - part.begin) / kKeys;
+    keys_.full_end = (part.full_end - part.begin) / kKeys;
+    keys_.whole = streams ? (part.end - part.begin) / kKeys : 0;
+    k_chunk_ = LaneChunk(a.k), v_chunk_ = LaneChunk(a.v);
+  }
 
-  // After a barrier: what the rows see and the block's part are in shared memory, and copies of Q are
-  // the last group. `k_scale`: of K, if it is fp8.
+  // `k_scale`: of K, if it is fp8.
   __device__ void Walk(float k_scale) {
-    const auto& query = reinterpret_cast<const BlockPart*>(shared_ + Shape::kTile)->tile;
     std::conditional_t<kFp8, typename OfFp8::KeptQ, typename Products::KeptQ> q;
     [[maybe_unused]] float factors[2];
-    o_.Clear();
     const bool capped = a_.softcap != 0;
     const float scale_log2 = device::ScaleLog2(a_, capped);
-    const auto* const visible = reinterpret_cast<const int2*>(shared_ + Shape::kVisible);
-    next_entries_ = EntriesFrom(query, 0);
+    next_entries_ = EntriesFrom(0);
     // The first copies are made by the same code as all others: a kernel that lives for microseconds
     // waits for its code, too.
 #pragma unroll 1
     for (int i = 1 - Shape::kStages; i <= 0 || TileOf(i) < tiles_; ++i) {
-      if (i == 0) {
-        device::CopyAsyncWait<Shape::kStages - 1>();
-        __syncthreads();  // Q is there
-        if constexpr (kFp8) {
-          OfFp8::template KeepQ<T>(shared_ + Shape::kQ, Warp::Quad(), Warp::Pair(), q, factors);
-          factors[0] *= k_scale, factors[1] *= k_scale;
-        } else {
-          Products::KeepQ(LaneAddress(Shape::kQ, Warp::Lane() % 16, Warp::Lane() / 16), q);
-        }
-        __syncthreads();  // all warps have Q; the first one's next copies overwrite it
-        if (TileOf(0) >= tiles_) break;
-      }
       if (i >= 0) device::CopyAsyncWait<Shape::kStages - 2>();
       __syncwarp();  // all lanes' copies of this tile are there, and all are done with the last one
-      CopyTile(query, i + Shape::kStages - 1);
+      if (i == 0) {
+        o_.Clear();
+        if (TileOf(0) >= tiles_) break;
+        const int at = Stage(Shape::kStages - 1);
+        if constexpr (kFp8) {
+          OfFp8::template KeepQ<T>(shared_ + at, Warp::Quad(), Warp::Pair(), q, factors);
+          factors[0] *= k_scale, factors[1] *= k_scale;
+        } else {
+          Products::KeepQ(LaneAddress(at, Warp::Lane() % 16, Warp::Lane() / 16), q);
+        }
+        __syncwarp();  // all lanes have Q; the next copies overwrite it
+      }
+      CopyTile(i + Shape::kStages - 1);
+      if (i == 1 - Shape::kStages) CopyQ(shared_ + Stage(Shape::kStages - 1));
+      device::CopyAsyncCommit();
       if (i < 0) continue;
       const int k = Stage(i), v = k + Shape::kTileBytes, lane = Warp::Lane();
       typename Products::Scores s;
@@ -99,7 +107,7 @@ class SplitWarp {
         Products::MultiplyQk(0, LaneAddress(k, lane % 8 + lane / 16 * 8, lane / 8 % 2), q, s);
       }
       if (capped) Warp::Cap(s, a_);
-      if (keys_.Masked(TileOf(i))) Warp::MaskOut(s, visible, keys_.first + TileOf(i) * kKeys);
+      if (keys_.Masked(TileOf(i))) MaskOut(s, keys_.first + TileOf(i) * kKeys);
       typename Warp::LaneRows max;
       Warp::FindMaxima(s, max);
       rows_.Rescale(max, scale_log2, o_);
@@ -115,41 +123,63 @@ class SplitWarp {
     rows_.Finish();
   }
 
-  // After another barrier: writes this warp's part to the shared memory of its block, O times
-  // `v_scale`.
+  // Writes this warp's part, O times `v_scale`, to where its ring was.
   __device__ void WritePart(float v_scale) const {
+    __syncwarp();
+    ForEachRow([&](int r, int row) {
+      float* const to = SharedRow<Shape>(shared_, warp_, row);
+      if (Warp::Pair() == 0) *reinterpret_cast<float2*>(to + kDim) = StateOf(r);
+      ForEachColumn(r, v_scale, [&](int column, const auto& x) {
+        *reinterpret_cast<std::decay_t<decltype(x)>*>(to + column) = x;
+      });
+    });
+  }
+  // Sends it to the blocks of the cluster.
+  __device__ void SendPart(float v_scale, const Exchange<Shape>& exchange) const {
+    ForEachRow([&](int r, int row) {
+      exchange.SendState(Warp::Pair(), warp_, row, StateOf(r));
+      exchange.SendState(Warp::Pair() + 4, warp_, row, StateOf(r));
+      ForEachColumn(r, v_scale, [&](int column, const auto& x) {
+        exchange.SendNumbers(column, warp_, row, x);
+      });
+    });
+  }
+
+ private:
+  // Calls visit(r, row) for the lane's rows that exist.
+  template <typename Visit>
+  __device__ void ForEachRow(const Visit& visit) const {
 #pragma unroll
     for (int r = 0; r < Warp::kLaneRows; ++r) {
-      const int row = warp_ * Shape::kWarpRows + Warp::Row(r);
-      if (Warp::Pair() == 0) {
-        reinterpret_cast<float2*>(shared_ + Shape::kStates)[row] =
-            make_float2(rows_.State(r).neg_max, rows_.State(r).sum);
-      }
-      float* const to =
-          reinterpret_cast<float*>(shared_ + Shape::kOutputs) + row * Shape::kOutputRow;
-      if constexpr (kFp8) {
-        // Columns of blocks 2 n and 2 n + 1 alternate (fp8_products.cuh).
+      if (Warp::Row(r) < tile_.Count()) visit(r, Warp::Row(r));
+    }
+  }
+  __device__ float2 StateOf(int r) const {
+    return make_float2(rows_.State(r).neg_max, rows_.State(r).sum);
+  }
+  // Calls visit(column, numbers) for the lane's numbers of O, times `v_scale` if V is fp8: two side by
+  // side, or four, because there columns of blocks 2 n and 2 n + 1 alternate (fp8_products.cuh).
+  template <typename Visit>
+  __device__ void ForEachColumn(int r, float v_scale, const Visit& visit) const {
+    if constexpr (kFp8) {
 #pragma unroll
-        for (int n = 0; n < kDim / 16; ++n) {
-          *reinterpret_cast<float4*>(to + 16 * n + 4 * Warp::Pair()) =
+      for (int n = 0; n < kDim / 16; ++n) {
+        visit(16 * n + 4 * Warp::Pair(),
               make_float4(o_.At(r, 4 * n) * v_scale, o_.At(r, 4 * n + 2) * v_scale,
-                          o_.At(r, 4 * n + 1) * v_scale, o_.At(r, 4 * n + 3) * v_scale);
-        }
-      } else {
+                          o_.At(r, 4 * n + 1) * v_scale, o_.At(r, 4 * n + 3) * v_scale));
+      }
+    } else {
 #pragma unroll
-        for (int n = 0; n < kDim / 8; ++n) {
-          *reinterpret_cast<float2*>(to + 8 * n + 2 * Warp::Pair()) =
-              make_float2(o_.At(r, 2 * n), o_.At(r, 2 * n + 1));
-        }
+      for (int n = 0; n < kDim / 8; ++n) {
+        visit(8 * n + 2 * Warp::Pair(), make_float2(o_.At(r, 2 * n), o_.At(r, 2 * n + 1)));
       }
     }
   }
 
- private:
   // The tile of the part that is this warp's i-th, and the stage that it goes to.
   __device__ int TileOf(int i) const { return i * kWarps + warp_; }
   __device__ int Stage(int i) const {
-    return Shape::kRing + warp_ * Shape::kRingBytes + i % Shape::kStages * 2 * Shape::kTileBytes;
+    return warp_ * Shape::kRingBytes + i % Shape::kStages * 2 * Shape::kTileBytes;
   }
   __device__ uint32_t LaneAddress(int tile, int row, int chunk) const {
     return device::SharedAddress(shared_) + tile + Place::At(row, chunk) * device::kChunkBytes;
@@ -163,74 +193,118 @@ class SplitWarp {
                device::kChunkBytes;
   }
 
-  // The page table's entry for the first key of the lane's tile among the 32 tiles from the i-th on.
-  __device__ int32_t EntriesFrom(const device::QueryTile& query, int i) const {
-    const int tile = TileOf(i + Warp::Lane());
-    if (tile >= tiles_) return 0;
-    return a_.pages.EntryOf(query.kv.batch, keys_.first + tile * kKeys);
+  // What the rows see is worked out for each tile that needs it: most parts have none.
+  __device__ void MaskOut(typename Products::Scores& s, int first_key) const {
+#pragma unroll
+    for (int r = 0; r < Warp::kLaneRows; ++r) {
+      const KvRange seen = tile_.Visible(grid_, a_.mask, tile_.begin + Warp::Row(r));
+      Warp::MaskOut(s, r, static_cast<int>(seen.begin) - first_key,
+                    static_cast<int>(seen.end) - first_key);
+    }
   }
 
-  // Begins to copy K and V of the i-th tile, if there is one, as one group. Called for one tile after
-  // the other.
-  __device__ void CopyTile(const device::QueryTile& query, int i) {
+  // The page table's entry for the first key of the lane's tile among the 32 tiles from the i-th on.
+  __device__ int32_t EntriesFrom(int i) const {
+    const int tile = TileOf(i + Warp::Lane());
+    if (tile >= tiles_) return 0;
+    return a_.pages.EntryOf(tile_.kv.batch, keys_.first + tile * kKeys);
+  }
+
+  // Begins to copy K and V of the i-th tile, if there is one. Called for one tile after the other.
+  __device__ void CopyTile(int i) {
     if (i % 32 == 0) {
       entries_ = next_entries_;
-      next_entries_ = EntriesFrom(query, i + 32);  // used 32 tiles later, when it has arrived
+      next_entries_ = EntriesFrom(i + 32);  // used 32 tiles later, when it has arrived
     }
     const int tile = TileOf(i), first = keys_.first + tile * kKeys;
+    char* const to = shared_ + Stage(i);
     if (tile < keys_.whole) {
-      const int32_t entry = __shfl_sync(0xFFFFFFFF, entries_, i % 32);
-      CopyWhole(shared_ + Stage(i), query, a_.k, first, entry);
-      CopyWhole(shared_ + Stage(i) + Shape::kTileBytes, query, a_.v, first, entry);
+      const int32_t page = a_.pages.PageOf(__shfl_sync(0xFFFFFFFF, entries_, i % 32));
+      const int32_t row = a_.pages.RowOf(first);
+      CopyWhole(to, a_.k, k_chunk_, row, page);
+      CopyWhole(to + Shape::kTileBytes, a_.v, v_chunk_, row, page);
     } else if (tile < tiles_) {
       // One after the other, so that the code is short.
 #pragma unroll 1
       for (int x = 0; x < 2; ++x) {
-        const bool is_v = x == 1;
-        const device::Rows rows = is_v ? a_.v : a_.k;
-        const int left = min(keys_.count - tile * kKeys, kKeys);
-        char* const to = shared_ + Stage(i) + (is_v ? Shape::kTileBytes : 0);
-        const int dim = is_v ? a_.dv : a_.d;
-        const auto row_at = [&](int row) {
-          const int key = first + row;
-          return KeyAt(query, rows, key, a_.pages.EntryOf(query.kv.batch, key));
-        };
-        if (rows.whole_chunks) {
-          Copy::Copy(to, left, dim, /*whole_chunks=*/true, row_at);
-        } else {
-          CopyElements(to, left, dim, row_at);
-        }
+        const device::Rows rows = x == 1 ? a_.v : a_.k;
+        CopyRows<Kv>(to + x * Shape::kTileBytes, keys_.count - tile * kKeys, x == 1 ? a_.dv : a_.d,
+                     rows.whole_chunks, [&](int row) {
+                       const int key = first + row;
+                       return KeyAt(rows, key, a_.pages.EntryOf(tile_.kv.batch, key));
+                     });
       }
     }
-    device::CopyAsyncCommit();
   }
-  // Rows in any alignment. Rare, and slow: its code must not be in the way of the rest.
-  template <typename RowAt>
-  static __device__ void CopyElements(char* to, int rows, int dim, const RowAt& row_at) {
-    constexpr int kChunk = Copy::kChunkElements;
+  // Begins to copy Q.
+  __device__ void CopyQ(char* to) const {
+    CopyRows<T>(to, tile_.Count(), a_.d, a_.q.whole_chunks, [&](int row) {
+      return static_cast<const T*>(a_.q.data) + tile_.Offset(grid_, a_.q, tile_.begin + row);
+    });
+  }
+
+  // Copies 16 rows, those from `rows` on as zeros. Short code, because it runs once or twice; rows that
+  // are in no whole chunks are slow.
+  template <typename X, typename RowAt>
+  static __device__ void CopyRows(char* to, int rows, int dim, bool whole_chunks,
+                                  const RowAt& row_at) {
+    constexpr int kChunk = device::kChunkBytes / static_cast<int>(sizeof(X));
+    constexpr int kRowChunks = kDim / kChunk;
+    using OfRow = device::Swizzle<kRowChunks>;
+    constexpr int kStep = 32 / OfRow::kGroup;  // rows at a time
+    const int lane_chunk = Warp::Lane() % OfRow::kGroup;
 #pragma unroll 1
-    for (int i = Warp::Lane(); i < kKeys * kDim; i += 32) {
-      const int row = i / kDim, column = i % kDim;
-      const bool exists = row < rows && column < dim;
-      reinterpret_cast<Kv*>(to + Copy::Place::At(row, column / kChunk) *
-                                     device::kChunkBytes)[column % kChunk] =
-          exists ? row_at(row)[column] : Kv(0.0f);
+    for (int row = Warp::Lane() / OfRow::kGroup; row < 16; row += kStep) {
+      const X* const from = row < rows ? row_at(row) : nullptr;
+      if (row >= rows || whole_chunks) {
+#pragma unroll
+        for (int j = 0; j < kRowChunks / OfRow::kGroup; ++j) {
+          const int chunk = lane_chunk + j * OfRow::kGroup, column = chunk * kChunk;
+          char* const place = to + OfRow::At(row, chunk) * device::kChunkBytes;
+          if (row < rows && column < dim) {
+            device::CopyAsync<16>(place, from + column);
+          } else {
+            *reinterpret_cast<uint4*>(place) = make_uint4(0, 0, 0, 0);
+          }
+        }
+        continue;
+      }
+#pragma unroll 1
+      for (int x = lane_chunk; x < kDim; x += OfRow::kGroup) {
+        X* const chunk =
+            reinterpret_cast<X*>(to + OfRow::At(row, x / kChunk) * device::kChunkBytes);
+        chunk[x % kChunk] = x < dim ? from[x] : X(0.0f);
+      }
     }
   }
-  __device__ const Kv* KeyAt(const device::QueryTile& query, const device::Rows& rows, int key,
-                             int32_t entry) const {
-    return static_cast<const Kv*>(rows.data) + query.KvOffset(rows, a_.pages, entry, key);
+  __device__ const Kv* KeyAt(const device::Rows& rows, int key, int32_t entry) const {
+    return static_cast<const Kv*>(rows.data) +
+           rows.Offset(a_.pages.PageOf(entry), tile_.kv.begin + a_.pages.RowOf(key), tile_.kv_head);
   }
-  __device__ void CopyWhole(char* to, const device::QueryTile& query, const device::Rows& rows,
-                            int first, int32_t entry) const {
-    Copy::CopyWhole(to, KeyAt(query, rows, first, entry) + Copy::Offset(rows.token_stride),
-                    rows.token_stride, Copy::Thread());
+  // A lane's first chunk of a whole tile is here, plus what depends on the tile.
+  __device__ const Kv* LaneChunk(const device::Rows& rows) const {
+    const int lane = Warp::Lane();
+    return static_cast<const Kv*>(rows.data) + Copy::Chunk(lane) * Copy::kChunkElements +
+           Times(rows.head_stride, tile_.kv_head) +
+           Times(rows.token_stride, tile_.kv.begin + Copy::Row(lane));
+  }
+  __device__ void CopyWhole(char* to, const device::Rows& rows, const Kv* lanes, uint32_t row,
+                            uint32_t page) const {
+    Copy::CopyWhole(to, lanes + Times(rows.batch_stride, page) + Times(rows.token_stride, row),
+                    rows.token_stride, Warp::Lane());
+  }
+  // Without a sign, a product takes half as many instructions.
+  static __device__ int64_t Times(int64_t stride, uint32_t count) {
+    return static_cast<int64_t>(static_cast<uint64_t>(stride) * count);
   }
 
   const device::Arguments& a_;
-  const device::Keys keys_;
+  const SplitGrid& grid_;
+  const TileRows tile_;
+  device::Keys keys_;
   const int warp_, tiles_;
   char* const shared_;
+  const Kv *k_chunk_, *v_chunk_;    // LaneChunk() of K and V
   int32_t entries_, next_entries_;  // EntriesFrom() of the tile that is copied next, and 32 later
   Warp rows_;
   typename Warp::Output o_;
@@ -244,49 +318,38 @@ __global__ void __launch_bounds__(Shape::kThreads, Shape::kBlocks)
                      const __grid_constant__ Scales scales) {
   extern __shared__ __align__(128) char shared[];
   const SplitPlace place = PlaceOf(grid, blockIdx.x);
-  const device::QueryTile tile = TileOf(a, grid, place, Shape::kWarpRows);
-  if (tile.begin >= tile.end) return;
-  const device::KvTiles tiles = tile.Tiles(a.mask, kPartKeys);
-  const device::KvTiles part = PartOf(grid, tiles, place.part);
-  // Without any key the first block writes O.
-  if (part.begin >= part.end && place.part > 0) return;
-  const bool streams = a.k.whole_chunks && a.v.whole_chunks && a.d == Shape::kHeadDim &&
-                       a.dv == Shape::kHeadDim && a.pages.Hold(Shape::kKeys);
-  const device::Keys keys = device::Keys::Of(part, tile.kv.length, Shape::kKeys, streams);
-  SplitWarp<Shape, T> warp(a, keys, static_cast<int>(part.Count(Shape::kKeys)), shared);
-
-  using CopyQ = device::TileCopy<T, Shape::kWarpRows, Shape::kHeadDim, Shape::kThreads>;
-  CopyQ::Copy(shared + Shape::kQ, static_cast<int>(tile.end - tile.begin), a.d, a.q.whole_chunks,
-              [&](int row) {
-                return static_cast<const T*>(a.q.data) + tile.Offset(a.q, tile.begin + row);
-              });
-  device::CopyAsyncCommit();
-  if (threadIdx.x < Shape::kWarpRows) {
-    const KvRange seen = tile.Visible(a.mask, tile.begin + static_cast<int>(threadIdx.x));
-    reinterpret_cast<int2*>(shared + Shape::kVisible)[threadIdx.x] =
-        make_int2(static_cast<int>(seen.begin), static_cast<int>(seen.end));
+  const TileRows tile = RowsOf(a, grid, place, Shape::kWarpRows);
+  const SplitKeys keys = tile.Keys(grid, a.mask), part = PartOf(grid, keys, place.part);
+  const BlockPart block = {tile, place.part, PartsOf(grid, keys)};
+  // The same for all blocks of a cluster, which have the same tile.
+  const bool in_cluster = kHasClusters && grid.cluster_shift > 0 && block.parts > 1;
+  if (!in_cluster && !block.HasWork(part)) return;
+  const Exchange<Shape> exchange(grid, block, shared);
+  if constexpr (kHasClusters) {
+    if (in_cluster) exchange.Begin();
   }
-  // Read again at the end. Until then it would only take registers.
-  auto* const kept = reinterpret_cast<BlockPart*>(shared + Shape::kTile);
-  if (threadIdx.x == 0) *kept = {tile, place, PartsOf(grid, tiles)};
-  __syncthreads();
-  const int64_t sequence = grid.heads.Divide(place.unit);
-  const float v_scale = scales.OfV(sequence, tile.kv_head);
-  warp.Walk(scales.OfK(sequence, tile.kv_head));
-  const BlockPart block = *kept;
+  SplitWarp<Shape, T> warp(a, grid, tile, part, shared);
+  warp.Walk(scales.OfK(place.sequence, place.head));
+  const float v_scale = scales.OfV(place.sequence, place.head);
+  if constexpr (kHasClusters) {
+    if (in_cluster) {
+      exchange.WaitForBlocks();
+      if (part.begin < part.end) warp.SendPart(v_scale, exchange);
+      return exchange.template Merge<T>(a);
+    }
+  }
   device::Counter counter = block.CounterOf(grid, workspace);
   if (threadIdx.x == 0 && block.parts > 1) counter.Read();
-  __syncthreads();
   warp.WritePart(v_scale);
   __syncthreads();
-  MergeBlock<Shape, T, Shape::kWarps, Shape::kWarpRows>(a, grid, workspace, block, counter, shared);
+  MergeBlock<Shape, T, Shape::kWarps>(a, grid, workspace, block, counter, shared);
 }
 
 template <class Shape, typename T>
 cudaError_t LaunchTensorCoresOf(const SplitCall& call) {
-  return device::Launch(TensorCoreKernel<Shape, T>, dim3(BlocksOf(call.grid)),
-                        dim3(Shape::kThreads), Shape::kSharedBytes, call.stream, call.arguments,
-                        call.grid, call.workspace, call.scales);
+  return device::Launch(TensorCoreKernel<Shape, T>,
+                        call.Record(Shape::kThreads, Shape::kSharedBytes, Shape::kExchangeBytes),
+                        call.arguments, call.grid, call.workspace, call.scales);
 }
 
 template <int kDim>

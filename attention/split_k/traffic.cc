@@ -7,7 +7,7 @@
 #include "attention/core/dtype.h"
 #include "attention/core/l2_reuse.h"
 #include "attention/core/mask.h"
-#include "attention/device/kv_tiles.h"
+#include "attention/split_k/split.h"
 
 namespace attnlab::split_k {
 
@@ -18,7 +18,7 @@ Traffic ExpectedTraffic(const AttentionProblem& p, const DeviceInfo& device,
   if (BlocksOf(grid) == 0) return traffic;
   ReadAgain again(L2BytesForAll(device));
 
-  const auto units = static_cast<double>(grid.units), pack = static_cast<double>(grid.pack);
+  const auto units = static_cast<double>(grid.units), pack = static_cast<double>(grid.pack.Value());
   const double rows = options.tile.rows;
   // If more heads share K and V than a tile has rows, one query has several tiles.
   const double tiles_of_query = std::max(1.0, pack / rows);
@@ -27,7 +27,7 @@ Traffic ExpectedTraffic(const AttentionProblem& p, const DeviceInfo& device,
   KvWalk walk;
   walk.heads = units * tiles_of_query;
   walk.heads_at_a_time = std::min(units, std::ceil(blocks / blocks_of_unit));
-  walk.rows = std::max<int64_t>(1, options.tile.rows / grid.pack);
+  walk.rows = std::max<int64_t>(1, options.tile.rows / grid.pack.Value());
   walk.shared = true;  // tiles of a head run side by side
   again.AddKv(p, walk);
   const KvRange seen = VisibleKvOfRows(p.mask, 0, std::min(p.sq, walk.rows), p.sq, p.skv);
@@ -35,10 +35,11 @@ Traffic ExpectedTraffic(const AttentionProblem& p, const DeviceInfo& device,
                             static_cast<double>((p.d + p.dv) * SizeOf(p.KvDType()));
   again.Add(units * (tiles_of_query - 1) * seen_bytes, walk.heads_at_a_time * seen_bytes);
 
-  if (grid.parts.Value() > 1) {
+  if (grid.parts.Value() > 1 && grid.cluster_shift == 0) {
     const uint32_t parts =
         std::min(grid.parts.Value(),
-                 PartsOf(grid, device::KvTilesOf(p.mask, 0, p.sq, p.sq, p.skv, kPartKeys)));
+                 PartsOf(grid, KeysOf(p.mask, 0, static_cast<int32_t>(p.sq) - 1,
+                                      static_cast<int32_t>(p.sq), static_cast<int32_t>(p.skv))));
     const double bytes = static_cast<double>(p.b * p.hq) * static_cast<double>(p.sq) * parts *
                          static_cast<double>(8 + 4 * ((p.dv + 3) / 4 * 4));
     traffic.bytes_written = WholeBytes(static_cast<double>(traffic.bytes_written) + bytes);

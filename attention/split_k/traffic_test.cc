@@ -38,18 +38,20 @@ TEST(TrafficTest, OneTileWithOnePartMovesWhatItMust) {
 
 TEST(TrafficTest, PartsAreWrittenAndReadAgain) {
   const std::string line = "b=4,hq=8,hkv=2,sq=4,skv=4096,d=128,dv=62,page=16";
-  const int64_t parts = 4 * 8 * 4 * 4 * (8 + 4 * 64);  // 4 of each row
-  const Traffic traffic = Of(line, "k_splits=4", 0);
+  const int64_t parts = 4 * 8 * 4 * 3 * (8 + 4 * 64);  // 3 of each row
+  const Traffic traffic = Of(line, "k_splits=3", 0);
   EXPECT_EQ(traffic.bytes_read, Least(line).bytes_read + parts);
   EXPECT_EQ(traffic.bytes_written, Least(line).bytes_written + parts);
   // From L2.
-  const Traffic cached = Of(line, "k_splits=4", 1 << 30);
+  const Traffic cached = Of(line, "k_splits=3", 1 << 30);
   EXPECT_EQ(cached.bytes_read, Least(line).bytes_read);
   EXPECT_EQ(cached.bytes_written, Least(line).bytes_written + parts);
   // No more than there are keys for.
-  const std::string few = "hq=1,sq=1,skv=500,d=64";
+  const std::string few = "b=100,hq=1,sq=1,skv=500,d=64";
   EXPECT_EQ(Of(few, "batch_invariant=true", 0).bytes_written,
-            Least(few).bytes_written + 2 * (8 + 4 * 64));
+            Least(few).bytes_written + 100 * 2 * (8 + 4 * 64));
+  // Those of a cluster are not.
+  EXPECT_EQ(Of(line, "k_splits=4", 0).bytes_written, Least(line).bytes_written);
 }
 
 TEST(TrafficTest, BeyondL2EveryQueryTileReadsKAndV) {

@@ -1,0 +1,121 @@
+// How the blocks of a cluster merge a tile's parts: each has a share of O's columns, of all rows, and
+// every warp of the cluster sends it its part of them.
+//
+//   warps of block 0    | m l | o             |     a row of a part; the state goes to all blocks
+//   warps of block 1    | m l | o             |
+//                              |    |    |   \.
+//                     block   0    1    2    3      merges all parts of its columns, stores O
+//
+// What is sent brings its count along, so nobody waits for a fence, which takes as long as a tile.
+#ifndef ATTENTION_SPLIT_K_EXCHANGE_CUH_
+#define ATTENTION_SPLIT_K_EXCHANGE_CUH_
+
+#include <cstdint>
+
+#include "attention/device/arguments.h"
+#include "attention/device/cp_async.cuh"
+#include "attention/device/hopper/cluster.cuh"
+#include "attention/device/hopper/mbarrier.cuh"
+#include "attention/split_k/parts.cuh"
+#include "attention/split_k/shape.h"
+#include "attention/split_k/split.h"
+
+namespace attnlab::split_k {
+
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+constexpr bool kHasClusters = true;
+#else
+constexpr bool kHasClusters = false;
+#endif
+
+template <class Shape>
+class Exchange {
+ public:
+  __device__ Exchange(const SplitGrid& grid, const BlockPart& block, char* shared)
+      : grid_(grid),
+        block_(block),
+        shared_(shared),
+        columns_(Shape::kHeadDim >> grid.cluster_shift) {}
+
+  // Before anything is sent to this block.
+  __device__ void Begin() const {
+    if (threadIdx.x == 0) {
+      Arrived()->Init(1);
+      const int rows = static_cast<int>(block_.parts) * Shape::kWarps * block_.tile.Count();
+      Arrived()->ArriveAndExpect(rows * (columns_ + 2) * 4);
+    }
+    device::ClusterArrive();
+  }
+  // All threads, before they send.
+  __device__ void WaitForBlocks() const { device::ClusterWait(); }
+
+  // Sends a row's state to a block, if there is such a block.
+  __device__ void SendState(int block, int warp, int row, float2 state) const {
+    if (block >> grid_.cluster_shift == 0)
+      Send(block, RowOf(Part(warp), row) + columns_ * 4, state);
+  }
+  // Sends two or four numbers of O, from `column` on, to the block that has them.
+  template <typename Numbers>
+  __device__ void SendNumbers(int column, int warp, int row, const Numbers& x) const {
+    Send(column / kSmallestShare >> (3 - grid_.cluster_shift),
+         RowOf(Part(warp), row) + (column & (columns_ - 1)) * 4, x);
+  }
+
+  // Waits for all parts, then merges and stores this block's columns. Of eight lanes, each merges the
+  // parts of one block.
+  template <typename T>
+  __device__ void Merge(const device::Arguments& a) const {
+    Arrived()->Wait(0);
+    const int fours = columns_ / 4, items = block_.tile.Count() * fours;
+    const int from = static_cast<int>(threadIdx.x) % kClusterParts;
+#pragma unroll 1
+    for (int first = 0; first < items; first += Shape::kThreads / kClusterParts) {
+      const int i = first + static_cast<int>(threadIdx.x) / kClusterParts;
+      const int row = i / fours, column = i % fours * 4;
+      const int dim = static_cast<int>(block_.part) * columns_ + column;
+      const bool exists = i < items && dim < a.dv;
+      Merged merged;
+      if (exists && from < static_cast<int>(block_.parts)) {
+        merged = MergeParts<Shape::kWarps>(Shape::kWarps, [&](int warp) {
+          const auto* const at =
+              reinterpret_cast<const float*>(shared_ + RowOf(from * Shape::kWarps + warp, row));
+          return PartAt(at + columns_, at + column);
+        });
+      }
+      merged = MergeLanes(merged);
+      if (exists && from == 0) StoreRow<T>(a, grid_, block_.tile, row, dim, merged);
+    }
+  }
+
+ private:
+  static constexpr int kSmallestShare = Shape::kHeadDim / kClusterParts;
+  static_assert(kClusterParts == 8 && kSmallestShare >= 8);
+
+  __device__ device::Barrier* Arrived() const {
+    return reinterpret_cast<device::Barrier*>(shared_ + Shape::kSharedBytes);
+  }
+  __device__ int Part(int warp) const {
+    return static_cast<int>(block_.part) * Shape::kWarps + warp;
+  }
+  // Where a part's row is in the shared memory of whoever merges it: numbers, then the state. Parts
+  // begin in different banks.
+  __device__ int RowOf(int part, int row) const {
+    const int row_floats = columns_ + 4;
+    return Shape::kSharedBytes + 16 +
+           (part * (Shape::kWarpRows * row_floats + 4) + row * row_floats) * 4;
+  }
+  template <typename Numbers>
+  __device__ void Send(int block, int to, const Numbers& x) const {
+    const uint32_t there = device::InBlock(device::SharedAddress(shared_), block);
+    device::StoreAsync(there + to, x, there + Shape::kSharedBytes);
+  }
+
+  const SplitGrid& grid_;
+  const BlockPart& block_;
+  char* const shared_;
+  const int columns_;  // of a block
+};
+
+}  // namespace attnlab::split_k
+
+#endif  // ATTENTION_SPLIT_K_EXCHANGE_CUH_
