@@ -48,9 +48,10 @@ struct HopperShared {
 
 // One warp, which copies V, or K and before it Q.
 //
-// A tile of keys is copied in boxes of h.box_keys rows, each by a lane of its own: one box or, if K and V
-// are paged, so many that each lies in one page. Only where a box begins depends on pages. A lane reads
-// the table's entry for its box one tile ahead.
+// A tile of keys is copied in boxes of h.box_keys rows: one box or, if K and V are paged, so many that
+// each lies in one page. Only where a box begins depends on pages. Each lane works that out for a box of
+// its own, and reads the table's entry one tile ahead. The copies themselves take operands that all lanes
+// have, so the warp starts them box by box.
 template <bool kOfV, typename Shape>
 __device__ void Produce(const HopperArguments& h, HopperShared<Shape>& shared) {
   constexpr int kKeys = Shape::kKeys;
@@ -78,7 +79,9 @@ __device__ void Produce(const HopperArguments& h, HopperShared<Shape>& shared) {
     if constexpr (!kOfV) {
       shared.q_ring.WaitEmpty(q_at);
       uint64_t* const full = shared.q_ring.FillWith(q_at, Shape::kQBytes, first);
-      if (first) device::LoadTile<kBlocks>(h.q, work.q, shared.q[q_at.stage], Shape::kRows, full);
+      if (device::ElectLane()) {
+        device::LoadTile<kBlocks>(h.q, work.q, shared.q[q_at.stage], Shape::kRows, full);
+      }
       q_at.Advance();
     }
     for (int i = tiles - 1; i >= 0; --i) {
@@ -92,8 +95,13 @@ __device__ void Produce(const HopperArguments& h, HopperShared<Shape>& shared) {
       ring.WaitEmpty(at);
       uint64_t* const full = ring.FillWith(at, kBlocks * kKeys * 128, first);
       char* const to = kOfV ? shared.v[at.stage] : shared.k[at.stage];
-      if (row < kKeys) {
-        device::LoadTile<kBlocks>(kOfV ? h.v : h.k, from, to + row * 128, kKeys, full);
+      for (int box = 0; box * h.box_keys < kKeys; ++box) {
+        const device::TileOrigin box_from = {__shfl_sync(0xFFFFFFFF, from.token, box), from.head,
+                                             __shfl_sync(0xFFFFFFFF, from.batch, box)};
+        if (device::ElectLane()) {
+          device::LoadTile<kBlocks>(kOfV ? h.v : h.k, box_from, to + box * h.box_keys * 128, kKeys,
+                                    full);
+        }
       }
       at.Advance();
     }
