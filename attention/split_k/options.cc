@@ -91,10 +91,13 @@ double SecondsOf(const AttentionProblem& p, const DeviceInfo& device, const Opti
   const double bytes = static_cast<double>(keys) * key_bytes;
   const double waves = std::ceil(blocks / together);
   const double merged = blocks * options.tile.rows * static_cast<double>(p.dv) * 4;
-  if (cluster) return kClusterSeconds + kBlockSeconds + bytes / rate;
-  return waves * (kBlockSeconds + bytes / rate) +
-         (parts > 1 ? kMergeSeconds + 2 * merged / (kMultiprocessorRate * device.multiprocessors)
-                    : 0);
+  const double merge =
+      parts == 1 ? 0
+      : cluster  ? kClusterSeconds
+                 : kMergeSeconds + 2 * merged / (kMultiprocessorRate * device.multiprocessors);
+  // Where nothing else decides, rather use all multiprocessors: what memory gives is not known so well.
+  const double idle = 1 - std::min(1.0, blocks / multiprocessors);
+  return (waves * (kBlockSeconds + bytes / rate) + merge) * (1 + 0.05 * idle);
 }
 
 // The most keys that a part may have: each of four warps adds a quarter of them.

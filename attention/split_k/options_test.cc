@@ -33,8 +33,8 @@ TEST(SplitKOptionsTest, PartsFillTheGpuAndNoMore) {
   const auto blocks = [](const std::string& line) { return BlocksOf(For(line)->grid); };
   const auto parts = [](const std::string& line) { return For(line)->grid.parts.Value(); };
   // Few heads: about as many blocks as run at a time.
-  EXPECT_GE(blocks("hq=32,hkv=8,sq=1,skv=4096,d=128"), 100u);
-  EXPECT_LE(blocks("hq=32,hkv=8,sq=1,skv=4096,d=128"), 264u);
+  EXPECT_GE(blocks("hq=32,hkv=8,sq=1,skv=16384,d=128"), 100u);
+  EXPECT_LE(blocks("hq=32,hkv=8,sq=1,skv=16384,d=128"), 264u);
   EXPECT_GE(blocks("hq=32,hkv=8,sq=1,skv=131072,d=128"), 100u);
   // Many heads: none is divided.
   EXPECT_EQ(parts("b=128,hq=32,hkv=8,sq=1,skv=128,d=128"), 1u);
