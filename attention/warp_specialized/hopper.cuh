@@ -29,11 +29,10 @@ __global__ void __launch_bounds__(Shape::kThreads, 1)
     Consumer<T, Shape, kCaps>(h, shared).Consume();
   } else {
     device::GiveRegisters<Shape::kProducerRegisters>();
-    // Uniform, and in this order, or ptxas spills registers of the consumers.
+    // Uniform, or ptxas takes the warps for divergent and spills registers of the consumers.
     const int warp = device::Uniform(static_cast<int>(threadIdx.x) / 32);
-    if (warp == kProducers / 32) Produce</*kOfV=*/false>(h, shared);
-    if (warp == kProducers / 32 + 1) Produce</*kOfV=*/true>(h, shared);
-    if (warp == kProducers / 32 + 2) {
+    if (warp == kProducers / 32) Produce(h, shared);
+    if (warp == kProducers / 32 + 1) {
       Schedule<T, Shape>(h, shared.work, shared.work_ring, shared.work_wanted);
     }
   }

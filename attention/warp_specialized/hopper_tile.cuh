@@ -3,9 +3,8 @@
 // A block has one warpgroup of producers and two or three of consumers. It walks query tiles until
 // there are no more. Each consumer has 64 rows of the query tile.
 //
-//   producers   warp 0   Produce()    copies Q and K of each tile to shared memory (TMA)
-//               warp 1   Produce()    copies V
-//               warp 2   Schedule()   works out which tiles these are (hopper_work.cuh)
+//   producers   warp 0   Produce()    copies Q, K and V of each tile to shared memory (TMA)
+//               warp 1   Schedule()   works out which tiles these are (hopper_work.cuh)
 //   consumers            Consume()    S = Q Kᵀ, softmax, O += P V (wgmma), stores O
 //                                     (hopper_consumer.cuh)
 //
@@ -37,7 +36,7 @@ struct HopperShared {
   // One thread calls this. Each warp of consumers releases a stage once.
   __device__ void Init() {
     constexpr uint32_t kWarps = 4 * Shape::kConsumers;
-    work_ring.Init(kWarps + 2);  // and the two warps of Produce()
+    work_ring.Init(kWarps + 1);  // and the producer
     q_ring.Init(kWarps);
     k_ring.Init(kWarps);
     v_ring.Init(kWarps);
@@ -46,64 +45,70 @@ struct HopperShared {
   }
 };
 
-// One warp, which copies V, or K and before it Q.
+// One warp. K of a tile comes before V of the tile before, as consumers need them, and so it is from one
+// query tile to the next if consumers go across.
 //
-// A tile of keys is copied in boxes of h.box_keys rows: one box or, if K and V are paged, so many that
-// each lies in one page. Only where a box begins depends on pages. Each lane works that out for a box of
-// its own, and reads the table's entry one tile ahead. The copies themselves take operands that all lanes
-// have, so the warp starts them box by box.
-template <bool kOfV, typename Shape>
+// A tile of keys is copied in boxes of h.box_keys rows, each by a lane of its own: one box or, if K and V
+// are paged, so many that each lies in one page. Only where a box begins depends on pages. A lane reads
+// the table's entry for its box one tile ahead.
+template <typename Shape>
 __device__ void Produce(const HopperArguments& h, HopperShared<Shape>& shared) {
   constexpr int kKeys = Shape::kKeys;
-  constexpr int kBlocks = kOfV ? Shape::kBlocksV : Shape::kBlocks;
   const device::Pages& pages = h.a.pages;
-  auto& ring = kOfV ? shared.v_ring : shared.k_ring;
   typename device::Ring<Shape::kWorks>::Place work_at;
   typename device::Ring<Shape::kQStages>::Place q_at;
-  typename device::Ring<Shape::kStages>::Place at;
+  typename device::Ring<Shape::kStages>::Place k_at, v_at;
   const int lane = static_cast<int>(threadIdx.x) % 32;
   const bool first = lane == 0;
   const int row = lane * h.box_keys;  // the lane's box begins there in a tile of keys
+  const bool copies = row < kKeys;
+  bool owes_v = false;
+  device::TileOrigin v_from;
+  const auto load_v = [&] {
+    shared.v_ring.WaitEmpty(v_at);
+    uint64_t* const full = shared.v_ring.FillWith(v_at, Shape::kVBytes, first);
+    char* const to = shared.v[v_at.stage] + row * 128;
+    if (copies) device::LoadTile<Shape::kBlocksV>(h.v, v_from, to, kKeys, full);
+    v_at.Advance();
+    owes_v = false;
+  };
   for (;; work_at.Advance()) {
     shared.work_ring.WaitFull(work_at);
     const Work& work = shared.work[work_at.stage];
-    const int tiles = work.tiles;
-    if (tiles == Work::kNoMore) return;
+    int i = work.tiles;
+    if (owes_v && (!Shape::kGoesAcross || i == Work::kNoMore)) load_v();
+    if (i == Work::kNoMore) return;
     // For the lane's box of a tile. Entries of keys that do not exist are not read. Of tile -1 none does.
     const auto entry_of = [&](int tile) {
       const int key = tile * kKeys + row;
-      if (row >= kKeys || static_cast<uint32_t>(key) >= static_cast<uint32_t>(work.keys)) return 0;
+      if (!copies || static_cast<uint32_t>(key) >= static_cast<uint32_t>(work.keys)) return 0;
       return pages.EntryOf(work.kv.batch, work.kv.token + key);
     };
-    int entry = entry_of(tiles - 1);
-    if constexpr (!kOfV) {
-      shared.q_ring.WaitEmpty(q_at);
-      uint64_t* const full = shared.q_ring.FillWith(q_at, Shape::kQBytes, first);
-      if (device::ElectLane()) {
-        device::LoadTile<kBlocks>(h.q, work.q, shared.q[q_at.stage], Shape::kRows, full);
-      }
-      q_at.Advance();
+    int entry = entry_of(i - 1);
+    shared.q_ring.WaitEmpty(q_at);
+    uint64_t* const q_full = shared.q_ring.FillWith(q_at, Shape::kQBytes, first);
+    if (first) {
+      device::LoadTile<Shape::kBlocks>(h.q, work.q, shared.q[q_at.stage], Shape::kRows, q_full);
     }
-    for (int i = tiles - 1; i >= 0; --i) {
-      if (!kOfV && first && i == min(tiles, 2) - 1) shared.work_wanted.Arrive();
+    q_at.Advance();
+    const int last_but_one = min(i, 2);
+    while (i > 0) {
+      if (i == last_but_one && first) shared.work_wanted.Arrive();
+      --i;
       // A box without keys begins behind the last row of its page: TMA reads nothing and writes zeros.
       const int key = i * kKeys + row;
       const device::TileOrigin from = {
           key < work.keys ? pages.RowOf(work.kv.token + key) : pages.Rows(), work.kv.head,
           pages.PageOf(entry)};
       entry = entry_of(i - 1);
-      ring.WaitEmpty(at);
-      uint64_t* const full = ring.FillWith(at, kBlocks * kKeys * 128, first);
-      char* const to = kOfV ? shared.v[at.stage] : shared.k[at.stage];
-      for (int box = 0; box * h.box_keys < kKeys; ++box) {
-        const device::TileOrigin box_from = {__shfl_sync(0xFFFFFFFF, from.token, box), from.head,
-                                             __shfl_sync(0xFFFFFFFF, from.batch, box)};
-        if (device::ElectLane()) {
-          device::LoadTile<kBlocks>(kOfV ? h.v : h.k, box_from, to + box * h.box_keys * 128, kKeys,
-                                    full);
-        }
-      }
-      at.Advance();
+      shared.k_ring.WaitEmpty(k_at);
+      uint64_t* const full = shared.k_ring.FillWith(k_at, Shape::kKBytes, first);
+      char* const to = shared.k[k_at.stage] + row * 128;
+      if (copies) device::LoadTile<Shape::kBlocks>(h.k, from, to, kKeys, full);
+      k_at.Advance();
+      if (owes_v) load_v();
+      v_from = from;
+      owes_v = true;
     }
     // Not earlier: `work` takes no registers meanwhile. Consumers still need it.
     __syncwarp();

@@ -17,15 +17,6 @@ struct TileOrigin {
   int token, head, batch;
 };
 
-// True in one lane of the warp. All lanes call this. Where it is the condition, ptxas starts a copy by one
-// instruction. Under any other, it loops over the lanes that are active.
-__device__ inline bool ElectLane() {
-  uint32_t elected;
-  asm volatile("{\n.reg .pred p;\nelect.sync _|p, 0xFFFFFFFF;\nselp.u32 %0, 1, 0, p;\n}"
-               : "=r"(elected));
-  return elected != 0;
-}
-
 // Starts to copy kBlocks blocks of 64 columns to `to`, each `rows` rows after the one before. A block
 // has as many rows as the map's box: all `rows` of a tile, or a part of them, a multiple of 8. Its
 // bytes are reported to `barrier`. Elements beyond the tensor are zeros, and count as bytes.
