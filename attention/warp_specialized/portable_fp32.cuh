@@ -170,6 +170,9 @@ __global__ void __launch_bounds__(Shape::kThreads + 32 * kMostFp32Loaders,
   } else {
     const int warp = device::Uniform(static_cast<int>(threadIdx.x) / 32);
     Fp32Producer<Shape>().Produce(a, block, shared, ring, items, warp - block.consumers);
+    // Lanes leave the ring's waits one by one. synccheck takes lanes that come to a barrier apart for an
+    // error.
+    __syncwarp();
     for (int i = 0; i < Fp32Consumer<Shape>::kBlockBarriers; ++i) __syncthreads();
   }
 }
