@@ -1,0 +1,292 @@
+"""Divides the GPU tests among runners, by compute capability and by how long tests took before.
+
+    ./bazelw query --output=xml 'attr(tags, gpu, tests(//...))' |
+        python3 ci/farm/plan.py --runners=ci/farm/runners.json --events=EVENTS --json=plan.json
+
+Prints what each runner gets. EVENTS are files of `bazel test --build_event_json_file`. --json writes the
+plan, which is the same for every engine that runs it, and for the same inputs always the same.
+
+A test for one capability goes to runners of that capability or, if there is none, of the least later
+one. Other GPU tests go wherever they fit. Tests that no runner can take are listed, and the exit status
+is 1. A test with several shards is divided like several tests.
+"""
+
+import argparse
+import collections
+import json
+import os
+import re
+import sys
+import tempfile
+import xml.etree.ElementTree as ElementTree
+
+# The same numbers as GPUS in ci/gpu.bzl.
+CAPABILITIES = (75, 80, 86, 89, 90, 100, 120)
+
+# Seconds of a test that never ran, by its size.
+SECONDS_OF_SIZE = {"small": 10, "medium": 60, "large": 300, "enormous": 900}
+
+# `runners` machines with `gpus` GPUs each.
+Pool = collections.namedtuple("Pool", "name capability runners gpus")
+# `capability` 0: any.
+Test = collections.namedtuple("Test", "label capability gpus shards size")
+Item = collections.namedtuple("Item", "label shard shards seconds")
+
+
+class PlanError(ValueError):
+    """Bad input. The message names where it comes from, the value and what is wanted."""
+
+
+class Runner:
+    def __init__(self, pool, index):
+        self.pool, self.index = pool, index
+        self.items, self.seconds = [], 0.0
+
+    @property
+    def name(self):
+        return "%s-%d" % (self.pool.name, self.index)
+
+    def add(self, item):
+        self.items.append(item)
+        self.seconds += item.seconds
+
+    def give(self, item, other):
+        self.items.remove(item)
+        self.seconds -= item.seconds
+        other.add(item)
+
+
+class Plan:
+    def __init__(self, runners, unplaced, least_seconds):
+        self.runners = runners
+        self.unplaced = unplaced  # [(Test, why)]
+        self.least_seconds = least_seconds  # no plan takes less
+
+    @property
+    def seconds(self):
+        return max([r.seconds for r in self.runners], default=0.0)
+
+    def to_json(self):
+        return {
+            "seconds": round(self.seconds, 3),
+            "least_seconds": round(self.least_seconds, 3),
+            "runners": [
+                {
+                    "name": r.name,
+                    "pool": r.pool.name,
+                    "capability": r.pool.capability,
+                    "seconds": round(r.seconds, 3),
+                    "tests": [item._asdict() for item in r.items],
+                }
+                for r in self.runners
+            ],
+            "unplaced": [{"label": test.label, "why": why} for test, why in self.unplaced],
+        }
+
+
+def _count(where, field, value, least=1, most=10000):
+    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
+        raise PlanError("%s: %s: %r is not a number in [%d, %d]" % (where, field, value, least, most))
+    return value
+
+
+def parse_pools(text, where):
+    """The pools of an inventory: {"pools": [{"name", "capability", "runners", "gpus" [1]}]}."""
+    try:
+        entries = json.loads(text)["pools"]
+        if not isinstance(entries, list):
+            raise TypeError
+    except (ValueError, KeyError, TypeError):
+        raise PlanError('%s: is not JSON of the form {"pools": [...]}' % where) from None
+    pools = []
+    for i, entry in enumerate(entries):
+        here = "%s: pools[%d]" % (where, i)
+        if not isinstance(entry, dict):
+            raise PlanError("%s: %r is not an object" % (here, entry))
+        unknown = sorted(set(entry) - set(Pool._fields))
+        if unknown:
+            raise PlanError("%s: %s: is not one of %s" % (here, unknown[0], ", ".join(Pool._fields)))
+        name = entry.get("name")
+        if not isinstance(name, str) or not re.fullmatch(r"[a-z0-9][a-z0-9_-]*", name):
+            raise PlanError("%s: name: %r is not of a-z, 0-9, - and _" % (here, name))
+        if name in [pool.name for pool in pools]:
+            raise PlanError("%s: name: %r is another pool's" % (here, name))
+        capability = entry.get("capability")
+        if capability not in CAPABILITIES:
+            known = ", ".join(map(str, CAPABILITIES))
+            raise PlanError("%s: capability: %r is not one of %s" % (here, capability, known))
+        runners = _count(here, "runners", entry.get("runners"))
+        pools.append(Pool(name, capability, runners, _count(here, "gpus", entry.get("gpus", 1), most=64)))
+    return pools
+
+
+def parse_tests(xml):
+    """The GPU tests in `bazel query --output=xml`, in the order of their labels."""
+    try:
+        root = ElementTree.fromstring(re.sub(r'^<\?xml version="1.1"', '<?xml version="1.0"', xml))
+    except ElementTree.ParseError as error:
+        raise PlanError("tests: is not the XML of bazel query: %s" % error) from None
+    tests = []
+    for rule in root.iter("rule"):
+        strings = lambda path: [x.get("value") for x in rule.findall(path)]
+        tags = strings("list[@name='tags']/string")
+        if "gpu" not in tags:
+            continue
+        named = [int(tag[3:]) for tag in tags if re.fullmatch(r"sm_\d+", tag)]
+        properties = [
+            [x.get("value") for x in pair.findall("string")]
+            for pair in rule.findall("dict[@name='exec_properties']/pair")
+        ]
+        gpus = int(dict(p for p in properties if len(p) == 2).get("gpus", 1))
+        shards = int((strings("int[@name='shard_count']") or [None])[0] or 1)
+        size = (strings("string[@name='size']") or ["medium"])[0]
+        tests.append(Test(rule.get("name"), named[0] if named else 0, gpus, max(1, shards), size))
+    return sorted(tests)
+
+
+def seconds_of_events(lines):
+    """{label: seconds of all its shards} of one run; of several attempts, the last one's."""
+    shards = {}
+    for line in lines:
+        if not line.strip():
+            continue
+        try:
+            event = json.loads(line)
+        except ValueError:
+            continue  # a run that was interrupted
+        identity = event.get("id", {}).get("testResult")
+        result = event.get("testResult")
+        if not identity or not result or result.get("status") not in ("PASSED", "FAILED", "FLAKY"):
+            continue
+        millis = int(result.get("testAttemptDurationMillis", 0))
+        shards[identity["label"], identity.get("shard", 0)] = millis / 1000
+    seconds = collections.defaultdict(float)
+    for (label, _), of_shard in shards.items():
+        seconds[label] += of_shard
+    return dict(seconds)
+
+
+def _pools_for(test, pools):
+    """The pools that may run the test, and why there is none."""
+    wide = [pool for pool in pools if pool.gpus >= test.gpus]
+    if not wide:
+        return [], "no runner has %d GPUs" % test.gpus
+    later = [pool for pool in wide if pool.capability >= test.capability]
+    if not later:
+        return [], "no runner has compute capability %.1f or later" % (test.capability / 10)
+    if test.capability == 0:
+        return later, ""
+    least = min(pool.capability for pool in later)
+    return [pool for pool in later if pool.capability == least], ""
+
+
+def _relieve_fullest(runners, allowed):
+    """Moves an item from the fullest runner to another one, or exchanges two, if both then have less than
+    it had. Returns whether there were such items. allowed(item): names of pools."""
+    fullest = max(runners, key=lambda r: r.seconds)
+    best, change = fullest.seconds * (1 - 1e-9), None
+    for other in runners:
+        for mine in fullest.items:
+            if other is fullest or other.pool.name not in allowed(mine):
+                continue
+            for theirs in [None] + other.items:
+                if theirs and fullest.pool.name not in allowed(theirs):
+                    continue
+                moved = mine.seconds - (theirs.seconds if theirs else 0)
+                after = max(fullest.seconds - moved, other.seconds + moved)
+                if after < best:
+                    best, change = after, (other, mine, theirs)
+    if change is None:
+        return False
+    other, mine, theirs = change
+    fullest.give(mine, other)
+    if theirs:
+        other.give(theirs, fullest)
+    return True
+
+
+def _divide(work, pools, order):
+    """Each item, in this order, to the runner that has least so far; then better where moving or
+    exchanging items makes it so."""
+    runners = [Runner(pool, i) for pool in pools for i in range(pool.runners)]
+    for names, item in sorted(work, key=order):
+        min((r for r in runners if r.pool.name in names), key=lambda r: r.seconds).add(item)
+    names_of = {item: names for names, item in work}
+    for _ in range(len(work)):
+        if not _relieve_fullest(runners, names_of.__getitem__):
+            break
+    return runners
+
+
+def make_plan(tests, pools, seconds):
+    """`seconds`: of tests that ran before, by label."""
+    unplaced, work = [], []
+    for test in tests:
+        allowed, why = _pools_for(test, pools)
+        if not allowed:
+            unplaced.append((test, why))
+            continue
+        total = seconds.get(test.label, SECONDS_OF_SIZE.get(test.size, SECONDS_OF_SIZE["medium"]))
+        names = frozenset(pool.name for pool in allowed)
+        for shard in range(test.shards):
+            work.append((names, Item(test.label, shard, test.shards, total / test.shards)))
+    # Longest first; and so that tests which only some runners can take come before all others. Either
+    # may be the better one.
+    longest = lambda x: (-x[1].seconds, len(x[0]), x[1].label, x[1].shard)
+    plans = [_divide(work, pools, longest), _divide(work, pools, lambda x: (len(x[0]), longest(x)))]
+    runners = min(plans, key=lambda runners: max([r.seconds for r in runners], default=0))
+    # Those that may run on some pools take at least their total divided by the runners there.
+    least = max([item.seconds for _, item in work], default=0.0)
+    for names in {names for names, _ in work}:
+        total = sum(item.seconds for others, item in work if others <= names)
+        least = max(least, total / sum(pool.runners for pool in pools if pool.name in names))
+    return Plan(runners, sorted(unplaced), least)
+
+
+def table(plan):
+    lines = ["%-20s %6s %9s" % ("runner", "tests", "seconds")]
+    for r in plan.runners:
+        lines.append("%-20s %6d %9.1f" % (r.name, len(r.items), r.seconds))
+    lines.append("%.1f s; no plan takes less than %.1f s" % (plan.seconds, plan.least_seconds))
+    lines += ["not run: %s: %s" % (test.label, why) for test, why in plan.unplaced]
+    return "\n".join(lines)
+
+
+def write_atomically(path, text):
+    directory = os.path.dirname(os.path.abspath(path))
+    with tempfile.NamedTemporaryFile("w", dir=directory, delete=False, encoding="utf-8") as f:
+        f.write(text)
+    os.replace(f.name, path)
+
+
+def read(path):
+    try:
+        with open(path, encoding="utf-8") as f:
+            return f.read()
+    except (OSError, UnicodeDecodeError) as error:
+        raise PlanError("%s: %s" % (path, error)) from None
+
+
+def main(argv, stdin, out, err):
+    parser = argparse.ArgumentParser(prog="plan.py", description=__doc__.splitlines()[0])
+    parser.add_argument("--runners", required=True, help="the inventory, a JSON file")
+    parser.add_argument("--events", action="append", default=[], help="build events of a past run")
+    parser.add_argument("--json", help="where the plan is written")
+    flags = parser.parse_args(argv)
+    try:
+        pools = parse_pools(read(flags.runners), flags.runners)
+        seconds = {}
+        for path in flags.events:
+            seconds.update(seconds_of_events(read(path).splitlines()))
+        plan = make_plan(parse_tests(stdin.read()), pools, seconds)
+        if flags.json:
+            write_atomically(flags.json, json.dumps(plan.to_json(), indent=1) + "\n")
+    except (PlanError, OSError) as error:
+        print("plan.py: %s" % error, file=err)
+        return 2
+    print(table(plan), file=out)
+    return 1 if plan.unplaced else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:], sys.stdin, sys.stdout, sys.stderr))
