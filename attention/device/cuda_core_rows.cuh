@@ -151,6 +151,27 @@ class CudaCoreRows {
   OnlineSoftmax softmax_[kRows];  // the sum is this thread's share
   float o_[Shape::kThreadRows][kDims] = {};
 
+  // Writes the sum and the maximum of each row's softmax to the memory of K, which nobody needs any
+  // more. From there on, each thread works on one row.
+  template <typename Wait>
+  __device__ void CollectSoftmax(const Wait& wait) {
+    const Place at;
+#pragma unroll
+    for (int i = 0; i < kRows; ++i) {
+      softmax_[i].sum = ReduceRow<Sum>(softmax_[i].sum);
+      if (kShares) Offer(i, softmax_[i].sum);
+    }
+    if (kShares) wait();
+#pragma unroll
+    for (int i = 0; i < kRows; ++i) {
+      if (kShares) softmax_[i].sum = TakeAll<Sum>(i);
+      if (at.lane_column != 0 || at.warp_column >= 2) continue;
+      const int row = at.own_row + Shape::RowStep(i);
+      shared_[Shape::kSums + row] = softmax_[i].sum;
+      shared_[Shape::kNegMaxima + row] = softmax_[i].neg_max;
+    }
+  }
+
  private:
   using PairScores = float[Shape::kThreadRows][kKeys];  // of the pair's rows, over half of the dims
 
@@ -207,27 +228,6 @@ class CudaCoreRows {
       number = Op::Of(number, offered[pair * Shape::kRows]);
     }
     return number;
-  }
-
-  // Writes the sum and the maximum of each row's softmax to the memory of K, which nobody needs any
-  // more. From there on, each thread works on one row.
-  template <typename Wait>
-  __device__ void CollectSoftmax(const Wait& wait) {
-    const Place at;
-#pragma unroll
-    for (int i = 0; i < kRows; ++i) {
-      softmax_[i].sum = ReduceRow<Sum>(softmax_[i].sum);
-      if (kShares) Offer(i, softmax_[i].sum);
-    }
-    if (kShares) wait();
-#pragma unroll
-    for (int i = 0; i < kRows; ++i) {
-      if (kShares) softmax_[i].sum = TakeAll<Sum>(i);
-      if (at.lane_column != 0 || at.warp_column >= 2) continue;
-      const int row = at.own_row + Shape::RowStep(i);
-      shared_[Shape::kSums + row] = softmax_[i].sum;
-      shared_[Shape::kNegMaxima + row] = softmax_[i].neg_max;
-    }
   }
 };
 

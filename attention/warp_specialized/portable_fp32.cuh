@@ -111,13 +111,21 @@ class Fp32Consumer : device::CudaCoreRows<Shape, float> {
       Release(ring, at);
       WaitForSharing();  // nobody needs them any more
     }
-    __syncthreads();
-    this->Write([] { __syncthreads(); });
   }
-  // How often Consume() calls __syncthreads(), which producers then call, too. A barrier of the
-  // consumers would do. But racecheck notices it late: now and then it reports the first read after
-  // it.
-  static constexpr int kBlockBarriers = 3;
+
+  // Writes O and LSE. All threads of the block call it at the end, and consumers do the work. A barrier
+  // of the consumers would do. But racecheck notices it late: now and then it reports the first read
+  // after it. And synccheck ends kernels whose warps come to __syncthreads() in different places.
+  __device__ void Write(bool consumes) {
+    __syncthreads();
+    if (consumes) this->CollectSoftmax([] {});  // nothing to wait for, because nobody shares rows
+    __syncthreads();
+    if (consumes) device::FinishSoftmax<Shape>(this->a_, this->tile_, this->shared_);
+    __syncthreads();
+    if (consumes) {
+      device::WriteOutputs<Shape, float>(this->a_, this->tile_, this->shared_, this->o_);
+    }
+  }
 
  private:
   static __device__ void WaitForConsumers() { PortableRing::SyncConsumers(Shape::kThreads / 32); }
@@ -165,16 +173,15 @@ __global__ void __launch_bounds__(Shape::kThreads + 32 * kMostFp32Loaders,
     ring.Init();
   }
   __syncthreads();
-  if (threadIdx.x < Shape::kThreads) {
-    Fp32Consumer<Shape>(a, shared).Consume(ring, items);
+  Fp32Consumer<Shape> consumer(a, shared);
+  const bool consumes = threadIdx.x < Shape::kThreads;
+  if (consumes) {
+    consumer.Consume(ring, items);
   } else {
     const int warp = device::Uniform(static_cast<int>(threadIdx.x) / 32);
     Fp32Producer<Shape>().Produce(a, block, shared, ring, items, warp - block.consumers);
-    // Lanes leave the ring's waits one by one. synccheck takes lanes that come to a barrier apart for an
-    // error.
-    __syncwarp();
-    for (int i = 0; i < Fp32Consumer<Shape>::kBlockBarriers; ++i) __syncthreads();
   }
+  consumer.Write(consumes);
 }
 
 template <int kDim>
