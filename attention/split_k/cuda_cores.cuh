@@ -36,19 +36,22 @@ class LaneRows {
       Load(a.q, tile.Offset(grid, a.q, exists ? row : tile.begin), a.d, exists, q_[r]);
       for (float4& x : q_[r]) x.x *= scale, x.y *= scale, x.z *= scale, x.w *= scale;
       const KvRange seen = tile.Visible(grid, a.mask, row);
-      seen_[r] = make_int2(static_cast<int>(seen.begin), static_cast<int>(seen.end));
+      seen_[r] = make_uint2(static_cast<uint32_t>(seen.begin), static_cast<uint32_t>(seen.end));
     }
   }
 
   // Takes every n-th key of [begin, end), of n groups. All lanes of a warp call it together.
-  __device__ void Walk(int begin, int end) {
+  // Unsigned, because groups go beyond the last key, which may be 2^31 - 2.
+  __device__ void Walk(uint32_t begin, uint32_t end) {
     if (begin >= end) return;
-    const auto existing = [&](int key) { return key < end ? key : begin; };
-    const auto entry_of = [&](int key) { return a_.pages.EntryOf(tile_.kv.batch, existing(key)); };
-    int key = begin + static_cast<int>(threadIdx.x) / kLanes;
+    const auto existing = [&](uint32_t key) { return key < end ? key : begin; };
+    const auto entry_of = [&](uint32_t key) {
+      return a_.pages.EntryOf(tile_.kv.batch, existing(key));
+    };
+    uint32_t key = begin + threadIdx.x / kLanes;
     int32_t entry = entry_of(key), next_entry = 0;  // the next one arrives while this key is used
 #pragma unroll 1
-    for (int first = begin; first < end;
+    for (uint32_t first = begin; first < end;
          first += Shape::kGroups, key += Shape::kGroups, entry = next_entry) {
       const bool exists = key < end;
       Dims k, v;
@@ -99,7 +102,7 @@ class LaneRows {
     return fmaf(a.x, b.x, fmaf(a.y, b.y, fmaf(a.z, b.z, a.w * b.w)));
   }
 
-  __device__ int64_t KvOffset(const device::Rows& rows, int32_t entry, int key) const {
+  __device__ int64_t KvOffset(const device::Rows& rows, int32_t entry, uint32_t key) const {
     return rows.Offset(a_.pages.PageOf(entry), tile_.kv.begin + a_.pages.RowOf(key), tile_.kv_head);
   }
 
@@ -122,7 +125,7 @@ class LaneRows {
 
   const device::Arguments& a_;
   const TileRows& tile_;
-  int2 seen_[kRows];
+  uint2 seen_[kRows];
   Dims q_[kRows];
   Dims o_[kRows] = {};
   device::OnlineSoftmax rows_[kRows];

@@ -8,7 +8,7 @@ plan, which is the same for every engine that runs it, and for the same inputs a
 
 A test for one capability goes to runners of that capability or, if there is none, of the least later
 one. Other GPU tests go wherever they fit. Tests that no runner can take are listed, and the exit status
-is 1. A test with several shards is divided like several tests.
+is 1. A test with several shards is divided like several tests. A runner is taken to run one after the other.
 """
 
 import argparse
@@ -17,7 +17,6 @@ import json
 import os
 import re
 import sys
-import tempfile
 import xml.etree.ElementTree as ElementTree
 
 # The same numbers as GPUS in ci/gpu.bzl.
@@ -253,10 +252,14 @@ def table(plan):
 
 
 def write_atomically(path, text):
-    directory = os.path.dirname(os.path.abspath(path))
-    with tempfile.NamedTemporaryFile("w", dir=directory, delete=False, encoding="utf-8") as f:
-        f.write(text)
-    os.replace(f.name, path)
+    begun = path + ".part"
+    try:
+        with open(begun, "w", encoding="utf-8") as f:
+            f.write(text)
+        os.replace(begun, path)
+    finally:
+        if os.path.exists(begun):
+            os.unlink(begun)
 
 
 def read(path):
