@@ -12,6 +12,7 @@
 #include "attention/device/host_device.h"
 #include "attention/device/pages.h"
 #include "attention/device/sequences.h"
+#include "paged/piece.h"
 
 namespace attnlab::paged {
 
@@ -19,8 +20,8 @@ namespace attnlab::paged {
 struct AppendStream {
   const void* from = nullptr;
   int64_t from_batch = 0, from_token = 0, from_head = 0;
-  void* to =
-      nullptr;  // K and V: `to_batch` is between pages, and `to_token` between tokens of a page
+  // K and V: `to_batch` is between pages, and `to_token` between tokens of a page.
+  void* to = nullptr;
   int64_t to_batch = 0, to_token = 0, to_head = 0;
   bool to_pages = true;
   bool rotates = false;
@@ -102,12 +103,6 @@ ATTNLAB_HOST_DEVICE inline AppendRow RowOf(const AppendStream& s, const AppendRo
   }
   return row;
 }
-
-// kWidth adjacent elements. They are loaded and stored at once.
-template <typename T, int kWidth>
-struct alignas(sizeof(T) * kWidth) Piece {
-  T x[kWidth];
-};
 
 // A piece as words. Where elements have 16 bits, the compiler takes a piece apart right after its
 // load, so the next load waits for it. It leaves words as they are until Elements().

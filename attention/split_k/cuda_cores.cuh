@@ -55,8 +55,8 @@ class LaneRows {
          first += Shape::kGroups, key += Shape::kGroups, entry = next_entry) {
       const bool exists = key < end;
       Dims k, v;
-      Load(a_.k, KvOffset(a_.k, entry, existing(key)), a_.d, exists, k);
-      Load(a_.v, KvOffset(a_.v, entry, existing(key)), a_.dv, exists, v);
+      Load(a_.k, tile_.KvOffset(a_.k, a_.pages, entry, existing(key)), a_.d, exists, k);
+      Load(a_.v, tile_.KvOffset(a_.v, a_.pages, entry, existing(key)), a_.dv, exists, v);
       next_entry = entry_of(key + Shape::kGroups);
 #pragma unroll
       for (int r = 0; r < kRows; ++r) {
@@ -100,10 +100,6 @@ class LaneRows {
   static __device__ int DimOf(int i) { return (i * kLanes + Lane()) * 4; }
   static __device__ float Dot(const float4& a, const float4& b) {
     return fmaf(a.x, b.x, fmaf(a.y, b.y, fmaf(a.z, b.z, a.w * b.w)));
-  }
-
-  __device__ int64_t KvOffset(const device::Rows& rows, int32_t entry, uint32_t key) const {
-    return rows.Offset(a_.pages.PageOf(entry), tile_.kv.begin + a_.pages.RowOf(key), tile_.kv_head);
   }
 
   // The lane's dims of the row at `offset`; zeros beyond `dim`, and if the row does not exist.

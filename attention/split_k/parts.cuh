@@ -35,9 +35,8 @@ struct Merged {
 };
 
 // Merges parts 0 .. count - 1. part_at(i): part i. A part that has seen no key has a sum and numbers
-// of 0. kAhead parts are loaded at a time, because a load from another block's part takes long, and
-// added as a tree; so that eight have the same bits as by
-// MergeLanes().
+// of 0. kAhead parts are loaded at a time, because a load from another block's part takes long. They
+// are added as a tree, so that eight have the same bits as by MergeLanes().
 template <int kAhead, typename PartAt>
 __device__ Merged MergeParts(int count, const PartAt& part_at) {
   Merged merged;

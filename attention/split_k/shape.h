@@ -4,6 +4,8 @@
 #ifndef ATTENTION_SPLIT_K_SHAPE_H_
 #define ATTENTION_SPLIT_K_SHAPE_H_
 
+#include "attention/split_k/split.h"
+
 namespace attnlab::split_k {
 
 // On tensor cores. Each warp has its own keys, all rows of the tile, and a ring of its own in shared
@@ -28,7 +30,8 @@ struct TensorCoreShape {
   static constexpr int kPartStride = kRingBytes;
   static constexpr int kOutputRow = HeadDim + 4;  // floats: rows begin in different banks
   // After the rings, if blocks are a cluster: a barrier, and the parts that others send.
-  static constexpr int kExchangeBytes = 16 + (kWarpRows * (HeadDim + 4 * 8) + 4 * 8) * 4 * kWarps;
+  static constexpr int kExchangeBytes =
+      16 + kClusterParts * kWarps * (kWarpRows * (HeadDim / kClusterParts + 4) + 4) * 4;
   static_assert(kWarpRows * kRowBytes <= 2 * kTileBytes);
   static_assert(kWarpRows * kOutputRow * 4 <= kRingBytes);
 };

@@ -231,7 +231,9 @@ class SplitWarp {
         CopyRows<Kv>(to + x * Shape::kTileBytes, keys_.count - tile * kKeys, x == 1 ? a_.dv : a_.d,
                      rows.whole_chunks, [&](int row) {
                        const int key = first + row;
-                       return KeyAt(rows, key, a_.pages.EntryOf(tile_.kv.batch, key));
+                       const int32_t entry = a_.pages.EntryOf(tile_.kv.batch, key);
+                       return static_cast<const Kv*>(rows.data) +
+                              tile_.KvOffset(rows, a_.pages, entry, key);
                      });
       }
     }
@@ -276,10 +278,6 @@ class SplitWarp {
         chunk[x % kChunk] = x < dim ? from[x] : X(0.0f);
       }
     }
-  }
-  __device__ const Kv* KeyAt(const device::Rows& rows, int key, int32_t entry) const {
-    return static_cast<const Kv*>(rows.data) +
-           rows.Offset(a_.pages.PageOf(entry), tile_.kv.begin + a_.pages.RowOf(key), tile_.kv_head);
   }
   // A lane's first chunk of a whole tile is here, plus what depends on the tile.
   __device__ const Kv* LaneChunk(const device::Rows& rows) const {

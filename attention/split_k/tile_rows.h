@@ -47,6 +47,12 @@ struct TileRows {
     return rows.Offset(q.batch, q.begin + query, kv_head * pack + row - query * pack);
   }
 
+  // Elements from the beginning of K or V to a key. `entry`: pages.EntryOf(kv.batch, key).
+  ATTNLAB_HOST_DEVICE int64_t KvOffset(const device::Rows& rows, const device::Pages& pages,
+                                       int32_t entry, uint32_t key) const {
+    return rows.Offset(pages.PageOf(entry), kv.begin + pages.RowOf(key), kv_head);
+  }
+
   // The keys that the row sees. A row beyond the tile sees none.
   ATTNLAB_HOST_DEVICE KvRange Visible(const SplitGrid& grid, const Mask& mask, int32_t row) const {
     if (row >= end) return {0, 0};

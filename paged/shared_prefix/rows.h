@@ -11,14 +11,9 @@
 #include "attention/device/arguments.h"
 #include "attention/device/divisor.h"
 #include "attention/device/host_device.h"
+#include "paged/piece.h"
 
 namespace attnlab::paged {
-
-// Adjacent elements of a row. They are loaded and stored at once.
-template <typename T, int kWidth>
-struct alignas(sizeof(T) * kWidth) PrefixPiece {
-  T x[kWidth];
-};
 
 // A piece of the row of query `query` of member `member`.
 struct PrefixPlace {
@@ -45,10 +40,10 @@ struct PrefixRows {
     return q_len == nullptr || static_cast<int64_t>(at.query) < q_len[at.member];
   }
   template <typename T, int kWidth>
-  ATTNLAB_HOST_DEVICE PrefixPiece<T, kWidth>& InTensor(const PrefixPlace& at) const {
-    return *reinterpret_cast<PrefixPiece<T, kWidth>*>(static_cast<T*>(tensor.data) +
-                                                      tensor.Offset(at.member, at.query, at.head) +
-                                                      at.piece * kWidth);
+  ATTNLAB_HOST_DEVICE Piece<T, kWidth>& InTensor(const PrefixPlace& at) const {
+    return *reinterpret_cast<Piece<T, kWidth>*>(static_cast<T*>(tensor.data) +
+                                                tensor.Offset(at.member, at.query, at.head) +
+                                                at.piece * kWidth);
   }
 };
 
@@ -66,9 +61,9 @@ struct PrefixInputs {
   ATTNLAB_HOST_DEVICE void CopyPiece(uint32_t index) const {
     // Padding may be NaN. Here it is inside a sequence, so it becomes 0.
     const PrefixPlace at = rows.PlaceOf(index);
-    PrefixPiece<T, kWidth> piece = {};
+    Piece<T, kWidth> piece = {};
     if (rows.Exists(at)) piece = rows.InTensor<T, kWidth>(at);
-    auto* to = static_cast<PrefixPiece<T, kWidth>*>(copies) + index;
+    auto* to = static_cast<Piece<T, kWidth>*>(copies) + index;
     for (uint32_t chunk = 0; chunk < chunks; ++chunk, to += rows.Pieces()) *to = piece;
   }
   // i: a member, and a chunk.
@@ -103,14 +98,13 @@ struct PrefixMerge {
       return part_lse[int64_t{part} * rows.Heads() + rows.pieces.Divide(index)];
     };
     const auto piece_of = [&](uint32_t part) {
-      return static_cast<const PrefixPiece<T, kWidth>*>(
-          part_o)[int64_t{part} * rows.Pieces() + index];
+      return static_cast<const Piece<T, kWidth>*>(part_o)[int64_t{part} * rows.Pieces() + index];
     };
     float base = lse_of(chunks), sum = base == -INFINITY ? 0 : 1, x[kWidth];
-    PrefixPiece<T, kWidth> piece = piece_of(chunks);
+    Piece<T, kWidth> piece = piece_of(chunks);
     for (int j = 0; j < kWidth; ++j) x[j] = Convert::ToFloat(piece.x[j]);
     for (uint32_t first = 0; first < chunks; first += kAhead) {
-      PrefixPiece<T, kWidth> pieces[kAhead];
+      Piece<T, kWidth> pieces[kAhead];
       float lses[kAhead];
       const float before = base;
       // Instead of a chunk that does not exist, the last one with a weight of 0.
