@@ -22,7 +22,7 @@ __global__ void __launch_bounds__(Shape::kThreads, 1)
   auto& shared = *reinterpret_cast<HopperShared<Shape>*>(memory);
   static_assert(sizeof(shared) == Shape::kSharedBytes);
   constexpr int kProducers = 128 * Shape::kConsumers;  // its first thread
-  if (threadIdx.x == 0) shared.Init();
+  if (threadIdx.x == 0) shared.Init(Producers<Shape>(h));
   __syncthreads();
   if (threadIdx.x < kProducers) {
     device::TakeRegisters<Shape::kConsumerRegisters>();
@@ -30,9 +30,9 @@ __global__ void __launch_bounds__(Shape::kThreads, 1)
   } else {
     device::GiveRegisters<Shape::kProducerRegisters>();
     // Uniform, or ptxas takes the warps for divergent and spills registers of the consumers.
-    const int warp = device::Uniform(static_cast<int>(threadIdx.x) / 32);
-    if (warp == kProducers / 32) Produce(h, shared);
-    if (warp == kProducers / 32 + 1) {
+    const int warp = device::Uniform(static_cast<int>(threadIdx.x) / 32) - kProducers / 32;
+    if (warp < Producers<Shape>(h)) Produce(h, shared, warp);
+    if (warp == 2) {
       Schedule<T, Shape>(h, shared.work, shared.work_ring, shared.work_wanted);
     }
   }

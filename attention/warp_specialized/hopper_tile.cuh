@@ -4,7 +4,8 @@
 // there are no more. Each consumer has 64 rows of the query tile.
 //
 //   producers   warp 0   Produce()    copies Q, K and V of each tile to shared memory (TMA)
-//               warp 1   Schedule()   works out which tiles these are (hopper_work.cuh)
+//               warp 1   Produce()    copies half of K and V, if pages are smaller than a tile
+//               warp 2   Schedule()   works out which tiles these are (hopper_work.cuh)
 //   consumers            Consume()    S = Q Kᵀ, softmax, O += P V (wgmma), stores O
 //                                     (hopper_consumer.cuh)
 //
@@ -33,10 +34,10 @@ struct HopperShared {
   device::Ring<Shape::kStages> k_ring, v_ring;
   device::Barrier work_wanted;
 
-  // One thread calls this. Each warp of consumers releases a stage once.
-  __device__ void Init() {
+  // One thread calls this. Each warp of consumers releases a stage once; work is for producers, too.
+  __device__ void Init(int producers) {
     constexpr uint32_t kWarps = 4 * Shape::kConsumers;
-    work_ring.Init(kWarps + 1);  // and the producer
+    work_ring.Init(kWarps + producers);
     q_ring.Init(kWarps);
     k_ring.Init(kWarps);
     v_ring.Init(kWarps);
@@ -45,22 +46,32 @@ struct HopperShared {
   }
 };
 
+// How many warps copy. If boxes are whole tiles, there is nothing to share.
+template <typename Shape>
+__device__ int Producers(const HopperArguments& h) {
+  return h.box_keys < Shape::kKeys ? 2 : 1;
+}
+
 // One warp. K of a tile comes before V of the tile before, as consumers need them, and so it is from one
 // query tile to the next if consumers go across.
 //
 // A tile of keys is copied in boxes of h.box_keys rows, each by a lane of its own: one box or, if K and V
 // are paged, so many that each lies in one page. Only where a box begins depends on pages. A lane reads
 // the table's entry for its box one tile ahead.
+//
+// A copy takes a warp about 100 cycles, so for many boxes there is a second warp, `producer` 1, which
+// has every other one. Producer 0 alone says how many bytes are to come. No stage is full before that.
 template <typename Shape>
-__device__ void Produce(const HopperArguments& h, HopperShared<Shape>& shared) {
+__device__ void Produce(const HopperArguments& h, HopperShared<Shape>& shared, int producer) {
   constexpr int kKeys = Shape::kKeys;
   const device::Pages& pages = h.a.pages;
   typename device::Ring<Shape::kWorks>::Place work_at;
   typename device::Ring<Shape::kQStages>::Place q_at;
   typename device::Ring<Shape::kStages>::Place k_at, v_at;
   const int lane = static_cast<int>(threadIdx.x) % 32;
-  const bool first = lane == 0;
-  const int row = lane * h.box_keys;  // the lane's box begins there in a tile of keys
+  const bool first = lane == 0 && producer == 0;
+  // The lane's box begins there in a tile of keys.
+  const int row = (lane * Producers<Shape>(h) + producer) * h.box_keys;
   const bool copies = row < kKeys;
   bool owes_v = false;
   device::TileOrigin v_from;
@@ -112,7 +123,7 @@ __device__ void Produce(const HopperArguments& h, HopperShared<Shape>& shared) {
     }
     // Not earlier: `work` takes no registers meanwhile. Consumers still need it.
     __syncwarp();
-    if (first) shared.work_ring.Release(work_at);
+    if (lane == 0) shared.work_ring.Release(work_at);
   }
 }
 
