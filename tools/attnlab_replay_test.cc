@@ -133,11 +133,13 @@ TEST_F(ReplayTest, BadInputIsExitCode2) {
 }
 
 TEST_F(ReplayTest, CtrlCPrintsWhatWasReplayed) {
+  // --foreground: otherwise the signal comes twice, and a second one ends it at once.
   const ProcessResult r = RunProcess(
-      "/bin/sh", {"-c",
-                  "exec timeout --preserve-status -s INT 6 \"$0\" replay --requests=1000000 "
-                  "--rate=1000 --pages=1000",
-                  Runfile("tools/attnlab_with_test_kernels")});
+      "/bin/sh",
+      {"-c",
+       "exec timeout --preserve-status --foreground -s INT 6 \"$0\" replay --requests=1000000 "
+       "--rate=1000 --pages=1000",
+       Runfile("tools/attnlab_with_test_kernels")});
   EXPECT_EQ(r.exit_code, 130) << r.err;
   EXPECT_THAT(r.err, HasSubstr("attnlab replay: interrupted, ending"));
   EXPECT_THAT(r.out + r.err, AnyOf(HasSubstr("| requests done"), HasSubstr("nothing was done")));

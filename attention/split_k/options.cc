@@ -74,11 +74,10 @@ double SecondsOf(const AttentionProblem& p, const DeviceInfo& device, const Opti
   // Bytes per second of a multiprocessor, if all read. Memory gives a quarter more where there is much to
   // read, but then the choice is easy.
   constexpr double kMultiprocessorRate = 27e9;
-  // Of keys per second: as many of fp8 as of 16 bits, and no more if they are short.
-  constexpr double kBlockKeys = 96e6;
+  // Of keys per second: as many of fp8 as of 16 bits, and no more if they are short. Two blocks of a
+  // multiprocessor take 1.2 times as many as one.
+  constexpr double kBlockKeys = 96e6, kOfTwo = 0.6;
   const auto key_bytes = static_cast<double>((p.d + p.dv) * SizeOf(p.KvDType()));
-  const double block_rate =
-      kBlockKeys * key_bytes / std::max(1.0, static_cast<double>(p.d + p.dv) / 256);
   const double multiprocessors = std::max(1, device.multiprocessors);
   const double room = static_cast<double>(device.shared_memory_per_block + 1024) /
                       static_cast<double>(options.tile.shared_bytes + 1024);
@@ -86,6 +85,8 @@ double SecondsOf(const AttentionProblem& p, const DeviceInfo& device, const Opti
       multiprocessors * std::max(1.0, std::min<double>(options.tile.blocks, std::floor(room)));
   const double blocks = static_cast<double>(tiles) * static_cast<double>(parts);
   const double at_a_time = std::min(blocks, together);
+  const double block_rate = (at_a_time > multiprocessors ? kOfTwo : 1) * kBlockKeys * key_bytes /
+                            std::max(1.0, static_cast<double>(p.d + p.dv) / 256);
   const double rate =
       std::min(block_rate, kMultiprocessorRate * multiprocessors / std::max(1.0, at_a_time));
   const double bytes = static_cast<double>(keys) * key_bytes;

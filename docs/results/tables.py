@@ -225,6 +225,17 @@ def decode():
                   "of a plain read"], lines)  # fmt: skip
 
 
+def short_queries():
+    rows = by_problem(results("h200/compare-short-queries")["rows"], "b", "skv", "sq")
+    queries = sorted({sq for _, _, sq in rows})
+    lines = []
+    for b, skv in dict.fromkeys((b, skv) for b, skv, _ in rows):
+        micros = [[1e3 * one(rows[b, skv, sq])["results"][kernel]["ms"] for kernel in ("split_k", "warp_specialized")]
+                  for sq in queries]  # fmt: skip
+        lines.append([f"{b}, {skv // 1024}k"] + [f"{split:.0f} / {whole:.0f}" for split, whole in micros])
+    return table(["batch, context"] + [f"{sq} token" + "s" * (sq > 1) for sq in queries], lines)
+
+
 # docs/profiling.md
 
 
@@ -425,7 +436,7 @@ TABLES = {
     make.__name__: make
     for make in (
         bandwidth, bank_conflicts, coalescing, configs, decode, fa3_paper, fp32, fp32_peak, fp32_peak_long, l2_capacity, ladder,
-        lengths, matrix_product, ncu, profile, shapes, steps,
+        lengths, matrix_product, ncu, profile, shapes, short_queries, steps,
     )
 }  # yapf: disable
 
