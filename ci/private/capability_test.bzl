@@ -2,6 +2,10 @@
 
 load("//ci:gpu.bzl", "GPUS", "GPU_EXCLUSIVE_ENV", "GPU_EXCLUSIVE_TAGS", "GPU_TAGS", "by_gpu", "native_arch", "requires_gpu")
 
+# What a bundle (//ci/farm:bundle.bzl) knows of a test besides its files: as in any test, with labels in
+# args and env replaced by paths.
+BundledTestInfo = provider(fields = ["args", "env", "shards", "timeout", "exclusive", "properties"])
+
 _ARCHS = str(Label("//third_party/cuda:archs"))
 _BUILT_ONCE = str(Label("//ci:built_once"))
 
@@ -43,12 +47,18 @@ def _capability_test_impl(ctx):
     runfiles = ctx.runfiles(files = ctx.files.data).merge(program.default_runfiles)
     for target in ctx.attr.data:
         runfiles = runfiles.merge(target[DefaultInfo].default_runfiles)
+    env = {name: ctx.expand_location(value, ctx.attr.data) for name, value in ctx.attr.env.items()}
     return [
         DefaultInfo(executable = executable, runfiles = runfiles),
-        testing.TestEnvironment({
-            name: ctx.expand_location(value, ctx.attr.data)
-            for name, value in ctx.attr.env.items()
-        }),
+        testing.TestEnvironment(env),
+        BundledTestInfo(
+            args = [ctx.expand_location(arg, ctx.attr.data) for arg in ctx.attr.args],
+            env = env,
+            shards = max(1, ctx.attr.shard_count),
+            timeout = ctx.attr.timeout,
+            exclusive = "exclusive" in ctx.attr.tags,
+            properties = ctx.attr.exec_properties,
+        ),
     ]
 
 # Not tied to a GPU, so that tests of this rule need none.
@@ -77,6 +87,7 @@ def capability_test(
         env = {},
         exec_properties = {},
         tags = [],
+        visibility = None,
         **kwargs):
     """A test that runs a program on a GPU. gpu_test() consists of these.
 
@@ -92,7 +103,8 @@ def capability_test(
       env: as in cc_test.
       exec_properties: as in cc_test; "gpu" and "gpus", which a runner must have, are added.
       tags: as in cc_test; GPU_TAGS and the tag of the capability, such as "sm_75", are added.
-      **kwargs: args, data, size, timeout, shard_count, visibility and the like of any test.
+      visibility: as in cc_test; //ci/farm, which bundles tests, sees it, too.
+      **kwargs: args, data, size, timeout, shard_count and the like of any test.
     """
     environment = {"ATTNLAB_GPUS": str(gpus)}
     if exclusive:
@@ -115,6 +127,7 @@ def capability_test(
         ),
         program = program,
         tags = tags + GPU_TAGS + (["sm_%d" % capability] if capability else []),
+        visibility = (visibility or []) + [str(Label("//ci/farm:__pkg__"))],
         target_compatible_with = requires_gpu(minimum = capability or minimum, other_than = other_than),
         **kwargs
     )

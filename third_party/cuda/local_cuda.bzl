@@ -228,6 +228,19 @@ filegroup(
 )
 """
 
+# For a select(): whether the toolkit has a tool.
+_HAS_TOOL = """
+bool_setting(
+    name = "{name}_found",
+    build_setting_default = {found},
+)
+
+config_setting(
+    name = "has_{name}",
+    flag_values = {{":{name}_found": "True"}},
+)
+"""
+
 _MISSING = """
 cc_library(
     name = "{name}",
@@ -340,6 +353,7 @@ def _tool_targets(rctx, root):
             build += _TOOL.format(name = name)
         else:
             build += _MISSING.format(name = name)
+        build += _HAS_TOOL.format(name = name, found = bool(found))
     return build
 
 def _local_cuda_impl(rctx):
@@ -364,6 +378,7 @@ def _local_cuda_impl(rctx):
         names = _LIBRARIES.keys() + _TOOLS.keys()
         names += ["cccl", "cuda", "cuda_headers", "cuda_runtime_static", "cupti_headers", "nvtx"]
         build += _MISSING_TOOLKIT + "".join([_MISSING.format(name = n) for n in sorted(names)])
+        build += "".join([_HAS_TOOL.format(name = n, found = False) for n in _TOOLS])
         rctx.file("BUILD.bazel", build)
         return
 

@@ -1,0 +1,332 @@
+#!/usr/bin/env python3
+"""Runs the tests of a bundle without Bazel, as Bazel would run them:
+
+    tar xzf bundle_sm90.tar.gz && tests/run_tests.py --out=results
+
+Each test gets its place on a GPU by gpu_slot.py. In the directory of results, each shard of a test has
+test.log and test.xml, and results.jsonl has a line for each that has ended. The last lines of the output
+count tests and say what each GPU did. Exit status: 0 all passed, 3 some failed, 4 the machine cannot go on.
+"""
+
+import argparse
+import collections
+import concurrent.futures
+import glob
+import hashlib
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import xml.etree.ElementTree as ElementTree
+from xml.sax.saxutils import escape, quoteattr
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+SECONDS = {"short": 60, "moderate": 300, "long": 900, "eternal": 3600}  # Bazel's timeouts
+LOG_BYTES_IN_XML = 1 << 16
+PLACE = re.compile(r"^gpu_slot: (\S+?)(?:, shared,)? after (\d+\.\d+) s$", re.MULTILINE)
+
+Item = collections.namedtuple("Item", "label shard")
+
+
+class BadInput(Exception):
+    """What is wrong with flags or files, for people."""
+
+
+def digest(path):
+    """The SHA-256 of a file; "" if there is none."""
+    try:
+        with open(path, "rb") as f:
+            return hashlib.sha256(f.read()).hexdigest()
+    except OSError:
+        return ""
+
+
+def gpus_here():
+    """The UUIDs of the GPUs that answer; None if there is no nvidia-smi."""
+    try:
+        done = subprocess.run(["nvidia-smi", "--query-gpu=uuid", "--format=csv,noheader"], timeout=60,
+                              stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, universal_newlines=True)
+    except OSError:
+        return None
+    except subprocess.TimeoutExpired:
+        return []
+    return done.stdout.split() if done.returncode == 0 else []
+
+
+class Bundle:
+    def __init__(self, directory):
+        self.directory = directory
+        try:
+            with open(os.path.join(directory, "tests.json"), encoding="utf-8") as f:
+                manifest = json.load(f)
+            self.workspace = manifest["workspace"]
+            self.tests = {test["label"]: test for test in manifest["tests"]}
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise BadInput("%s: is no bundle of tests: %s" % (directory, error)) from None
+
+    def items(self):
+        return [Item(label, shard) for label, test in self.tests.items() for shard in range(test["shards"])]
+
+    def items_of(self, text, where):
+        """The items of a JSON list of [label, shard]."""
+        try:
+            items = [Item(label, shard) for label, shard in json.loads(text)]
+        except (ValueError, TypeError):
+            raise BadInput("%s: is not a JSON list of [label, shard]" % where) from None
+        for label, shard in items:
+            if label not in self.tests:
+                raise BadInput("%s: %s: is not in this bundle" % (where, label))
+            if shard not in range(self.tests[label]["shards"]):
+                raise BadInput("%s: %s: has no shard %r" % (where, label, shard))
+        return items
+
+
+def kill_group(process, number):
+    try:
+        os.killpg(process.pid, number)
+    except (ProcessLookupError, PermissionError):
+        pass
+
+
+class Runs:
+    """Runs items, each in a process group of its own."""
+
+    def __init__(self, bundle, out, say):
+        self.bundle, self.out, self.say = bundle, out, say
+        self.gpus = gpus_here()
+        self.stopped = threading.Event()  # nothing more begins
+        self.why = ""
+        self._lock = threading.Lock()
+        self._running = set()
+        self._results = open(os.path.join(out, "results.jsonl"), "a", encoding="utf-8")
+        self.records = []
+
+    def stop(self, why):
+        self.why = self.why or why
+        self.stopped.set()
+        with self._lock:
+            for process in self._running:
+                kill_group(process, signal.SIGKILL)
+
+    def _environment(self, item, test, directory, temporary):
+        program = os.path.join(self.bundle.directory, "runfiles")
+        env = {name: value for name, value in os.environ.items()
+               if name in ("PATH", "HOME", "USER", "LANG", "CUDA_HOME", "CUDA_PATH", "LD_LIBRARY_PATH",
+                           "CUDA_VISIBLE_DEVICES") or name.startswith("ATTNLAB_")}  # fmt: skip
+        env.update(test["env"])
+        env.update({
+            "TEST_SRCDIR": program, "RUNFILES_DIR": program, "TEST_WORKSPACE": self.bundle.workspace,
+            "TEST_TARGET": item.label, "TEST_TMPDIR": temporary, "TEST_SIZE": "medium",
+            "TEST_TIMEOUT": str(SECONDS[test["timeout"]]), "XML_OUTPUT_FILE": os.path.join(directory, "test.xml"),
+            "TEST_UNDECLARED_OUTPUTS_DIR": os.path.join(directory, "outputs"),
+            "GTEST_OUTPUT": "xml:" + os.path.join(directory, "test.xml"), "GTEST_TMP_DIR": temporary,
+            "BAZEL_TEST": "1",
+        })  # fmt: skip
+        if test["shards"] > 1:
+            status = os.path.join(directory, "sharded")
+            env.update({
+                "TEST_TOTAL_SHARDS": str(test["shards"]), "TEST_SHARD_INDEX": str(item.shard),
+                "TEST_SHARD_STATUS_FILE": status, "GTEST_TOTAL_SHARDS": str(test["shards"]),
+                "GTEST_SHARD_INDEX": str(item.shard), "GTEST_SHARD_STATUS_FILE": status,
+            })  # fmt: skip
+        return env
+
+    def _command(self, test):
+        program = os.path.join(self.bundle.directory, "runfiles", test["program"])
+        slot = [sys.executable, os.path.join(self.bundle.directory, "gpu_slot.py")] if test["gpus"] else []
+        return slot + [program] + test["args"]
+
+    def run(self, item):
+        """Runs one item and records it, if it was not stopped."""
+        if self.stopped.is_set():
+            return
+        test = self.bundle.tests[item.label]
+        name = "%s/%d" % (item.label.lstrip("@/").replace(":", "/"), item.shard)
+        directory = os.path.join(self.out, "tests", name)
+        shutil.rmtree(directory, ignore_errors=True)
+        os.makedirs(os.path.join(directory, "outputs"))
+        temporary = tempfile.mkdtemp(prefix="attnlab-test.")
+        log = os.path.join(directory, "test.log")
+        began = time.time()
+        try:
+            status = self._wait(item, test, directory, temporary, log)
+        finally:
+            shutil.rmtree(temporary, ignore_errors=True)
+        if self.stopped.is_set():
+            return  # killed by us: it says nothing of the test
+        seconds = time.time() - began
+        status = self._judge(item, test, directory, log, status, seconds)
+        with open(log, encoding="utf-8", errors="replace") as f:
+            place = PLACE.search(f.read(1 << 16))
+        record = {
+            "label": item.label, "shard": item.shard, "shards": test["shards"], "status": status,
+            "began": round(began, 3), "seconds": round(seconds, 3), "directory": "tests/" + name,
+            "gpus": place.group(1).split(",") if place else [], "waited": float(place.group(2)) if place else 0,
+            "log_sha256": digest(log), "xml_sha256": digest(os.path.join(directory, "test.xml")),
+        }  # fmt: skip
+        if status != "passed" and test["gpus"]:
+            now = gpus_here()
+            if self.gpus and now != self.gpus:
+                self.stop("GPUs were lost: there were %d, %d answer" % (len(self.gpus), len(now or [])))
+                return
+        with self._lock:
+            self.records.append(record)
+            self._results.write(json.dumps(record) + "\n")
+            self._results.flush()
+            os.fsync(self._results.fileno())
+        self.say("%-8s %7.1f s  %s%s" % (status, seconds, item.label,
+                                         " %d/%d" % (item.shard + 1, test["shards"]) * (test["shards"] > 1)))
+
+    def _wait(self, item, test, directory, temporary, log):
+        """The exit status of the program; "timeout" or "no start"."""
+        root = os.path.join(self.bundle.directory, "runfiles", self.bundle.workspace)
+        with open(log, "wb") as output:
+            try:
+                with self._lock:
+                    if self.stopped.is_set():
+                        return "stopped"
+                    process = subprocess.Popen(
+                        self._command(test), cwd=root, stdin=subprocess.DEVNULL, stdout=output,
+                        stderr=subprocess.STDOUT, start_new_session=True,
+                        env=self._environment(item, test, directory, temporary))  # fmt: skip
+                    self._running.add(process)
+            except OSError as error:
+                output.write(("run_tests: cannot start: %s\n" % error).encode())
+                return "no start"
+        try:
+            return process.wait(timeout=SECONDS[test["timeout"]])
+        except subprocess.TimeoutExpired:
+            return "timeout"
+        finally:
+            # Also what the test left running.
+            kill_group(process, signal.SIGKILL)
+            process.wait()
+            with self._lock:
+                self._running.discard(process)
+
+    def _judge(self, item, test, directory, log, status, seconds):
+        """passed, failed, timeout or killed. There is a test.xml afterwards that says the same."""
+        path, why = os.path.join(directory, "test.xml"), ""
+        if status == "timeout":
+            status, why = "timeout", "took more than %d s" % SECONDS[test["timeout"]]
+        elif status == -signal.SIGKILL:
+            status, why = "killed", "was killed from outside; memory may have run out"
+        elif status != 0:
+            status, why = "failed", "exit status %s" % status
+        elif test["shards"] > 1 and not os.path.exists(os.path.join(directory, "sharded")):
+            status, why = "failed", "does not know of shards: did not touch TEST_SHARD_STATUS_FILE"
+        else:
+            status = "passed"
+        try:
+            root = ElementTree.parse(path).getroot()
+            if status == "passed" and any(root.iter("failure")):
+                status = "failed"
+            if status == "passed" or any(root.iter("failure")):
+                return status
+        except OSError:
+            pass
+        except ElementTree.ParseError as error:
+            why = why or "test.xml is not XML: %s" % error
+            status = "failed" if status == "passed" else status
+        with open(log, encoding="utf-8", errors="replace") as f:
+            text = f.read()[-LOG_BYTES_IN_XML:]
+        text = escape("".join(c for c in text if c >= " " or c in "\n\t"))
+        failure = "" if status == "passed" else "<failure message=%s/>" % quoteattr(why)
+        with open(path, "w", encoding="utf-8") as f:
+            f.write('<testsuites><testsuite name=%s tests="1"><testcase name=%s time="%.3f">%s</testcase>'
+                    "<system-out>%s</system-out></testsuite></testsuites>\n"
+                    % (quoteattr(item.label), quoteattr(item.label), seconds, failure, text))  # fmt: skip
+        return status
+
+    def close(self):
+        self._results.close()
+
+
+def gpu_lines(records, wall):
+    """What each GPU did."""
+    of_gpu = collections.defaultdict(list)
+    for record in records:
+        for gpu in record["gpus"]:
+            of_gpu[gpu].append((record["began"] + record["waited"], record["began"] + record["seconds"]))
+    lines = []
+    for gpu, spans in sorted(of_gpu.items()):
+        busy, end = 0.0, 0.0
+        for begin, until in sorted(spans):
+            busy += max(0.0, until - max(begin, end))
+            end = max(end, until)
+        total = sum(until - begin for begin, until in spans)
+        lines.append("%s: %d tests, busy %.0f %% of %.1f s, %.1f tests at a time"
+                     % (gpu, len(spans), 100 * busy / wall, wall, total / max(busy, 1e-9)))  # fmt: skip
+    return lines
+
+
+def beat(path, stopped):
+    """Says every second that this program is alive."""
+    while not stopped.wait(1):
+        with open(path, "w", encoding="utf-8") as f:
+            f.write("%f\n" % time.time())
+
+
+def main(argv, out=sys.stdout):
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--out", required=True, help="directory of results, new or empty")
+    parser.add_argument("--items", help="a JSON list of [label, shard]: what to run [all]")
+    parser.add_argument("--jobs", type=int, default=len(os.sched_getaffinity(0)), help="tests at a time")
+    parser.add_argument("tests", nargs="*", metavar="LABEL", help="tests to run [all]")
+    flags = parser.parse_args(argv)
+    try:
+        if flags.jobs < 1:
+            raise BadInput("--jobs: %d is less than 1" % flags.jobs)
+        bundle = Bundle(HERE)
+        if flags.items:
+            with open(flags.items, encoding="utf-8") as f:
+                items = bundle.items_of(f.read(), flags.items)
+        else:
+            unknown = [label for label in flags.tests if label not in bundle.tests]
+            if unknown:
+                raise BadInput("%s: is not in this bundle" % unknown[0])
+            items = [item for item in bundle.items() if not flags.tests or item.label in flags.tests]
+        flags.out = os.path.abspath(flags.out)
+        os.makedirs(flags.out, exist_ok=True)
+        if glob.glob(os.path.join(flags.out, "*.jsonl")):
+            raise BadInput("--out: %s has results already" % flags.out)
+        runs = Runs(bundle, flags.out, lambda line: print(line, file=out, flush=True))
+    except (BadInput, OSError) as error:
+        print("run_tests: %s" % error, file=sys.stderr)
+        return 2
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, lambda *_: threading.Thread(target=runs.stop, args=("interrupted",)).start())
+    ended = threading.Event()
+    threading.Thread(target=beat, args=(os.path.join(flags.out, "alive"), ended), daemon=True).start()
+    began = time.time()
+    # Tests that want a GPU for themselves come last, so that no other waits for them.
+    alone = [item for item in items if bundle.tests[item.label]["exclusive"]]
+    shared = [item for item in items if not bundle.tests[item.label]["exclusive"]]
+    for some, jobs in ((shared, flags.jobs), (alone, max(1, len(runs.gpus or [])))):
+        with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
+            list(pool.map(runs.run, some))
+    ended.set()
+    runs.close()
+    for line in gpu_lines(runs.records, time.time() - began):
+        print(line, file=out)
+    counts = collections.Counter(record["status"] for record in runs.records)
+    print("%d passed, %d failed, %d not run"
+          % (counts["passed"], len(runs.records) - counts["passed"], len(items) - len(runs.records)), file=out)  # fmt: skip
+    if runs.stopped.is_set():
+        print("run_tests: stopped: %s" % runs.why, file=sys.stderr)
+        return 130 if runs.why == "interrupted" else 4
+    # Only now: whoever collects the results knows that there are no more.
+    with open(os.path.join(flags.out, "ended.part"), "w", encoding="utf-8") as f:
+        json.dump({"results_sha256": digest(os.path.join(flags.out, "results.jsonl"))}, f)
+    os.replace(os.path.join(flags.out, "ended.part"), os.path.join(flags.out, "ended.json"))
+    return 0 if counts["passed"] == len(items) else 3
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
