@@ -59,7 +59,7 @@ def _test_bundle_impl(ctx):
         mnemonic = "TestBundle",
         progress_message = "Packing the tests of %s" % ctx.label,
     )
-    return [DefaultInfo(files = depset([archive]))]
+    return [DefaultInfo(files = depset([archive]), runfiles = ctx.runfiles([archive]))]
 
 test_bundle = rule(
     implementation = _test_bundle_impl,

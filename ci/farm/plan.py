@@ -26,9 +26,10 @@ CAPABILITIES = (75, 80, 86, 89, 90, 100, 120)
 SECONDS_OF_SIZE = {"small": 10, "medium": 60, "large": 300, "enormous": 900}
 
 # `runners` machines with `gpus` GPUs each.
-Pool = collections.namedtuple("Pool", "name capability runners gpus")
-# `capability` 0: any.
-Test = collections.namedtuple("Test", "label capability gpus shards size")
+# `slurm`: options for sbatch.
+Pool = collections.namedtuple("Pool", "name capability runners gpus slurm", defaults=((),))
+# `capability` 0: any. `on`: the capabilities for which it was built; None: all.
+Test = collections.namedtuple("Test", "label capability gpus shards size on", defaults=(None,))
 Item = collections.namedtuple("Item", "label shard shards seconds")
 
 
@@ -90,7 +91,7 @@ def _count(where, field, value, least=1, most=10000):
 
 
 def parse_pools(text, where):
-    """The pools of an inventory: {"pools": [{"name", "capability", "runners", "gpus" [1]}]}."""
+    """The pools of an inventory: {"pools": [{"name", "capability", "runners", "gpus" [1], "slurm" [[]]}]}."""
     try:
         entries = json.loads(text)["pools"]
         if not isinstance(entries, list):
@@ -115,7 +116,11 @@ def parse_pools(text, where):
             known = ", ".join(map(str, CAPABILITIES))
             raise PlanError("%s: capability: %r is not one of %s" % (here, capability, known))
         runners = _count(here, "runners", entry.get("runners"))
-        pools.append(Pool(name, capability, runners, _count(here, "gpus", entry.get("gpus", 1), most=64)))
+        gpus = _count(here, "gpus", entry.get("gpus", 1), most=64)
+        slurm = entry.get("slurm", [])
+        if not isinstance(slurm, list) or not all(isinstance(x, str) and x.startswith("--") for x in slurm):
+            raise PlanError('%s: slurm: %r is not a list of options such as "--gres=gpu:1"' % (here, slurm))
+        pools.append(Pool(name, capability, runners, gpus, tuple(slurm)))
     return pools
 
 
@@ -165,9 +170,12 @@ def seconds_of_events(lines):
     return dict(seconds)
 
 
-def _pools_for(test, pools):
+def pools_for(test, pools):
     """The pools that may run the test, and why there is none."""
-    wide = [pool for pool in pools if pool.gpus >= test.gpus]
+    built = [pool for pool in pools if test.on is None or pool.capability in test.on]
+    if pools and not built:
+        return [], "no runner has a GPU for which it was built"
+    wide = [pool for pool in built if pool.gpus >= test.gpus]
     if not wide:
         return [], "no runner has %d GPUs" % test.gpus
     later = [pool for pool in wide if pool.capability >= test.capability]
@@ -221,7 +229,7 @@ def make_plan(tests, pools, seconds):
     """`seconds`: of tests that ran before, by label."""
     unplaced, work = [], []
     for test in tests:
-        allowed, why = _pools_for(test, pools)
+        allowed, why = pools_for(test, pools)
         if not allowed:
             unplaced.append((test, why))
             continue

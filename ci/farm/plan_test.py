@@ -133,7 +133,7 @@ class InputsTest(unittest.TestCase):
             (entry(runners=0), "f: pools[0]: runners: 0 is not a number in [1, 10000]"),
             (entry(runners=True), "f: pools[0]: runners: True is not a number"),
             (entry(gpus="2"), "f: pools[0]: gpus: '2' is not a number in [1, 64]"),
-            (entry(gpu=1), "f: pools[0]: gpu: is not one of name, capability, runners, gpus"),
+            (entry(gpu=1), "f: pools[0]: gpu: is not one of name, capability, runners, gpus, slurm"),
             (json.dumps({"pools": [{"name": "h", "capability": 90, "runners": 1}] * 2}),
              "f: pools[1]: name: 'h' is another pool's"),
         ]:

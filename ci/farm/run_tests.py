@@ -47,6 +47,10 @@ def digest(path):
         return ""
 
 
+def has_failure(root):
+    return root.find(".//failure") is not None or root.find(".//error") is not None
+
+
 def gpus_here():
     """The UUIDs of the GPUs that answer; None if there is no nvidia-smi."""
     try:
@@ -225,9 +229,10 @@ class Runs:
             status = "passed"
         try:
             root = ElementTree.parse(path).getroot()
-            if status == "passed" and any(root.iter("failure")):
+            has_failures = has_failure(root)
+            if status == "passed" and has_failures:
                 status = "failed"
-            if status == "passed" or any(root.iter("failure")):
+            if status == "passed" or has_failures:
                 return status
         except OSError:
             pass
@@ -268,9 +273,11 @@ def gpu_lines(records, wall):
 
 def beat(path, stopped):
     """Says every second that this program is alive."""
-    while not stopped.wait(1):
+    while True:
         with open(path, "w", encoding="utf-8") as f:
             f.write("%f\n" % time.time())
+        if stopped.wait(1):
+            return
 
 
 def main(argv, out=sys.stdout):

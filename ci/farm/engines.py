@@ -1,0 +1,133 @@
+"""Engines start a runner (run_tests.py of a bundle) somewhere, say whether it still runs, and end it.
+
+    start(batches)      of Batch; sets each one's handle, which is JSON: another process may go on with it
+    running(batches)    those that wait or run
+    waits(batch)        whether, at the last running(), it had not begun
+    cancel(batch)       ends it; nothing of it runs afterwards
+"""
+
+import collections
+import os
+import shlex
+import signal
+import subprocess
+import sys
+import time
+
+
+class Batch:
+    """Some tests on their way to one runner. `directory` gets items.json and, in out/, the results."""
+
+    def __init__(self, number, pool, runner, bundle, items, directory):
+        self.number, self.pool, self.runner, self.bundle = number, pool, runner, bundle
+        self.items, self.directory = items, directory
+        self.handle = None
+
+    @property
+    def out(self):
+        return os.path.join(self.directory, "out")
+
+    def command(self):
+        return [os.path.join(self.bundle, "tests", "run_tests.py"), "--out=" + self.out,
+                "--items=" + os.path.join(self.directory, "items.json")]  # fmt: skip
+
+
+def _began(pid):
+    """When a process began, in the kernel's ticks: tells it from a later one with its number. None: it ended."""
+    try:
+        with open("/proc/%d/stat" % pid, encoding="ascii", errors="replace") as f:
+            fields = f.read().rsplit(")", 1)[1].split()
+    except (OSError, IndexError):
+        return None
+    return None if fields[0] in "ZX" else int(fields[19])
+
+
+class Local:
+    """Processes of this machine: one runner with all its GPUs, or many that are simulated."""
+
+    def __init__(self, jobs=None, wrap=None):
+        self.jobs = jobs  # tests at a time of a runner
+        self.wrap = wrap or (lambda batch: batch.command())
+        self._children = {}
+
+    def start(self, batches):
+        for batch in batches:
+            command = [sys.executable] + self.wrap(batch) + (["--jobs=%d" % self.jobs] if self.jobs else [])
+            with open(os.path.join(batch.directory, "log"), "wb") as log:
+                child = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log,
+                                         stderr=subprocess.STDOUT, start_new_session=True)  # fmt: skip
+            self._children[child.pid] = child
+            batch.handle = {"pid": child.pid, "began": _began(child.pid)}
+
+    def _runs(self, batch):
+        pid = batch.handle["pid"]
+        if pid in self._children and self._children[pid].poll() is not None:
+            return False
+        return batch.handle["began"] is not None and _began(pid) == batch.handle["began"]
+
+    def running(self, batches):
+        return [batch for batch in batches if self._runs(batch)]
+
+    def waits(self, batch):
+        return False
+
+    def cancel(self, batch):
+        """The tests have process groups of their own: the runner ends them, if it still can."""
+        for number, seconds in ((signal.SIGCONT, 0), (signal.SIGTERM, 5), (signal.SIGKILL, 5)):
+            deadline = time.monotonic() + seconds
+            if self._runs(batch):
+                os.kill(batch.handle["pid"], number)
+            while self._runs(batch) and time.monotonic() < deadline:
+                time.sleep(0.02)
+
+
+class Slurm:
+    """One job array per pool. A pool's `slurm` are options for sbatch, such as ["--gres=gpu:1"]."""
+
+    def __init__(self, say=lambda line: None):
+        self.say = say
+        self._states = {}
+
+    def _run(self, *command):
+        done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                              universal_newlines=True, timeout=120)  # fmt: skip
+        if done.returncode != 0:
+            raise OSError("%s: %s" % (command[0], done.stderr.strip() or "exit status %d" % done.returncode))
+        return done.stdout
+
+    def start(self, batches):
+        of_pool = collections.OrderedDict()
+        for batch in batches:
+            of_pool.setdefault(batch.pool.name, []).append(batch)
+        for name, some in of_pool.items():
+            cases = ["%d) exec %s ;;" % (i, " ".join(map(shlex.quote, batch.command())))
+                     for i, batch in enumerate(some)]  # fmt: skip
+            script = os.path.join(some[0].directory, "array.sh")
+            with open(script, "w", encoding="utf-8") as f:
+                f.write("\n".join(["#!/bin/sh", 'case "$SLURM_ARRAY_TASK_ID" in'] + cases + ["esac", ""]))
+            job = self._run("sbatch", "--parsable", "--job-name=attnlab-" + name, "--no-requeue",
+                            "--array=0-%d" % (len(some) - 1), "--open-mode=truncate",
+                            "--output=" + os.path.join(some[0].directory, "log.%a"), *some[0].pool.slurm,
+                            script).strip().split(";")[0]  # fmt: skip
+            self.say("%s: job array %s of %d" % (name, job, len(some)))
+            for i, batch in enumerate(some):
+                batch.handle = {"job": "%s_%d" % (job, i)}
+
+    def running(self, batches):
+        if not batches:
+            return []
+        lines = self._run("squeue", "--noheader", "--array", "--format=%i %T").splitlines()
+        self._states = dict(line.split() for line in lines)
+        return [batch for batch in batches if batch.handle["job"] in self._states]
+
+    def waits(self, batch):
+        return self._states.get(batch.handle["job"]) in ("PENDING", "CONFIGURING")
+
+    def cancel(self, batch):
+        try:
+            self._run("scancel", batch.handle["job"])
+        except OSError as error:
+            self.say("%s: %s" % (batch.handle["job"], error))
+        deadline = time.monotonic() + 60
+        while self.running([batch]) and time.monotonic() < deadline:
+            time.sleep(0.5)

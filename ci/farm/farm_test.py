@@ -1,0 +1,226 @@
+import collections
+import io
+import json
+import os
+import random
+import subprocess
+import sys
+import tarfile
+import tempfile
+import time
+import unittest
+
+import support  # of //tools/python/tests: reports skipped cases as skipped
+
+from ci.farm import engines
+from ci.farm import farm
+from ci.farm import plan
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+BUNDLE = os.path.join(HERE, "cpu_bundle.tar.gz")
+SMALL_BUNDLE = os.path.join(HERE, "small_cpu_bundle.tar.gz")
+FAULTY = os.path.join(HERE, "faulty_runner.py")
+
+
+class FarmTest(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.shared = tempfile.TemporaryDirectory()
+        cls.bundle = farm.unpack_once(BUNDLE, cls.shared.name)
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.shared.cleanup()
+
+    def setUp(self):
+        directory = tempfile.TemporaryDirectory()
+        self.addCleanup(directory.cleanup)
+        self.out = directory.name
+
+    def farm(self, shards, runners, fault_of=lambda batch: None, patience=60.0, attempts=3):
+        """A farm of simulated runners. fault_of(batch): how its runner goes wrong."""
+        # Fewer shards than a test has: the others are left out.
+        tests = [test._replace(shards=min(50, shards)) for test in farm.tests_of({90: self.bundle})]
+        tests = tests[: max(1, shards // 50)]
+
+        def wrap(batch):
+            fault = fault_of(batch)
+            return [FAULTY, fault] + batch.command() if fault else batch.command()
+
+        pool = plan.Pool("simulated", 90, runners, 1)
+        made = farm.Farm(tests, [pool], {90: self.bundle}, {}, engines.Local(1, wrap), self.out,
+                         attempts, patience, say=lambda line: None)  # fmt: skip
+        self.addCleanup(made.journal.close)
+        return made
+
+    def run_farm(self, made):
+        made.resume()
+        made.run(poll=0.02)
+        return made.results()["items"]
+
+    def check(self, items, count):
+        self.assertEqual(len({(i["label"], i["shard"]) for i in items}), count)
+        self.assertEqual(collections.Counter(i["status"] for i in items), {"passed": count})
+
+    def test_all_pass_where_nothing_goes_wrong(self):
+        items = self.run_farm(self.farm(12, 2))
+        self.check(items, 12)
+        self.assertTrue(all(len(i["attempts"]) == 1 for i in items))
+        self.assertEqual({i["attempts"][0]["runner"] for i in items}, {"simulated-0", "simulated-1"})
+
+    def test_what_a_runner_leaves_undone_is_done_elsewhere(self):
+        for fault, status in [("dies", "died"), ("gpu", "died"), ("late", "died"), ("truncates", "corrupt"),
+                              ("forges", "corrupt"), ("swaps", "corrupt"), ("oom", "killed")]:  # fmt: skip
+            with self.subTest(fault), tempfile.TemporaryDirectory() as self.out:
+                made = self.farm(12, 2, lambda batch: fault if batch.number == 0 else None)
+                items = self.run_farm(made)
+                self.check(items, 12)
+                again = [i for i in items if len(i["attempts"]) > 1]
+                self.assertTrue(again)
+                for item in again:
+                    first, second = item["attempts"]
+                    self.assertEqual((first["runner"], first["status"]), ("simulated-0", status))
+                    self.assertEqual((second["runner"], second["status"]), ("simulated-1", "passed"))
+
+    def test_a_runner_that_hangs_is_ended(self):
+        items = self.run_farm(self.farm(12, 2, lambda b: "hangs" if b.number == 0 else None, patience=3.0))
+        self.check(items, 12)
+        self.assertIn("hung", {a["status"] for i in items for a in i["attempts"]})
+
+    def test_a_lost_gpu_is_said(self):
+        items = self.run_farm(self.farm(12, 2, lambda b: "gpu" if b.number == 0 else None))
+        self.assertIn("stopped: GPUs were lost: there were 1, 0 answer",
+                      {a["why"] for i in items for a in i["attempts"]})  # fmt: skip
+
+    def test_what_all_runners_lose_is_lost_in_the_end(self):
+        items = self.run_farm(self.farm(12, 3, lambda b: "late"))
+        self.assertEqual(collections.Counter(i["status"] for i in items), {"lost": 12})
+        self.assertTrue(all(1 <= len(i["attempts"]) <= 3 for i in items))
+
+    def test_a_sick_runner_gets_nothing_more(self):
+        made = self.farm(12, 2, lambda b: "late" if b.runner == "simulated-0" else None)
+        self.check(self.run_farm(made), 12)
+        with open(os.path.join(self.out, "journal.jsonl"), encoding="utf-8") as f:
+            begun = [json.loads(line).get("runner") for line in f]
+        self.assertLessEqual(begun.count("simulated-0"), farm.MOST_LOST_BATCHES)
+
+    def test_1000_shards_on_50_runners_of_which_a_tenth_fail(self):
+        faults = ("dies", "gpu", "late", "truncates", "forges", "swaps", "oom", "hangs")
+
+        def fault_of(batch):
+            random_ = random.Random(batch.number)
+            return random_.choice(faults) if random_.random() < 0.1 else None
+
+        items = self.run_farm(self.farm(1000, 50, fault_of, patience=20.0))
+        self.check(items, 1000)
+        self.assertGreater(sum(len(i["attempts"]) > 1 for i in items), 20)
+
+    def test_a_coordinator_that_is_killed_goes_on_where_it_was(self):
+        inventory = os.path.join(self.out, "runners.json")
+        with open(inventory, "w", encoding="utf-8") as f:
+            json.dump({"pools": [{"name": "simulated", "capability": 90, "runners": 3}]}, f)
+        out = os.path.join(self.out, "run")
+        command = [sys.executable, "-c",
+                   "import sys; from ci.farm import farm; sys.exit(farm.main(sys.argv[1:]))", "--runners=" + inventory,
+                   "--bundle=90=" + SMALL_BUNDLE, "--out=" + out, "--jobs=1"]  # fmt: skip
+        env = dict(os.environ, PYTHONPATH=":".join(sys.path))
+        for _ in range(3):
+            process = subprocess.Popen(command, stdout=subprocess.DEVNULL, env=env)
+            time.sleep(2)
+            process.kill()
+            process.wait()
+        done = subprocess.run(command, stdout=subprocess.PIPE, universal_newlines=True, env=env)
+        self.assertEqual(done.returncode, 0, done.stdout)
+        self.assertIn("100 passed, 0 flaky, 0 failed, 0 lost", done.stdout)
+        with open(os.path.join(out, "results.json"), encoding="utf-8") as f:
+            items = json.load(f)["items"]
+        self.check(items, 100)
+        self.assertTrue(all(len(i["attempts"]) == 1 for i in items))
+
+
+class FailingTest(unittest.TestCase):
+    def setUp(self):
+        directory = tempfile.TemporaryDirectory()
+        self.addCleanup(directory.cleanup)
+        self.out = directory.name
+
+    def attempts(self, *statuses):
+        made = farm.Farm([plan.Test("//t", 0, 0, 1, "small")], [plan.Pool("p", 90, 9, 1)], {90: ""}, {},
+                         engines.Local(), self.out)  # fmt: skip
+        made.journal.close()
+        made.attempts["//t", 0] = [farm.Attempt("p-0", s, "", None, 0) for s in statuses]
+        return made.results()["items"][0]["status"]
+
+    def test_what_attempts_make_of_a_test(self):
+        self.assertEqual(self.attempts("passed"), "passed")
+        self.assertEqual(self.attempts("died", "passed"), "passed")
+        self.assertEqual(self.attempts("failed", "passed"), "flaky")
+        self.assertEqual(self.attempts("timeout", "failed"), "failed")
+        self.assertEqual(self.attempts("died", "failed", "failed"), "failed")
+        self.assertEqual(self.attempts("died", "hung", "corrupt"), "lost")
+        self.assertEqual(self.attempts(), "lost")
+
+
+class RecordTest(unittest.TestCase):
+    def test_a_record_must_be_what_its_files_say(self):
+        with tempfile.TemporaryDirectory() as directory:
+            batch = engines.Batch(0, None, "p-0", "", [("//t", 0)], directory)
+            where = os.path.join(batch.out, "tests", "t", "0")
+            os.makedirs(where)
+
+            def check(xml, **changes):
+                for name, text in (("test.log", "log"), ("test.xml", xml)):
+                    with open(os.path.join(where, name), "w", encoding="utf-8") as f:
+                        f.write(text)
+                record = {"label": "//t", "shard": 0, "status": "passed", "directory": "tests/t/0",
+                          "log_sha256": farm.digest(where + "/test.log"),
+                          "xml_sha256": farm.digest(where + "/test.xml")}  # fmt: skip
+                return farm.check_record(dict(record, **changes), batch)
+
+            good = "<testsuites><testcase/></testsuites>"
+            self.assertEqual(check(good), ("//t", 0))
+            for xml, changes in [("<testsuites><testcase><failure/></testcase></testsuites>", {}),
+                                 ("<testsuites><testcase><error/></testcase></testsuites>", {}), ("<testsuites>", {}),
+                                 (good, {"label": "//u"}), (good, {"shard": 1}), (good, {"status": "fine"}),
+                                 (good, {"directory": "../.."}), (good, {"directory": 7}),
+                                 (good, {"log_sha256": ""})]:  # fmt: skip
+                with self.assertRaises(farm.Lost, msg=(xml, changes)):
+                    check(xml, **changes)
+
+
+class UnpackTest(unittest.TestCase):
+    def unpack(self, *members):
+        with tempfile.TemporaryDirectory() as directory:
+            path = os.path.join(directory, "b.tar.gz")
+            with tarfile.open(path, "w:gz") as tar:
+                for member in members:
+                    tar.addfile(member, io.BytesIO(b"x" * member.size))
+            farm.unpack(path, os.path.join(directory, "to"))
+            return sorted(os.listdir(os.path.join(directory, "to", "tests")))
+
+    def member(self, name, kind=tarfile.REGTYPE, link=""):
+        info = tarfile.TarInfo(name)
+        info.type, info.linkname, info.size = kind, link, 1 if kind == tarfile.REGTYPE else 0
+        return info
+
+    def test_nothing_leaves_the_directory(self):
+        self.assertEqual(self.unpack(self.member("tests/a"), self.member("tests/b", tarfile.LNKTYPE, "tests/a")),
+                         ["a", "b"])  # fmt: skip
+        for bad in [self.member("/tests/a"), self.member("tests/../../a"), self.member("other/a"),
+                    self.member("tests/l", tarfile.SYMTYPE, "/etc"), self.member("tests/d", tarfile.CHRTYPE),
+                    self.member("tests/l", tarfile.LNKTYPE, "/etc/passwd"),
+                    self.member("tests/l", tarfile.LNKTYPE, "tests/../../x")]:  # fmt: skip
+            with self.assertRaises(plan.PlanError, msg=bad.name):
+                self.unpack(bad)
+
+    def test_a_damaged_archive_is_an_error(self):
+        with tempfile.TemporaryDirectory() as directory:
+            path = os.path.join(directory, "b.tar.gz")
+            with open(BUNDLE, "rb") as f, open(path, "wb") as to:
+                to.write(f.read()[:100000])
+            with self.assertRaisesRegex(plan.PlanError, "b.tar.gz"):
+                farm.unpack_once(path, directory)
+
+
+if __name__ == "__main__":
+    support.main()

@@ -1,0 +1,168 @@
+"""What a run of the farm found: one JUnit file and one page, over all runners and attempts.
+
+The page needs nothing but itself. A history, one JSON line per run, marks tests that were flaky before.
+"""
+
+import collections
+import html
+import json
+import os
+import re
+import xml.etree.ElementTree as ElementTree
+
+# In the order in which the page shows them.
+STATUSES = ("failed", "lost", "flaky", "passed")
+SLOWEST = 15
+# A case of the conformance suite: "fa2_matches_oracle" and "036_bf16_d512_window_packed_bhsd".
+CHECKS = re.compile(r"_(matches_oracle|lse_is_optional|lens_modes_agree|config_overrides|traffic_model|"
+                    r"hidden_keys|sequences|zero_q|constant_v|nan_reaches|allocates|batch_).*$")  # fmt: skip
+FEATURES = re.compile(r"_(fp32|fp16|bf16|fp8|none|causal|window|packed|padded|fixed|bshd|bhsd|softcap|page\d+)(?=_|$)")
+
+
+def cases_of(path):
+    """[(class, name, outcome)] of a test.xml; outcome: passed, failed or skipped."""
+    cases = []
+    for case in ElementTree.parse(path).getroot().iter("testcase"):
+        if case.get("status") == "notrun":
+            continue
+        failed = case.find("failure") is not None or case.find("error") is not None
+        skipped = case.get("result") == "skipped" or case.find("skipped") is not None
+        outcome = "failed" if failed else "skipped" if skipped else "passed"
+        cases.append((case.get("classname", ""), case.get("name", ""), outcome))
+    return cases
+
+
+def junit(results, out):
+    """The cases of each item's last attempt that has results; items that are lost are errors."""
+    root = ElementTree.Element("testsuites")
+    for item in results["items"]:
+        name = item["label"] + (" %d/%d" % (item["shard"] + 1, item["shards"])) * (item["shards"] > 1)
+        suite = ElementTree.SubElement(root, "testsuite", name=name)
+        done = [a for a in item["attempts"] if "directory" in a]
+        if item["status"] == "lost" or not done:
+            case = ElementTree.SubElement(suite, "testcase", classname=item["label"], name=name)
+            why = "; ".join("%(runner)s: %(status)s %(why)s" % a for a in item["attempts"])
+            ElementTree.SubElement(case, "error", message="lost: " + (why or "no runner was left"))
+            continue
+        passed = [a for a in done if a["status"] == "passed"]
+        for case in ElementTree.parse(os.path.join(out, (passed or done)[-1]["directory"], "test.xml")).iter("testcase"):
+            suite.append(case)
+    for test in results["unplaced"]:
+        suite = ElementTree.SubElement(root, "testsuite", name=test["label"])
+        case = ElementTree.SubElement(suite, "testcase", classname=test["label"], name=test["label"])
+        ElementTree.SubElement(case, "error", message="no runner: " + test["why"])
+    return '<?xml version="1.0" encoding="UTF-8"?>\n' + ElementTree.tostring(root, encoding="unicode") + "\n"
+
+
+def coverage(results, out):
+    """{(kernel, capability): {feature: cases that passed}} of the conformance suite."""
+    found = collections.defaultdict(collections.Counter)
+    for item in results["items"]:
+        for attempt in item["attempts"]:
+            if attempt["status"] != "passed" or "directory" not in attempt:
+                continue
+            for kind, name, outcome in cases_of(os.path.join(out, attempt["directory"], "test.xml")):
+                kernel, is_check = CHECKS.subn("", kind)
+                if outcome != "passed" or not is_check:
+                    continue
+                features = FEATURES.findall(name)
+                found[kernel, attempt["capability"]].update(features + ["cases"])
+    return found
+
+
+def spans_of_runners(results):
+    """{runner: [(seconds, status)]}"""
+    spans = collections.defaultdict(list)
+    for item in results["items"]:
+        for attempt in item["attempts"]:
+            spans[attempt["runner"]].append((attempt.get("seconds", 0.0), attempt["status"]))
+    return spans
+
+
+def flaky_before(history):
+    """{(label, shard): runs in which it was flaky} of the lines of a history."""
+    counts = collections.Counter()
+    for line in history:
+        try:
+            counts.update(tuple(item) for item in json.loads(line)["flaky"])
+        except (ValueError, KeyError, TypeError):
+            continue
+    return counts
+
+
+def history_line(results, when):
+    """What a run adds to the history."""
+    seconds = {"%(label)s %(shard)d" % i: i["attempts"][-1].get("seconds") for i in results["items"] if i["attempts"]}
+    of = lambda status: [[i["label"], i["shard"]] for i in results["items"] if i["status"] == status]
+    return json.dumps({"when": when, "flaky": of("flaky"), "failed": of("failed"), "lost": of("lost"),
+                       "seconds": seconds}) + "\n"  # fmt: skip
+
+
+STYLE = """
+:root { color-scheme: light dark; --ink: #1b1f24; --paper: #ffffff; --faint: #57606a; --line: #d0d7de;
+  --bad: #a40e26; --odd: #7a4b00; --good: #116329; }
+@media (prefers-color-scheme: dark) { :root { --ink: #e6edf3; --paper: #0d1117; --faint: #9aa4af;
+  --line: #3d444d; --bad: #ff8182; --odd: #e3b341; --good: #56d364; } }
+body { background: var(--paper); color: var(--ink); font: 15px/1.45 sans-serif; margin: 0 auto;
+  max-width: 72rem; padding: 1rem; }
+table { border-collapse: collapse; display: block; max-width: 100%; overflow-x: auto; }
+th, td { border-bottom: 1px solid var(--line); padding: .25rem .6rem; text-align: left; }
+td { overflow-wrap: anywhere; } th { white-space: nowrap; }
+td.number { text-align: right; white-space: nowrap; }
+.failed, .lost { color: var(--bad); } .flaky { color: var(--odd); } .passed { color: var(--good); }
+p.note { color: var(--faint); }
+"""
+
+
+def _table(head, rows):
+    cell = lambda x: "<td class=number>%s</td>" % x if isinstance(x, (int, float)) else "<td>%s</td>" % x
+    lines = ["<table><thead><tr>%s</tr></thead><tbody>" % "".join("<th>%s</th>" % h for h in head)]
+    lines += ["<tr>%s</tr>" % "".join(map(cell, row)) for row in rows]
+    return "\n".join(lines + ["</tbody></table>"])
+
+
+def _name(item):
+    shard = " %d/%d" % (item["shard"] + 1, item["shards"]) if item["shards"] > 1 else ""
+    return html.escape(item["label"] + shard)
+
+
+def _attempt(attempt):
+    text = "%(runner)s: %(status)s" % attempt + (", " + attempt["why"] if attempt["why"] else "")
+    text = html.escape(text)
+    return '<a href="%s/test.log">%s</a>' % (html.escape(attempt["directory"]), text) if "directory" in attempt else text
+
+
+def page(results, out, history=()):
+    counts = collections.Counter(item["status"] for item in results["items"])
+    before = flaky_before(history)
+    parts = ["<!DOCTYPE html><html lang=en><meta charset=utf-8><title>Tests on the farm</title>",
+             '<meta name=viewport content="width=device-width">', "<style>%s</style>" % STYLE, "<h1>Tests on the farm</h1>",
+             "<p id=counts>%s</p>" % ", ".join('<span class="%s">%d %s</span>' % (s, counts[s], s) for s in STATUSES)]  # fmt: skip
+    if results["unplaced"]:
+        rows = [[html.escape(t["label"]), html.escape(t["why"])] for t in results["unplaced"]]
+        parts += ["<h2>Without a runner</h2>", _table(["test", "why"], rows)]
+    odd = [i for i in results["items"] if i["status"] != "passed" or len(i["attempts"]) > 1]
+    odd.sort(key=lambda i: (STATUSES.index(i["status"]), i["label"], i["shard"]))
+    if odd:
+        rows = [['<span class="%s">%s</span>' % (i["status"], i["status"]), _name(i),
+                 "<br>".join(map(_attempt, i["attempts"])) or "no runner was left",
+                 before[i["label"], i["shard"]] or ""] for i in odd]  # fmt: skip
+        parts += ["<h2>Not passed at once</h2>", _table(["status", "test", "attempts", "flaky before"], rows)]
+    rows = []
+    for runner, spans in sorted(spans_of_runners(results).items()):
+        of = collections.Counter(status for _, status in spans)
+        bad = ", ".join("%d %s" % (n, s) for s, n in sorted(of.items()) if s != "passed")
+        rows.append([html.escape(runner), of["passed"], bad, round(sum(s for s, _ in spans), 1)])
+    parts += ["<h2>Runners</h2>", _table(["runner", "passed", "others", "seconds of tests"], rows)]
+    timed = [(a["seconds"], i, a) for i in results["items"] for a in i["attempts"] if "seconds" in a]
+    timed.sort(key=lambda x: (-x[0], x[1]["label"], x[1]["shard"]))
+    rows = [[round(s, 1), _name(i), html.escape(a["runner"])] for s, i, a in timed[:SLOWEST]]
+    parts += ["<h2>Slowest</h2>", _table(["seconds", "test", "runner"], rows)]
+    covered = coverage(results, out)
+    if covered:
+        features = sorted({f for counts in covered.values() for f in counts if f != "cases"})
+        rows = [[html.escape(kernel), capability, counts["cases"]] + [counts[f] or "" for f in features]
+                for (kernel, capability), counts in sorted(covered.items())]  # fmt: skip
+        parts += ["<h2>Coverage</h2>", "<p class=note>Cases of the conformance suite that passed, by what they have.</p>",
+                  _table(["kernel", "on", "cases"] + features, rows)]  # fmt: skip
+    return "\n".join(parts) + "\n</html>\n"
