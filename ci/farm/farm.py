@@ -15,6 +15,7 @@ Exit status: 0 all passed, 1 some have no runner, 2 bad input, 3 some failed or 
 
 import argparse
 import collections
+import fcntl
 import hashlib
 import json
 import os
@@ -22,6 +23,7 @@ import sys
 import tarfile
 import time
 import xml.etree.ElementTree as ElementTree
+import zlib
 
 from ci.farm import engines
 from ci.farm import plan
@@ -57,8 +59,8 @@ def unpack(archive, directory):
                     raise plan.PlanError("%s: %s: is neither a file nor a hard link" % (archive, member.name))
                 member.mode &= 0o755
                 tar.extract(member, directory, set_attrs=True, numeric_owner=False)
-    except (tarfile.TarError, OSError, EOFError) as error:
-        raise plan.PlanError("%s: %s" % (archive, error)) from None
+    except (tarfile.TarError, OSError, EOFError, zlib.error) as error:
+        raise plan.PlanError("%s: is no whole bundle: %s" % (archive, str(error).split("\n")[0])) from None
 
 
 def unpack_once(archive, parent):
@@ -155,6 +157,11 @@ class Farm:
         self.seen = {}  # runner: (what `alive` said, since when)
         os.makedirs(os.path.join(out, "batches"), exist_ok=True)
         self.journal = open(os.path.join(out, "journal.jsonl"), "a+", encoding="utf-8")
+        try:
+            fcntl.flock(self.journal, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            self.journal.close()
+            raise plan.PlanError("%s: another farm.py uses it" % out) from None
 
     def _note(self, **event):
         self.journal.write(json.dumps(event) + "\n")

@@ -87,6 +87,11 @@ class FarmTest(unittest.TestCase):
         self.check(items, 12)
         self.assertIn("hung", {a["status"] for i in items for a in i["attempts"]})
 
+    def test_two_coordinators_do_not_share_a_run(self):
+        self.farm(12, 2)
+        with self.assertRaisesRegex(plan.PlanError, "another farm.py uses it"):
+            self.farm(12, 2)
+
     def test_a_lost_gpu_is_said(self):
         items = self.run_farm(self.farm(12, 2, lambda b: "gpu" if b.number == 0 else None))
         self.assertIn("stopped: GPUs were lost: there were 1, 0 answer",
