@@ -9,6 +9,7 @@ plan, which is the same for every engine that runs it, and for the same inputs a
 A test for one capability goes to runners of that capability or, if there is none, of the least later
 one. Other GPU tests go wherever they fit. Tests that no runner can take are listed, and the exit status
 is 1. A test with several shards is divided like several tests. A runner is taken to run one after the other.
+--github adds the plan to the outputs of a step of GitHub Actions (.github/workflows/gpu.yml).
 """
 
 import argparse
@@ -250,6 +251,22 @@ def make_plan(tests, pools, seconds):
     return Plan(runners, sorted(unplaced), least)
 
 
+def github_matrix(plan):
+    """The matrix of a job of GitHub Actions: a runner each, by the labels that it registered with."""
+    return {
+        "include": [
+            {
+                "runner": r.name,
+                "labels": ["self-hosted", "linux", "x64", "gpu", "sm%d" % r.pool.capability],
+                "bundle": "bundle_sm%d" % r.pool.capability,
+                "items": json.dumps([[item.label, item.shard] for item in r.items]),
+            }
+            for r in plan.runners
+            if r.items
+        ]
+    }
+
+
 def table(plan):
     lines = ["%-20s %6s %9s" % ("runner", "tests", "seconds")]
     for r in plan.runners:
@@ -283,6 +300,7 @@ def main(argv, stdin, out, err):
     parser.add_argument("--runners", required=True, help="the inventory, a JSON file")
     parser.add_argument("--events", action="append", default=[], help="build events of a past run")
     parser.add_argument("--json", help="where the plan is written")
+    parser.add_argument("--github", help="a file to which matrix=... and bundles=... are added: $GITHUB_OUTPUT")
     flags = parser.parse_args(argv)
     try:
         pools = parse_pools(read(flags.runners), flags.runners)
@@ -292,6 +310,11 @@ def main(argv, stdin, out, err):
         plan = make_plan(parse_tests(stdin.read()), pools, seconds)
         if flags.json:
             write_atomically(flags.json, json.dumps(plan.to_json(), indent=1) + "\n")
+        if flags.github:
+            matrix = github_matrix(plan)
+            bundles = sorted({"//ci:" + entry["bundle"] for entry in matrix["include"]})
+            with open(flags.github, "a", encoding="utf-8") as f:
+                f.write("matrix=%s\nbundles=%s\n" % (json.dumps(matrix), " ".join(bundles)))
     except (PlanError, OSError) as error:
         print("plan.py: %s" % error, file=err)
         return 2

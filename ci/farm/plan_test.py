@@ -91,6 +91,21 @@ QUERY = """<?xml version="1.1" encoding="UTF-8" standalone="no"?>
 """
 
 
+class GithubTest(unittest.TestCase):
+    def test_the_matrix_has_each_item_once_at_runners_of_its_capability(self):
+        tests = [test("//t%d" % i, 80 if i % 2 else 90, shards=1 + i % 3) for i in range(20)]
+        made = plan.make_plan(tests, [pool("a", 80, 2), pool("h", 90), pool("idle", 120)], {})
+        matrix = json.loads(json.dumps(plan.github_matrix(made)))
+        self.assertEqual([entry["runner"] for entry in matrix["include"]], ["a-0", "a-1", "h-0"])
+        items = []
+        for entry in matrix["include"]:
+            capability = 90 if entry["runner"] == "h-0" else 80
+            self.assertEqual(entry["labels"], ["self-hosted", "linux", "x64", "gpu", "sm%d" % capability])
+            self.assertEqual(entry["bundle"], "bundle_sm%d" % capability)
+            items += json.loads(entry["items"])
+        self.assertEqual(sorted(items), sorted([t.label, s] for t in tests for s in range(t.shards)))
+
+
 class InputsTest(unittest.TestCase):
     def test_tests_of_a_query(self):
         self.assertEqual(
@@ -164,6 +179,19 @@ class MainTest(unittest.TestCase):
         self.assertEqual((status, err), (0, ""))
         self.assertIn("h-1", out)
         self.assertEqual(sum(len(r["tests"]) for r in made["runners"]), 4)
+
+    def test_github_gets_one_line_per_output(self):
+        inventory = '{"pools": [{"name": "h", "capability": 90, "runners": 2, "gpus": 2}]}'
+        with tempfile.TemporaryDirectory() as directory:
+            output = os.path.join(directory, "output")
+            with open(output, "w", encoding="utf-8") as f:
+                f.write("of_before=1\n")
+            self.assertEqual(self.run_main(inventory, QUERY, "--github=" + output)[0], 0)
+            with open(output, encoding="utf-8") as f:
+                lines = f.read().splitlines()
+        self.assertEqual([line.split("=")[0] for line in lines], ["of_before", "matrix", "bundles"])
+        self.assertEqual(len(json.loads(lines[1].split("=", 1)[1])["include"]), 2)
+        self.assertEqual(lines[2], "bundles=//ci:bundle_sm90")
 
     def test_tests_without_a_runner_are_said_and_fail(self):
         status, out, _, made = self.run_main('{"pools": []}', QUERY)
