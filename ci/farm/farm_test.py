@@ -83,7 +83,7 @@ class FarmTest(unittest.TestCase):
                     self.assertEqual((second["runner"], second["status"]), ("simulated-1", "passed"))
 
     def test_a_runner_that_hangs_is_ended(self):
-        items = self.run_farm(self.farm(12, 2, lambda b: "hangs" if b.number == 0 else None, patience=3.0))
+        items = self.run_farm(self.farm(12, 2, lambda b: "hangs" if b.number == 0 else None, patience=8.0))
         self.check(items, 12)
         self.assertIn("hung", {a["status"] for i in items for a in i["attempts"]})
 
