@@ -16,7 +16,6 @@ Exit status: 0 all passed, 1 some have no runner, 2 bad input, 3 some failed or 
 import argparse
 import collections
 import fcntl
-import hashlib
 import json
 import os
 import sys
@@ -28,6 +27,7 @@ import zlib
 from ci.farm import engines
 from ci.farm import plan
 from ci.farm import report
+from ci.farm.run_tests import digest, has_failure
 
 LOST = ("died", "hung", "killed", "corrupt", "not done")
 MOST_LOST_BATCHES = 2  # in a row; then a runner gets nothing more
@@ -37,14 +37,6 @@ Attempt = collections.namedtuple("Attempt", "runner status why record batch")
 
 class Lost(Exception):
     """Why a record of results cannot be trusted."""
-
-
-def digest(path):
-    total = hashlib.sha256()
-    with open(path, "rb") as f:
-        for block in iter(lambda: f.read(1 << 20), b""):
-            total.update(block)
-    return total.hexdigest()
 
 
 def unpack(archive, directory):
@@ -109,7 +101,7 @@ def check_record(record, batch):
             if digest(os.path.join(directory, "test." + name)) != record[name + "_sha256"]:
                 raise Lost("%s %s: test.%s is not the one that was recorded" % (key + (name,)))
         root = ElementTree.parse(os.path.join(directory, "test.xml")).getroot()
-        if record["status"] == "passed" and (root.find(".//failure") is not None or root.find(".//error") is not None):
+        if record["status"] == "passed" and has_failure(root):
             raise Lost("%s %s: passed, but its test.xml has failures" % key)
     except (OSError, KeyError, TypeError, ValueError, ElementTree.ParseError) as error:
         raise Lost("a record is not whole: %r" % error) from None
@@ -143,7 +135,7 @@ def collect(batch, why):
 class Farm:
     def __init__(self, tests, pools, bundles, seconds, engine, out, attempts=3, patience=60.0, say=print):
         self.tests = {test.label: test for test in tests}
-        self.pools = {pool.name: pool for pool in pools}
+        self.pools_for = {test.label: plan.pools_for(test, pools)[0] for test in tests}
         self.bundles, self.engine, self.out = bundles, engine, out
         self.most, self.patience, self.say = attempts, patience, say
         self.plan = plan.make_plan(tests, pools, seconds)
@@ -265,7 +257,7 @@ class Farm:
         return self.lost_in_row[runner] < MOST_LOST_BATCHES
 
     def _may_run(self, key, runner):
-        return self.pool_of[runner] in plan.pools_for(self.tests[key[0]], list(self.pools.values()))[0]
+        return self.pool_of[runner] in self.pools_for[key[0]]
 
     def _next_items(self, idle):
         """{runner: items} for runners that have nothing to do."""

@@ -10,6 +10,8 @@ import os
 import re
 import xml.etree.ElementTree as ElementTree
 
+from ci.farm.run_tests import has_failure
+
 # In the order in which the page shows them.
 STATUSES = ("failed", "lost", "flaky", "passed")
 SLOWEST = 15
@@ -25,9 +27,8 @@ def cases_of(path):
     for case in ElementTree.parse(path).getroot().iter("testcase"):
         if case.get("status") == "notrun":
             continue
-        failed = case.find("failure") is not None or case.find("error") is not None
         skipped = case.get("result") == "skipped" or case.find("skipped") is not None
-        outcome = "failed" if failed else "skipped" if skipped else "passed"
+        outcome = "failed" if has_failure(case) else "skipped" if skipped else "passed"
         cases.append((case.get("classname", ""), case.get("name", ""), outcome))
     return cases
 

@@ -39,15 +39,16 @@ class BadInput(Exception):
 
 
 def digest(path):
-    """The SHA-256 of a file; "" if there is none."""
-    try:
-        with open(path, "rb") as f:
-            return hashlib.sha256(f.read()).hexdigest()
-    except OSError:
-        return ""
+    """The SHA-256 of a file."""
+    total = hashlib.sha256()
+    with open(path, "rb") as f:
+        for block in iter(lambda: f.read(1 << 20), b""):
+            total.update(block)
+    return total.hexdigest()
 
 
 def has_failure(root):
+    """Whether a case of a test.xml, or a test.xml, has failed. (Elements without children are false.)"""
     return root.find(".//failure") is not None or root.find(".//error") is not None
 
 
