@@ -24,6 +24,8 @@ import time
 import xml.etree.ElementTree as ElementTree
 import zlib
 
+import whole_file  # of //tools/python
+
 from ci.farm import engines
 from ci.farm import plan
 from ci.farm import report
@@ -37,6 +39,11 @@ Attempt = collections.namedtuple("Attempt", "runner status why record batch")
 
 class Lost(Exception):
     """Why a record of results cannot be trusted."""
+
+
+def write(path, text):
+    with whole_file.replacing(path) as f:
+        f.write(text)
 
 
 def unpack(archive, directory):
@@ -292,7 +299,7 @@ class Farm:
             batch = self._batch(self.next_batch, runner, items)
             self.next_batch += 1
             os.makedirs(batch.directory, exist_ok=True)
-            plan.write_atomically(os.path.join(batch.directory, "items.json"), json.dumps(items))
+            write(os.path.join(batch.directory, "items.json"), json.dumps(items))
             self._note(begin=batch.number, runner=runner, items=items)
             batches.append(batch)
         if batches:
@@ -337,10 +344,10 @@ def write_results(results, out, history):
     past = plan.read(history).splitlines() if history and os.path.exists(history) else []
     for name, text in (("results.json", json.dumps(results, indent=1) + "\n"), ("junit.xml", report.junit(results, out)),
                        ("index.html", report.page(results, out, past))):  # fmt: skip
-        plan.write_atomically(os.path.join(out, name), text)
+        write(os.path.join(out, name), text)
     if history:
         lines = past + [report.history_line(results, int(time.time())).rstrip("\n")]
-        plan.write_atomically(history, "\n".join(lines) + "\n")
+        write(history, "\n".join(lines) + "\n")
 
 
 def parse_bundles(flags, parent):

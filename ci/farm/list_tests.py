@@ -14,6 +14,10 @@ import sys
 
 TOOLS = ("compute_sanitizer", "cuda_gdb")
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+sys.path.insert(0, os.path.join(ROOT, "tools", "python"))
+
+import whole_file  # noqa: E402
+
 FILE = os.path.join(ROOT, "ci", "farm", "gpu_tests.bzl")
 # Without the package that loads gpu_tests.bzl.
 QUERY = ["./bazelw", "query", "--noshow_progress", "--ui_event_filters=-info,-warning", "--output=build",
@@ -58,9 +62,8 @@ def main(argv):
             print("ci/farm/gpu_tests.bzl is out of date; run: python3 ci/farm/list_tests.py", file=sys.stderr)
             return 1
         return 0
-    with open(FILE + ".part", "w", encoding="utf-8") as f:
+    with whole_file.replacing(FILE) as f:
         f.write(wanted)
-    os.replace(FILE + ".part", FILE)
     return 0
 
 

@@ -20,6 +20,10 @@ import re
 import sys
 import xml.etree.ElementTree as ElementTree
 
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "tools", "python"))
+
+import whole_file  # noqa: E402  also in a checkout
+
 # The same numbers as GPUS in ci/gpu.bzl.
 CAPABILITIES = (75, 80, 86, 89, 90, 100, 120)
 
@@ -276,17 +280,6 @@ def table(plan):
     return "\n".join(lines)
 
 
-def write_atomically(path, text):
-    begun = path + ".part"
-    try:
-        with open(begun, "w", encoding="utf-8") as f:
-            f.write(text)
-        os.replace(begun, path)
-    finally:
-        if os.path.exists(begun):
-            os.unlink(begun)
-
-
 def read(path):
     try:
         with open(path, encoding="utf-8") as f:
@@ -309,7 +302,8 @@ def main(argv, stdin, out, err):
             seconds.update(seconds_of_events(read(path).splitlines()))
         plan = make_plan(parse_tests(stdin.read()), pools, seconds)
         if flags.json:
-            write_atomically(flags.json, json.dumps(plan.to_json(), indent=1) + "\n")
+            with whole_file.replacing(flags.json) as f:
+                f.write(json.dumps(plan.to_json(), indent=1) + "\n")
         if flags.github:
             matrix = github_matrix(plan)
             bundles = sorted({"//ci:" + entry["bundle"] for entry in matrix["include"]})
