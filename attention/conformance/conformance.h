@@ -53,9 +53,9 @@ bool AppliesTo(const Check& check, const Kernel& kernel);
 // lse_is_optional              O has the same bits without LSE
 // lens_modes_agree             a fixed problem is also right as packed and as padded sequences
 // config_overrides             the kernel's example configurations, and small numbers for each key
-//                              that Supports() accepts, are also right: all of them on TileCases(),
-//                              one in turn on every fourth other case. Unknown keys and values that
-//                              make no sense are InvalidArgument
+//                              that Supports() accepts, are also right: all of them on TileCases()
+//                              (two in turn, with bare memory), one on every fourth other case.
+//                              Unknown keys and values that make no sense are InvalidArgument
 // traffic_model                ExpectedTraffic() counts at least the FLOPs and the bytes written of
 //                              CompulsoryTraffic()
 // gives_its_scores             S and P of a kernel that gives them are right, and O has the same

@@ -190,7 +190,7 @@ dash: the kernel supports none. The checks (`conformance.h` says what each does)
       FeatureTable(columns, reduced, full),
       "\n## Configurations\n\nThe kernels' examples, and on how many of `TileCases()` "
       "`config_overrides` runs each. Both sets have\n`TileCases()`; under the sanitizers it "
-      "runs fewer. On every fourth other problem it runs one\nconfiguration in turn, which is "
+      "runs two of them in turn on each. On every fourth\nother problem it runs one, which is "
       "not counted.\n\n",
       ConfigTable(columns, reduced));
 }
