@@ -30,6 +30,9 @@ import xml.etree.ElementTree as ElementTree
 
 TOOLS = ("memcheck", "initcheck", "racecheck", "synccheck")
 FOUND = 42  # exit code of the tool if it found something
+# The tool waits so long until the program has connected to it. By default 10, after which it waits for a
+# program that waits for it, and a loaded machine can need more.
+LAUNCH_SECONDS = "120"
 
 # The bug of //ci/debugging:planted that each tool has to find first.
 PLANTED = {
@@ -191,7 +194,7 @@ class Sanitizer:
         descriptor, log = tempfile.mkstemp(suffix=".log", dir=os.environ.get("TEST_TMPDIR"))
         os.close(descriptor)
         full = [self.executable, "--tool", self.tool, "--error-exitcode", str(FOUND), "--require-cuda-init", "yes"]
-        full += ["--log-file", log, "--print-limit", "1000"] + options + command
+        full += ["--log-file", log, "--print-limit", "1000", "--launch-timeout", LAUNCH_SECONDS] + options + command
         print("$ " + " ".join(full), flush=True)
         output = subprocess.DEVNULL if quiet else None
         done = subprocess.run(full, stdout=output, stderr=output)
