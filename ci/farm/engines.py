@@ -84,13 +84,17 @@ class Local:
 class Slurm:
     """One job array per pool. A pool's `slurm` are options for sbatch, such as ["--gres=gpu:1"]."""
 
-    def __init__(self, say=lambda line: None):
-        self.say = say
+    def __init__(self, say=lambda line: None, patience=600.0):
+        self.say, self.patience = say, patience
         self._states = {}
+        self._silent_since = None
 
     def _run(self, *command):
-        done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                              universal_newlines=True, timeout=120)  # fmt: skip
+        try:
+            done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                                  universal_newlines=True, timeout=120)  # fmt: skip
+        except subprocess.TimeoutExpired as error:
+            raise OSError("%s: no answer within %d s" % (command[0], error.timeout)) from None
         if done.returncode != 0:
             raise OSError("%s: %s" % (command[0], done.stderr.strip() or "exit status %d" % done.returncode))
         return done.stdout
@@ -116,7 +120,17 @@ class Slurm:
     def running(self, batches):
         if not batches:
             return []
-        lines = self._run("squeue", "--noheader", "--array", "--format=%i %T").splitlines()
+        try:
+            lines = self._run("squeue", "--noheader", "--array", "--format=%i %T").splitlines()
+        except OSError as error:
+            # The controller may start anew. Jobs run on meanwhile.
+            if self._silent_since is None:
+                self._silent_since = time.monotonic()
+                self.say(str(error))
+            if time.monotonic() - self._silent_since > self.patience:
+                raise
+            return list(batches)
+        self._silent_since = None
         self._states = dict(line.split() for line in lines)
         return [batch for batch in batches if batch.handle["job"] in self._states]
 

@@ -346,7 +346,7 @@ def write_results(results, out, history):
                        ("index.html", report.page(results, out, past))):  # fmt: skip
         write(os.path.join(out, name), text)
     if history:
-        lines = past + [report.history_line(results, int(time.time())).rstrip("\n")]
+        lines = past + [report.history_line(results, int(time.time()), out).rstrip("\n")]
         write(history, "\n".join(lines) + "\n")
 
 
@@ -370,7 +370,7 @@ def main(argv, out=sys.stdout, err=sys.stderr):
     parser.add_argument("--patience", type=float, default=60, help="seconds without a sign of life")
     parser.add_argument("--jobs", type=int, help="with --engine=local, tests at a time of a runner")
     parser.add_argument("--out", required=True, help="directory of the run")
-    parser.add_argument("--history", help="a file with a line per run, for tests that are flaky again and again")
+    parser.add_argument("--history", help="a file with a line per run: which tests were flaky, how fast kernels were")
     flags = parser.parse_args(argv)
     say = lambda line: print(line, file=out, flush=True)
     try:

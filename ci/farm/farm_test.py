@@ -143,6 +143,34 @@ class FarmTest(unittest.TestCase):
         self.assertTrue(all(len(i["attempts"]) == 1 for i in items))
 
 
+class SilentSlurmTest(unittest.TestCase):
+    def test_jobs_run_on_while_the_controller_starts_anew(self):
+        directory = tempfile.TemporaryDirectory()
+        self.addCleanup(directory.cleanup)
+        queue = os.path.join(directory.name, "queue")
+        squeue = os.path.join(directory.name, "squeue")
+        with open(squeue, "w", encoding="utf-8") as f:
+            f.write("#!/bin/sh\nexec cat '%s'\n" % queue)
+        os.chmod(squeue, 0o755)
+        path = os.environ["PATH"]
+        os.environ["PATH"] = directory.name + ":" + path
+        self.addCleanup(os.environ.update, PATH=path)
+        said = []
+        engine = engines.Slurm(said.append)
+        batches = [engines.Batch(i, None, "r", "", [], "") for i in range(2)]
+        for i, batch in enumerate(batches):
+            batch.handle = {"job": "7_%d" % i}
+        self.assertEqual([engine.running(batches), engine.running(batches)], [batches, batches])
+        self.assertEqual(len(said), 1)
+        with open(queue, "w", encoding="utf-8") as f:
+            f.write("7_1 RUNNING\n")
+        self.assertEqual(engine.running(batches), batches[1:])
+        os.remove(queue)
+        engine.patience = -1
+        with self.assertRaisesRegex(OSError, "squeue: .*queue"):
+            engine.running(batches)
+
+
 class FailingTest(unittest.TestCase):
     def setUp(self):
         directory = tempfile.TemporaryDirectory()

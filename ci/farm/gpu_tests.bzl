@@ -53,6 +53,7 @@ GPU_TESTS = {
         "//profiling:traffic_contract_test": [90, 100, 120],
         "//third_party/cuda/tests:saxpy_test_sm_75": [75, 80, 86, 89, 90, 100, 120],
         "//third_party/cuda/tests:saxpy_test_sm_90": [90, 100, 120],
+        "//tools:speed_test": [75, 80, 86, 89, 90, 100, 120],
     },
     "compute_sanitizer": {
         "//attention/baseline:conformance_test_initcheck": [75, 80, 86, 89, 90, 100, 120],

@@ -1,6 +1,7 @@
 """What a run of the farm found: one JUnit file and one page, over all runners and attempts.
 
-The page needs nothing but itself. A history, one JSON line per run, marks tests that were flaky before.
+The page needs nothing but itself. A history, one JSON line per run, marks tests that were flaky before, and
+kernels that became slower.
 """
 
 import collections
@@ -10,6 +11,7 @@ import os
 import re
 import xml.etree.ElementTree as ElementTree
 
+from ci.farm import speed
 from ci.farm.run_tests import has_failure
 
 # In the order in which the page shows them.
@@ -91,12 +93,12 @@ def flaky_before(history):
     return counts
 
 
-def history_line(results, when):
+def history_line(results, when, out):
     """What a run adds to the history."""
     seconds = {"%(label)s %(shard)d" % i: i["attempts"][-1].get("seconds") for i in results["items"] if i["attempts"]}
     of = lambda status: [[i["label"], i["shard"]] for i in results["items"] if i["status"] == status]
     return json.dumps({"when": when, "flaky": of("flaky"), "failed": of("failed"), "lost": of("lost"),
-                       "seconds": seconds}) + "\n"  # fmt: skip
+                       "seconds": seconds, "speed": speed.measured(results, out)[0]}) + "\n"  # fmt: skip
 
 
 STYLE = """
@@ -133,6 +135,21 @@ def _attempt(attempt):
     return '<a href="%s/test.log">%s</a>' % (html.escape(attempt["directory"]), text) if "directory" in attempt else text
 
 
+def _speed(now, damaged, history):
+    """The part of the page on kernels that became slower."""
+    parts = ["<p class=failed>%s: cannot be read.</p>" % html.escape(path) for path in damaged]
+    runs = speed.past(history) + [now] * bool(now)
+    rows = [[html.escape(after.kernel), html.escape(after.problem), html.escape(after.machine),
+             html.escape("%s to %s" % (before.commit or "?", after.commit or "?")), "%.4g" % (before.median * 1e6),
+             "%.4g" % (after.median * 1e6), round(after.median / before.median, 2)]
+            for before, after in speed.slower(runs)[:SLOWEST]]  # fmt: skip
+    if rows:
+        parts.append(_table(["kernel", "problem", "on", "commits", "before, µs", "after, µs", "times"], rows))
+    elif now:
+        parts.append("<p class=note>%d measured. None became slower than its spread.</p>" % len(now))
+    return ["<h2>Became slower</h2>"] * bool(parts) + parts
+
+
 def page(results, out, history=()):
     counts = collections.Counter(item["status"] for item in results["items"])
     before = flaky_before(history)
@@ -149,6 +166,7 @@ def page(results, out, history=()):
                  "<br>".join(map(_attempt, i["attempts"])) or "no runner was left",
                  before[i["label"], i["shard"]] or ""] for i in odd]  # fmt: skip
         parts += ["<h2>Not passed at once</h2>", _table(["status", "test", "attempts", "flaky before"], rows)]
+    parts += _speed(*speed.measured(results, out), history)
     rows = []
     for runner, spans in sorted(spans_of_runners(results).items()):
         of = collections.Counter(status for _, status in spans)

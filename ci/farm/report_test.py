@@ -64,11 +64,36 @@ class ReportTest(unittest.TestCase):
             self.assertFalse(list(root.iter("failure")))
 
     def test_the_history_counts_flaky_runs(self):
-        line = report.history_line(self.results, 1)
+        line = report.history_line(self.results, 1, self.out)
         first = self.results["items"][0]
         key = (first["label"], first["shard"])
         self.assertEqual(report.flaky_before([line, "damaged", line]), {key: 2})
         self.assertIn("<td class=number>2</td>", report.page(self.results, self.out, [line, line]))
+
+    def test_a_kernel_that_became_slower(self):
+        row = {"kernel": "fa2", "config": "tile_q=64", "problem": "hq=8", "machine": {"name": "A <GPU>"}, "verdict": "ok"}
+        other = dict(row, kernel="fa1", config="")
+        directory = os.path.join(self.out, self.clean["items"][0]["attempts"][0]["directory"], "outputs")
+        path = os.path.join(directory, "bench.json")
+        self.addCleanup(os.remove, path)
+        history = ["damaged", '{"flaky": []}', '{"speed": [[1, 2]]}']
+        pages = []
+        # Within the spread, beyond it, and once more at the same commit.
+        for commit, micros in (("c1", 100), ("c2", 104), ("c3", 120), ("c3", 140), ("c4", 141)):
+            measured = [dict(row, commit=commit, p10_seconds=(micros - 5) * 1e-6, median_seconds=micros * 1e-6,
+                             p90_seconds=(micros + 5) * 1e-6),
+                        dict(other, commit=commit, p10_seconds=9e-6, median_seconds=1e-5, p90_seconds=2e-5)]  # fmt: skip
+            with open(path, "w", encoding="utf-8") as f:
+                json.dump({"rows": measured}, f)
+            pages.append(report.page(self.clean, self.out, history))
+            history.append(report.history_line(self.clean, 1, self.out))
+        said = [page.count("<td>fa2 tile_q=64</td>") for page in pages]
+        self.assertEqual(said, [0, 0, 1, 1, 1])
+        self.assertIn("2 measured. None became slower", pages[1])
+        self.assertIn("<td>hq=8</td><td>A &lt;GPU&gt;</td><td>c2 to c3</td><td>104</td><td>120</td>", pages[2])
+        with open(path, "w", encoding="utf-8") as f:
+            f.write('{"rows": [{')
+        self.assertIn("outputs/bench.json: cannot be read.", report.page(self.clean, self.out, []))
 
     def test_results_are_written_whole(self):
         history = os.path.join(self.out, "history.jsonl")
