@@ -2,9 +2,9 @@
 
     python3 ci/farm/check_remote_execution.py
 
-Starts PostgreSQL, BuildGrid (from PyPI) and four workers, then runs //ci/farm:remote_tests under
---config=farm. Each of those tests fails if it was not built and run by the pool that it names. A second run
-has to come from the shared cache. CI runs this, as root or not; Debian's postgresql and python3-venv have to
+Starts PostgreSQL, BuildGrid (from PyPI) and five workers, then runs //ci/farm:remote_tests under
+--config=farm. Each of those tests fails if it was not built and run by the pool that it names. One worker is
+killed while it builds; others have to do its work. A second run has to come from the shared cache. CI runs this, as root or not; Debian's postgresql and python3-venv have to
 be there.
 """
 
@@ -16,6 +16,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
@@ -23,9 +24,11 @@ PACKAGES = ["buildgrid==0.4.4", "psycopg2-binary==2.9.10"]
 WORKERS = {
     "cpu-0": ["pool=cpu"],
     "cpu-1": ["pool=cpu"],
+    "cpu-2": ["pool=cpu"],
     "ampere-0": ["gpu=sm_80", "gpus=1"],
     "hopper-0": ["gpu=sm_90", "gpus=1"],
 }
+VICTIM = "cpu-2"
 
 CONFIGURATION = """\
 server:
@@ -143,8 +146,8 @@ class Farm(contextlib.ExitStack):
             f.write(CONFIGURATION.format(port=self.port, database=database))
         wait_for(self.port, *self.start("buildgrid", [bgd, "server", "start", path, "-v"]))
         worker = os.path.join(ROOT, "ci", "farm", "rbe_worker.py")
-        for name, properties in WORKERS.items():
-            self.start(name, [python, worker, "127.0.0.1:%d" % self.port, name, *properties])
+        return {name: self.start(name, [python, worker, "127.0.0.1:%d" % self.port, name, *properties])[0]
+                for name, properties in WORKERS.items()}  # fmt: skip
 
     def bazel(self, *words):
         flags = "--output_base=%s/bazel --max_idle_secs=15" % self.directory
@@ -161,12 +164,26 @@ class Farm(contextlib.ExitStack):
                           "--ui_event_filters=-info,-warning", "--symlink_prefix=/", "//ci/farm:remote_tests")  # fmt: skip
 
 
+def kill_when_it_works(process, killed):
+    while process.poll() is None and not killed.is_set():
+        for path in glob.glob("/proc/%d/task/*/children" % process.pid):
+            with contextlib.suppress(OSError), open(path, encoding="ascii") as f:
+                if f.read().strip():
+                    process.kill()
+                    killed.set()
+        time.sleep(0.01)
+
+
 def main():
     with tempfile.TemporaryDirectory(prefix="remote.", dir="/tmp") as directory:
         os.chmod(directory, 0o755)
         with Farm(directory) as farm:
-            farm.begin()
+            workers = farm.begin()
+            killed = threading.Event()
+            threading.Thread(target=kill_when_it_works, args=(workers[VICTIM], killed), daemon=True).start()
             farm.test()
+            if not killed.is_set():
+                sys.exit("check_remote_execution: %s had nothing to do" % VICTIM)
             farm.bazel("clean", "--noshow_progress", "--ui_event_filters=-info")
             again = farm.test()
             farm.bazel("shutdown")
@@ -174,7 +191,7 @@ def main():
         cached = again.count("(cached) PASSED")
         if cached < 4:
             sys.exit("check_remote_execution: %d of 4 tests came from the shared cache" % cached)
-    print("check_remote_execution: 4 tests ran on the workers of their pools, and again from the cache")
+    print("check_remote_execution: 4 tests ran on the workers of their pools, though one was killed, and again from the cache")
 
 
 if __name__ == "__main__":
