@@ -96,12 +96,15 @@ __device__ void Produce(const HopperArguments& h, HopperShared<Shape>& shared, i
       return pages.EntryOf(work.kv.batch, work.kv.token + key);
     };
     int entry = entry_of(i - 1);
-    shared.q_ring.WaitEmpty(q_at);
-    uint64_t* const q_full = shared.q_ring.FillWith(q_at, Shape::kQBytes, first);
-    if (first) {
-      device::LoadTile<Shape::kBlocks>(h.q, work.q, shared.q[q_at.stage], Shape::kRows, q_full);
+    // Producer 1 must not wait for Q's place: Q goes on without it (Ring).
+    if (producer == 0) {
+      shared.q_ring.WaitEmpty(q_at);
+      uint64_t* const q_full = shared.q_ring.FillWith(q_at, Shape::kQBytes, first);
+      if (first) {
+        device::LoadTile<Shape::kBlocks>(h.q, work.q, shared.q[q_at.stage], Shape::kRows, q_full);
+      }
+      q_at.Advance();
     }
-    q_at.Advance();
     const int last_but_one = min(i, 2);
     while (i > 0) {
       if (i == last_but_one && first) shared.work_wanted.Arrive();

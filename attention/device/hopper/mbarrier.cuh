@@ -35,6 +35,9 @@ class Barrier {
 
 // kStages stages. The producer fills a stage when consumers have released it. Each side keeps its
 // own Place.
+//
+// Only warps without which a stage cannot go on may wait for it: they fill it, or they release it. The
+// parity tells a phase only from the next one, so a warp that waits while two pass waits for ever.
 template <int kStages>
 class Ring {
  public:
