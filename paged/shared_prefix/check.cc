@@ -125,7 +125,9 @@ void Check(Device device, const std::string& line, const std::vector<SharedPrefi
     for (int64_t i = 0; i < count; ++i) {
       const float a = LoadElement(x[0].data(), dtype, i), b = LoadElement(x[1].data(), dtype, i);
       ASSERT_EQ(std::isnan(a), std::isnan(b)) << name << " " << i;
-      if (!std::isnan(a) && a != b) ASSERT_LE(std::abs(a - b), most) << name << " " << i;
+      if (!std::isnan(a) && a != b) {
+        ASSERT_LE(std::abs(a - b), most) << name << " " << i;
+      }
     }
   };
   compare("o", p.dtype, o, outputs, p.dtype == fp32 ? 1e-5 : 4 * e);
