@@ -43,6 +43,7 @@ def _test_bundle_impl(ctx):
         platform = ctx.attr.platform,
         workspace = ctx.workspace_name,
         tests = tests,
+        others = ctx.attr.others,
     ).to_json())
     listing = ctx.actions.declare_file(ctx.label.name + ".files")
     lines = ["%s\t%s" % (path, file.path) for path, file in files.items()]
@@ -59,11 +60,12 @@ def _test_bundle_impl(ctx):
         mnemonic = "TestBundle",
         progress_message = "Packing the tests of %s" % ctx.label,
     )
-    return [DefaultInfo(files = depset([archive]), runfiles = ctx.runfiles([archive]))]
+    return [DefaultInfo(files = depset([archive, manifest]), runfiles = ctx.runfiles([archive]))]
 
 test_bundle = rule(
     implementation = _test_bundle_impl,
     attrs = {
+        "others": attr.string_list(doc = "Tests that are not for this GPU: a plan says if nobody runs them."),
         "platform": attr.string(doc = "For which the tests are built; none: as configured."),
         "runner": attr.label_list(
             allow_files = True,
@@ -80,8 +82,13 @@ test_bundle = rule(
 
 def gpu_test_bundle(name, capability, visibility = None):
     """All tests that may run on a GPU of that compute capability, built for it."""
-    tests = []
+    tests, others = [], []
     for tool, labels in GPU_TESTS.items():
+        others = others + [
+            label
+            for label, gpus in labels.items()
+            if capability not in gpus and not label.endswith("_native")  # for GPUs without code of their own
+        ]
         some = [label for label, gpus in labels.items() if capability in gpus]
         if tool:
             some = select({"@local_cuda//:has_" + tool: some, "//conditions:default": []})
@@ -89,6 +96,7 @@ def gpu_test_bundle(name, capability, visibility = None):
     test_bundle(
         name = name,
         testonly = True,
+        others = others,
         platform = "//ci:linux_sm_%d" % capability,
         tags = ["manual"],
         tests = tests,

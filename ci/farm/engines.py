@@ -1,12 +1,17 @@
 """Engines start a runner (run_tests.py of a bundle) somewhere, say whether it still runs, and end it.
 
-    start(batches)      of Batch; sets each one's handle, which is JSON: another process may go on with it
+    name(batches)       sets each one's name, by which find() knows it
+    start(batches)      sets each one's handle, which is JSON: another process may go on with it. Without a
+                        handle it was not started, and `why` says why not
+    find(batch)         the handle of a batch that was perhaps started; None if it was not, or has ended
     running(batches)    those that wait or run
     waits(batch)        whether, at the last running(), it had not begun
-    cancel(batch)       ends it; nothing of it runs afterwards
+    log(batch)          the file with what its runner printed
+    cancel(batch)       ends it
 """
 
 import collections
+import hashlib
 import os
 import shlex
 import signal
@@ -21,7 +26,8 @@ class Batch:
     def __init__(self, number, pool, runner, bundle, items, directory):
         self.number, self.pool, self.runner, self.bundle = number, pool, runner, bundle
         self.items, self.directory = items, directory
-        self.handle = None
+        self.name = self.handle = None
+        self.why = ""
 
     @property
     def out(self):
@@ -50,10 +56,26 @@ class Local:
         self.wrap = wrap or (lambda batch: batch.command())
         self._children = {}
 
+    def name(self, batches):
+        pass
+
+    def find(self, batch):
+        """By its command line, which no other process has."""
+        found = []
+        for pid in filter(str.isdigit, os.listdir("/proc")):
+            try:
+                with open("/proc/%s/cmdline" % pid, "rb") as f:
+                    words = f.read().split(b"\0")
+            except OSError:
+                continue
+            if ("--out=" + batch.out).encode() in words and _began(int(pid)) is not None:
+                found.append((_began(int(pid)), int(pid)))
+        return {"pid": min(found)[1], "began": min(found)[0]} if found else None
+
     def start(self, batches):
         for batch in batches:
             command = [sys.executable] + self.wrap(batch) + (["--jobs=%d" % self.jobs] if self.jobs else [])
-            with open(os.path.join(batch.directory, "log"), "wb") as log:
+            with open(self.log(batch), "wb") as log:
                 child = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log,
                                          stderr=subprocess.STDOUT, start_new_session=True)  # fmt: skip
             self._children[child.pid] = child
@@ -71,18 +93,27 @@ class Local:
     def waits(self, batch):
         return False
 
+    def log(self, batch):
+        return os.path.join(batch.directory, "log")
+
     def cancel(self, batch):
-        """The tests have process groups of their own: the runner ends them, if it still can."""
+        """Tests have process groups of their own: the runner ends them or, if it cannot, they end with it."""
         for number, seconds in ((signal.SIGCONT, 0), (signal.SIGTERM, 5), (signal.SIGKILL, 5)):
             deadline = time.monotonic() + seconds
-            if self._runs(batch):
-                os.kill(batch.handle["pid"], number)
+            try:
+                if self._runs(batch):
+                    os.kill(batch.handle["pid"], number)
+            except ProcessLookupError:
+                return
             while self._runs(batch) and time.monotonic() < deadline:
                 time.sleep(0.02)
 
 
 class Slurm:
     """One job array per pool. A pool's `slurm` are options for sbatch, such as ["--gres=gpu:1"]."""
+
+    # Of this process's environment, jobs get no more: tokens stay here.
+    EXPORT = "--export=PATH,HOME,USER,LANG,LD_LIBRARY_PATH,CUDA_HOME,ATTNLAB_COMMIT"
 
     def __init__(self, say=lambda line: None, patience=600.0):
         self.say, self.patience = say, patience
@@ -99,23 +130,46 @@ class Slurm:
             raise OSError("%s: %s" % (command[0], done.stderr.strip() or "exit status %d" % done.returncode))
         return done.stdout
 
-    def start(self, batches):
+    def _arrays(self, batches):
         of_pool = collections.OrderedDict()
         for batch in batches:
             of_pool.setdefault(batch.pool.name, []).append(batch)
-        for name, some in of_pool.items():
+        return of_pool
+
+    def name(self, batches):
+        """The name of the job array, of a batch that no other run has; and the place in it."""
+        for some in self._arrays(batches).values():
+            unique = hashlib.sha256(some[0].directory.encode()).hexdigest()[:16]
+            for i, batch in enumerate(some):
+                batch.name = ["attnlab-" + unique, i, os.path.join(some[0].directory, "log.%d" % i)]
+
+    def find(self, batch):
+        name, i, log = batch.name
+        for line in self._run("squeue", "--noheader", "--array", "--name=" + name, "--format=%i").split():
+            if line.endswith("_%d" % i):
+                return {"job": line, "log": log}
+        return None
+
+    def start(self, batches):
+        for pool, some in self._arrays(batches).items():
             cases = ["%d) exec %s ;;" % (i, " ".join(map(shlex.quote, batch.command())))
                      for i, batch in enumerate(some)]  # fmt: skip
-            script = os.path.join(some[0].directory, "array.sh")
+            directory = some[0].directory
+            script = os.path.join(directory, "array.sh")
             with open(script, "w", encoding="utf-8") as f:
                 f.write("\n".join(["#!/bin/sh", 'case "$SLURM_ARRAY_TASK_ID" in'] + cases + ["esac", ""]))
-            job = self._run("sbatch", "--parsable", "--job-name=attnlab-" + name, "--no-requeue",
-                            "--array=0-%d" % (len(some) - 1), "--open-mode=truncate",
-                            "--output=" + os.path.join(some[0].directory, "log.%a"), *some[0].pool.slurm,
-                            script).strip().split(";")[0]  # fmt: skip
-            self.say("%s: job array %s of %d" % (name, job, len(some)))
-            for i, batch in enumerate(some):
-                batch.handle = {"job": "%s_%d" % (job, i)}
+            try:
+                job = self._run("sbatch", "--parsable", "--job-name=" + some[0].name[0], "--no-requeue", self.EXPORT,
+                                "--array=0-%d" % (len(some) - 1), "--open-mode=truncate",
+                                "--output=" + os.path.join(directory, "log.%a"), *some[0].pool.slurm,
+                                script).strip().split(";")[0]  # fmt: skip
+            except OSError as error:
+                for batch in some:
+                    batch.why = str(error)
+                continue
+            self.say("%s: job array %s of %d" % (pool, job, len(some)))
+            for batch in some:
+                batch.handle = {"job": "%s_%d" % (job, batch.name[1]), "log": batch.name[2]}
 
     def running(self, batches):
         if not batches:
@@ -131,11 +185,16 @@ class Slurm:
                 raise
             return list(batches)
         self._silent_since = None
-        self._states = dict(line.split() for line in lines)
+        self._states = dict(line.split() for line in lines if len(line.split()) == 2)
         return [batch for batch in batches if batch.handle["job"] in self._states]
 
     def waits(self, batch):
+        if self._silent_since is not None:
+            return True  # perhaps
         return self._states.get(batch.handle["job"]) in ("PENDING", "CONFIGURING")
+
+    def log(self, batch):
+        return batch.handle["log"]
 
     def cancel(self, batch):
         try:

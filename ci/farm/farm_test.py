@@ -9,6 +9,7 @@ import tarfile
 import tempfile
 import time
 import unittest
+from unittest import mock
 
 import support  # of //tools/python/tests: reports skipped cases as skipped
 
@@ -40,15 +41,15 @@ class FarmTest(unittest.TestCase):
     def farm(self, shards, runners, fault_of=lambda batch: None, patience=60.0, attempts=3):
         """A farm of simulated runners. fault_of(batch): how its runner goes wrong."""
         # Fewer shards than a test has: the others are left out.
-        tests = [test._replace(shards=min(50, shards)) for test in farm.tests_of({90: self.bundle})]
-        tests = tests[: max(1, shards // 50)]
+        pools = [plan.Pool("simulated", 90, runners, 1)]
+        tests = plan.tests_of(farm.manifests_of({90: self.bundle}), pools)[0]
+        tests = [test._replace(shards=min(50, shards)) for test in tests][: max(1, shards // 50)]
 
         def wrap(batch):
             fault = fault_of(batch)
             return [FAULTY, fault] + batch.command() if fault else batch.command()
 
-        pool = plan.Pool("simulated", 90, runners, 1)
-        made = farm.Farm(tests, [pool], {90: self.bundle}, {}, engines.Local(1, wrap), self.out,
+        made = farm.Farm(tests, pools, {90: self.bundle}, {}, engines.Local(1, wrap), self.out,
                          attempts, patience, say=lambda line: None)  # fmt: skip
         self.addCleanup(made.journal.close)
         return made
@@ -69,7 +70,7 @@ class FarmTest(unittest.TestCase):
         self.assertEqual({i["attempts"][0]["runner"] for i in items}, {"simulated-0", "simulated-1"})
 
     def test_what_a_runner_leaves_undone_is_done_elsewhere(self):
-        for fault, status in [("dies", "died"), ("gpu", "died"), ("late", "died"), ("truncates", "corrupt"),
+        for fault, status in [("dies", "died"), ("gpu", "died"), ("late", "not begun"), ("truncates", "corrupt"),
                               ("forges", "corrupt"), ("swaps", "corrupt"), ("oom", "killed")]:  # fmt: skip
             with self.subTest(fault), tempfile.TemporaryDirectory() as self.out:
                 made = self.farm(12, 2, lambda batch: fault if batch.number == 0 else None)
@@ -79,8 +80,11 @@ class FarmTest(unittest.TestCase):
                 self.assertTrue(again)
                 for item in again:
                     first, second = item["attempts"]
-                    self.assertEqual((first["runner"], first["status"]), ("simulated-0", status))
+                    self.assertEqual(first["runner"], "simulated-0")
+                    self.assertIn(first["status"], (status, "not begun"))
                     self.assertEqual((second["runner"], second["status"]), ("simulated-1", "passed"))
+                if fault != "late":
+                    self.assertIn(status, {i["attempts"][0]["status"] for i in again})
 
     def test_a_runner_that_hangs_is_ended(self):
         items = self.run_farm(self.farm(12, 2, lambda b: "hangs" if b.number == 0 else None, patience=8.0))
@@ -100,7 +104,43 @@ class FarmTest(unittest.TestCase):
     def test_what_all_runners_lose_is_lost_in_the_end(self):
         items = self.run_farm(self.farm(12, 3, lambda b: "late"))
         self.assertEqual(collections.Counter(i["status"] for i in items), {"lost": 12})
-        self.assertTrue(all(1 <= len(i["attempts"]) <= 3 for i in items))
+        self.assertEqual({a["status"] for i in items for a in i["attempts"]}, {"not begun"})
+
+    def test_a_test_that_kills_its_runners_is_lost_alone(self):
+        kills = ("//ci/farm:cpu_0", 90, 3)
+        items = self.run_farm(self.farm(12, 6, lambda b: "kills" if kills in b.items else None))
+        self.assertEqual([i["shard"] for i in items if i["status"] == "lost"], [3])
+        self.assertEqual(collections.Counter(i["status"] for i in items), {"passed": 11, "lost": 1})
+
+    def test_a_run_goes_on_only_with_the_same_bundles_and_runners(self):
+        made = self.farm(12, 2)
+        self.check(self.run_farm(made), 12)
+        made.journal.close()
+        again = self.farm(12, 2)
+        self.check(self.run_farm(again), 12)  # without running anything
+        again.journal.close()
+        other = self.farm(12, 3)
+        with self.assertRaisesRegex(plan.PlanError, "is the run of other bundles or runners"):
+            other.resume()
+
+    def test_half_a_line_of_the_journal_is_cut_off(self):
+        made = self.farm(12, 2)
+        made.resume()
+        made.step()
+        for batch in made.active.values():
+            made.engine.cancel(batch)
+        made.journal.close()
+        path = os.path.join(self.out, "journal.jsonl")
+        with open(path, encoding="utf-8") as f:
+            text = f.read()
+        for end in (len(text) - 5, len(text.splitlines()[0]) // 2):
+            with open(path, "w", encoding="utf-8") as f:
+                f.write(text[:end])
+            made = self.farm(12, 2)
+            self.check(self.run_farm(made), 12)
+            made.journal.close()
+            with open(path, encoding="utf-8") as f:
+                self.assertTrue(all(map(json.loads, f)))
 
     def test_a_sick_runner_gets_nothing_more(self):
         made = self.farm(12, 2, lambda b: "late" if b.runner == "simulated-0" else None)
@@ -136,11 +176,23 @@ class FarmTest(unittest.TestCase):
             process.wait()
         done = subprocess.run(command, stdout=subprocess.PIPE, universal_newlines=True, env=env)
         self.assertEqual(done.returncode, 0, done.stdout)
-        self.assertIn("100 passed, 0 flaky, 0 failed, 0 lost", done.stdout)
+        self.assertIn("100 passed, 0 skipped, 0 flaky, 0 failed, 0 lost", done.stdout)
         with open(os.path.join(out, "results.json"), encoding="utf-8") as f:
             items = json.load(f)["items"]
         self.check(items, 100)
         self.assertTrue(all(len(i["attempts"]) == 1 for i in items))
+        # Once more: nothing runs, and the history has one line of this run.
+        history = os.path.join(self.out, "history.jsonl")
+        for _ in range(2):
+            done = subprocess.run(command + ["--history=" + history], stdout=subprocess.PIPE, env=env)
+            self.assertEqual(done.returncode, 0)
+        with open(history, encoding="utf-8") as f:
+            self.assertEqual(len(f.readlines()), 0)  # it was reported before
+        with open(inventory, "w", encoding="utf-8") as f:
+            json.dump({"pools": [{"name": "simulated", "capability": 90, "runners": 2}]}, f)
+        done = subprocess.run(command, stderr=subprocess.PIPE, universal_newlines=True, env=env)
+        self.assertEqual(done.returncode, 2)
+        self.assertIn("is the run of other bundles or runners", done.stderr)
 
 
 class SilentSlurmTest(unittest.TestCase):
@@ -170,6 +222,48 @@ class SilentSlurmTest(unittest.TestCase):
         with self.assertRaisesRegex(OSError, "squeue: .*queue"):
             engine.running(batches)
 
+    def test_nothing_is_lost_while_sbatch_fails(self):
+        directory = tempfile.TemporaryDirectory()
+        self.addCleanup(directory.cleanup)
+        path = os.environ["PATH"]
+        os.environ["PATH"] = directory.name + ":" + path
+        self.addCleanup(os.environ.update, PATH=path)
+
+        def program(name, script):
+            where = os.path.join(directory.name, name)
+            with open(where, "w", encoding="utf-8") as f:
+                f.write("#!/bin/sh\n" + script)
+            os.chmod(where, 0o755)
+
+        program("sbatch", "echo no controller >&2; exit 1\n")
+        program("squeue", "echo 7_0 RUNNING of something else\n")
+        out = os.path.join(directory.name, "out")
+        test = plan.Test("//t", 90, 0, 0, 1, "small")
+        for mocked in (("START_AGAIN", 0.0), ("START_PATIENCE", 0.0)):
+            patch = mock.patch.object(farm, *mocked)
+            patch.start()
+            self.addCleanup(patch.stop)
+        said = []
+        made = farm.Farm([test], [plan.Pool("p", 90, 2, 1)], {90: ""}, {}, engines.Slurm(), out, say=said.append)
+        made.resume()
+        with self.assertRaisesRegex(OSError, "sbatch: no controller"):
+            made.run(poll=0)
+        made.journal.close()
+        self.assertEqual(made.attempts, {("//t", 90, 0): []})
+        self.assertIn("p-0: not started: sbatch: no controller; 0 of 1 have a result", said)
+        # Submitted, but the coordinator is killed before it knows.
+        program("sbatch", "kill -9 $PPID\n")
+        if os.fork() == 0:
+            made = farm.Farm([test], [plan.Pool("p", 90, 2, 1)], {90: ""}, {}, engines.Slurm(), out, say=said.append)
+            made.resume()
+            made.step()
+        os.wait()
+        program("squeue", 'case "$*" in *--name=attnlab-*) echo 9_0;; esac\n')
+        made = farm.Farm([test], [plan.Pool("p", 90, 2, 1)], {90: ""}, {}, engines.Slurm(), out, say=said.append)
+        self.addCleanup(made.journal.close)
+        made.resume()
+        self.assertEqual([batch.handle["job"] for batch in made.active.values()], ["9_0"])
+
 
 class FailingTest(unittest.TestCase):
     def setUp(self):
@@ -178,10 +272,10 @@ class FailingTest(unittest.TestCase):
         self.out = directory.name
 
     def attempts(self, *statuses):
-        made = farm.Farm([plan.Test("//t", 0, 0, 1, "small")], [plan.Pool("p", 90, 9, 1)], {90: ""}, {},
+        made = farm.Farm([plan.Test("//t", 90, 0, 0, 1, "small")], [plan.Pool("p", 90, 9, 1)], {90: ""}, {},
                          engines.Local(), self.out)  # fmt: skip
         made.journal.close()
-        made.attempts["//t", 0] = [farm.Attempt("p-0", s, "", None, 0) for s in statuses]
+        made.attempts["//t", 90, 0] = [farm.Attempt("p-0", s, "", None, 0) for s in statuses]
         return made.results()["items"][0]["status"]
 
     def test_what_attempts_make_of_a_test(self):
@@ -191,13 +285,14 @@ class FailingTest(unittest.TestCase):
         self.assertEqual(self.attempts("timeout", "failed"), "failed")
         self.assertEqual(self.attempts("died", "failed", "failed"), "failed")
         self.assertEqual(self.attempts("died", "hung", "corrupt"), "lost")
+        self.assertEqual(self.attempts("not begun", "skipped"), "skipped")
         self.assertEqual(self.attempts(), "lost")
 
 
 class RecordTest(unittest.TestCase):
     def test_a_record_must_be_what_its_files_say(self):
         with tempfile.TemporaryDirectory() as directory:
-            batch = engines.Batch(0, None, "p-0", "", [("//t", 0)], directory)
+            batch = engines.Batch(0, plan.Pool("p", 90, 1, 1), "p-0", "", [("//t", 90, 0)], directory)
             where = os.path.join(batch.out, "tests", "t", "0")
             os.makedirs(where)
 
@@ -206,19 +301,42 @@ class RecordTest(unittest.TestCase):
                     with open(os.path.join(where, name), "w", encoding="utf-8") as f:
                         f.write(text)
                 record = {"label": "//t", "shard": 0, "status": "passed", "directory": "tests/t/0",
+                          "seconds": 1.0, "gpus": [],
                           "log_sha256": farm.digest(where + "/test.log"),
                           "xml_sha256": farm.digest(where + "/test.xml")}  # fmt: skip
                 return farm.check_record(dict(record, **changes), batch)
 
             good = "<testsuites><testcase/></testsuites>"
-            self.assertEqual(check(good), ("//t", 0))
+            self.assertEqual(check(good), ("//t", 90, 0))
             for xml, changes in [("<testsuites><testcase><failure/></testcase></testsuites>", {}),
                                  ("<testsuites><testcase><error/></testcase></testsuites>", {}), ("<testsuites>", {}),
                                  (good, {"label": "//u"}), (good, {"shard": 1}), (good, {"status": "fine"}),
                                  (good, {"directory": "../.."}), (good, {"directory": 7}),
-                                 (good, {"log_sha256": ""})]:  # fmt: skip
+                                 (good, {"directory": "tests/u/0"}), (good, {"seconds": "long"}),
+                                 (good, {"gpus": [7]}), (good, {"shard": []}), (good, {"log_sha256": ""}),
+                                 ('<?xml version="1.0" encoding="no-such"?>' + good, {})]:  # fmt: skip
                 with self.assertRaises(farm.Lost, msg=(xml, changes)):
                     check(xml, **changes)
+
+    def test_of_two_results_of_a_test_neither_counts(self):
+        with tempfile.TemporaryDirectory() as directory:
+            batch = engines.Batch(0, plan.Pool("p", 90, 1, 1), "p-0", "", [("//t", 90, 0), ("//u", 90, 0)], directory)
+            where = os.path.join(batch.out, "tests", "t", "0")
+            os.makedirs(where)
+            for name, text in (("test.log", ""), ("test.xml", "<testsuites/>")):
+                with open(os.path.join(where, name), "w", encoding="utf-8") as f:
+                    f.write(text)
+            record = {"label": "//t", "shard": 0, "directory": "tests/t/0", "seconds": 1, "gpus": [],
+                      "log_sha256": farm.digest(where + "/test.log"), "xml_sha256": farm.digest(where + "/test.xml")}
+            with open(os.path.join(batch.out, "results.jsonl"), "w", encoding="utf-8") as f:
+                for status in ("failed", "passed"):
+                    f.write(json.dumps(dict(record, status=status)) + "\n")
+            found = farm.collect(batch, ("died", ""))
+            self.assertEqual({key[0]: attempt.status for key, attempt in found.items()},
+                             {"//t": "corrupt", "//u": "not begun"})  # fmt: skip
+            with open(os.path.join(batch.out, "ended.json"), "w", encoding="utf-8") as f:
+                f.write('{"results_sha256": "another"}')
+            self.assertEqual({a.status for a in farm.collect(batch, ("not done", "")).values()}, {"corrupt"})
 
 
 class UnpackTest(unittest.TestCase):

@@ -2,7 +2,8 @@
 
 It runs run_tests.py, and does what FAULT says once that has recorded a result:
 
-    dies        is killed, with its tests
+    dies        is killed, with its tests, while the next one runs
+    kills       the same, when cpu_0's shard 3 begins
     hangs       stops for ever
     truncates   leaves the last line of its results half written, and dies
     forges      says that a test passed whose test.xml says otherwise
@@ -33,6 +34,17 @@ def wait_for_result(path, child):
                     return
         except OSError:
             pass
+        time.sleep(0.005)
+
+
+def wait_for_next(results, child):
+    """Until one more test has begun than has a result."""
+    out = os.path.dirname(results)
+    while child.poll() is None:
+        with open(results, encoding="utf-8") as f:
+            ended = f.read().count("\n")
+        if len(glob.glob(os.path.join(out, "tests", "*", "*", "*", "*"))) > ended:
+            return
         time.sleep(0.005)
 
 
@@ -73,8 +85,16 @@ def main(fault, command):
     results = os.path.join(out_of(command), "results.jsonl")
     child = subprocess.Popen([sys.executable] + command)
     signal.signal(signal.SIGTERM, lambda *_: (child.terminate(), child.wait(), sys.exit(1)))
+    if fault == "kills":
+        while child.poll() is None:
+            if os.path.exists(os.path.join(out_of(command), "tests", "ci", "farm", "cpu_0", "3")):
+                child.kill()
+                return child.wait()
+            time.sleep(0.002)
+        return child.returncode
     wait_for_result(results, child)
     if fault in ("dies", "gpu", "hangs"):
+        wait_for_next(results, child)
         child.terminate()
         child.wait()
         if os.path.exists(os.path.join(out_of(command), "ended.json")):

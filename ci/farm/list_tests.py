@@ -7,6 +7,7 @@ which not every toolkit has are apart.
 Bazel cannot depend on "all tests", so bundle.bzl needs the list.
 """
 
+import argparse
 import os
 import re
 import subprocess
@@ -50,9 +51,12 @@ def source(tests):
 
 
 def main(argv):
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--check", action="store_true", help="change nothing; exit with 1 if the list is out of date")
+    check = parser.parse_args(argv).check
     done = subprocess.run(QUERY, cwd=ROOT, stdout=subprocess.PIPE, check=True, universal_newlines=True)
     wanted = source(parse(done.stdout))
-    if argv == ["--check"]:
+    if check:
         try:
             with open(FILE, encoding="utf-8") as f:
                 there = f.read()

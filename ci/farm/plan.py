@@ -1,15 +1,17 @@
-"""Divides the GPU tests among runners, by compute capability and by how long tests took before.
+"""Divides the tests of bundles among runners, by compute capability and by how long tests took before.
 
-    ./bazelw query --output=xml 'attr(tags, gpu, tests(//...))' |
-        python3 ci/farm/plan.py --runners=ci/farm/runners.json --events=EVENTS --json=plan.json
+    ./bazelw build //ci:bundle_sm80 //ci:bundle_sm90
+    python3 ci/farm/plan.py --runners=ci/farm/runners.json --json=plan.json \
+        --tests=80=bazel-bin/ci/farm/bundle_sm80.tests.json --tests=90=bazel-bin/ci/farm/bundle_sm90.tests.json
 
-Prints what each runner gets. EVENTS are files of `bazel test --build_event_json_file`. --json writes the
+Prints what each runner gets. --events are files of `bazel test --build_event_json_file`. --json writes the
 plan, which is the same for every engine that runs it, and for the same inputs always the same.
 
-A test for one capability goes to runners of that capability or, if there is none, of the least later
-one. Other GPU tests go wherever they fit. Tests that no runner can take are listed, and the exit status
-is 1. A test with several shards is divided like several tests. A runner is taken to run one after the other.
---github adds the plan to the outputs of a step of GitHub Actions (.github/workflows/gpu.yml).
+A test for one capability goes to runners of that capability or, if there is none, of the least later one.
+Other tests run once on each capability. Tests that no runner can take are listed, and the exit status is 1.
+A test with several shards is divided like several tests. A runner is taken to run one after the other.
+--bundles only prints which bundles the runners need. --github adds the plan to the outputs of a step of
+GitHub Actions (.github/workflows/gpu.yml).
 """
 
 import argparse
@@ -18,7 +20,6 @@ import json
 import os
 import re
 import sys
-import xml.etree.ElementTree as ElementTree
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "tools", "python"))
 
@@ -30,12 +31,15 @@ CAPABILITIES = (75, 80, 86, 89, 90, 100, 120)
 # Seconds of a test that never ran, by its size.
 SECONDS_OF_SIZE = {"small": 10, "medium": 60, "large": 300, "enormous": 900}
 
+# By Bazel's timeouts.
+SIZES = {"short": "small", "moderate": "medium", "long": "large", "eternal": "enormous"}
+
 # `runners` machines with `gpus` GPUs each.
 # `slurm`: options for sbatch.
 Pool = collections.namedtuple("Pool", "name capability runners gpus slurm", defaults=((),))
-# `capability` 0: any. `on`: the capabilities for which it was built; None: all.
-Test = collections.namedtuple("Test", "label capability gpus shards size on", defaults=(None,))
-Item = collections.namedtuple("Item", "label shard shards seconds")
+# `capability`: of the bundle that it is in, and of the runners. `named`: for which it has code; 0: that.
+Test = collections.namedtuple("Test", "label capability named gpus shards size")
+Item = collections.namedtuple("Item", "label capability shard shards seconds")
 
 
 class PlanError(ValueError):
@@ -64,7 +68,7 @@ class Runner:
 class Plan:
     def __init__(self, runners, unplaced, least_seconds):
         self.runners = runners
-        self.unplaced = unplaced  # [(Test, why)]
+        self.unplaced = unplaced  # [(label, why)]
         self.least_seconds = least_seconds  # no plan takes less
 
     @property
@@ -85,7 +89,7 @@ class Plan:
                 }
                 for r in self.runners
             ],
-            "unplaced": [{"label": test.label, "why": why} for test, why in self.unplaced],
+            "unplaced": [{"label": label, "why": why} for label, why in self.unplaced],
         }
 
 
@@ -98,11 +102,12 @@ def _count(where, field, value, least=1, most=10000):
 def parse_pools(text, where):
     """The pools of an inventory: {"pools": [{"name", "capability", "runners", "gpus" [1], "slurm" [[]]}]}."""
     try:
-        entries = json.loads(text)["pools"]
-        if not isinstance(entries, list):
-            raise TypeError
-    except (ValueError, KeyError, TypeError):
-        raise PlanError('%s: is not JSON of the form {"pools": [...]}' % where) from None
+        inventory = json.loads(text)
+    except ValueError as error:
+        raise PlanError("%s: is not JSON: %s" % (where, error)) from None
+    if not isinstance(inventory, dict) or set(inventory) != {"pools"} or not isinstance(inventory["pools"], list):
+        raise PlanError('%s: is not of the form {"pools": [...]}' % where)
+    entries = inventory["pools"]
     pools = []
     for i, entry in enumerate(entries):
         here = "%s: pools[%d]" % (where, i)
@@ -129,28 +134,55 @@ def parse_pools(text, where):
     return pools
 
 
-def parse_tests(xml):
-    """The GPU tests in `bazel query --output=xml`, in the order of their labels."""
+def parse_manifest(text, where, capability):
+    """The tests.json of a bundle for that capability. One without a platform is for all."""
     try:
-        root = ElementTree.fromstring(re.sub(r'^<\?xml version="1.1"', '<?xml version="1.0"', xml))
-    except ElementTree.ParseError as error:
-        raise PlanError("tests: is not the XML of bazel query: %s" % error) from None
-    tests = []
-    for rule in root.iter("rule"):
-        strings = lambda path: [x.get("value") for x in rule.findall(path)]
-        tags = strings("list[@name='tags']/string")
-        if "gpu" not in tags:
+        manifest = json.loads(text)
+        if manifest["platform"] not in ("", "//ci:linux_sm_%d" % capability):
+            raise PlanError("%s: is for %s, not for %d" % (where, manifest["platform"], capability))
+        if not manifest["tests"]:
+            raise PlanError("%s: has no tests" % where)
+        for test in manifest["tests"]:
+            int(test["env"].get("ATTNLAB_COMPUTE_CAPABILITY", 0))
+            test["label"], SIZES[test["timeout"]]
+            _count(where, "gpus", test["gpus"], least=0)
+            _count(where, "shards", test["shards"])
+        if not all(isinstance(label, str) for label in manifest["others"]):
+            raise TypeError
+    except PlanError:
+        raise
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise PlanError("%s: is not the tests.json of a bundle: %r" % (where, error)) from None
+    return manifest
+
+
+def tests_of(manifests, pools):
+    """([Test], [(label, why)] of those that no pool can run), from {capability: manifest of its bundle}.
+
+    A test for one capability runs on that or, if there is none, the least later one. Other tests are built
+    for each GPU, and run on each."""
+    built = collections.defaultdict(dict)  # label: {capability: test}
+    labels = set()
+    for capability, manifest in manifests.items():
+        labels.update(manifest["others"])
+        for test in manifest["tests"]:
+            built[test["label"]][capability] = test
+    tests, unplaced = [], [(label, "no bundle is for its GPU") for label in sorted(labels - set(built))]
+    for label, of in sorted(built.items()):
+        wide = lambda capability: max([p.gpus for p in pools if p.capability == capability], default=0)
+        able = [c for c in sorted(of) if wide(c) >= max(1, of[c]["gpus"])]
+        if not able:
+            if any(map(wide, of)):
+                why = "%d GPUs" % of[min(of)]["gpus"]
+            else:
+                why = "compute capability " + " or ".join("%.1f" % (c / 10) for c in sorted(of))
+            unplaced.append((label, "no runner has " + why))
             continue
-        named = [int(tag[3:]) for tag in tags if re.fullmatch(r"sm_\d+", tag)]
-        properties = [
-            [x.get("value") for x in pair.findall("string")]
-            for pair in rule.findall("dict[@name='exec_properties']/pair")
-        ]
-        gpus = int(dict(p for p in properties if len(p) == 2).get("gpus", 1))
-        shards = int((strings("int[@name='shard_count']") or [None])[0] or 1)
-        size = (strings("string[@name='size']") or ["medium"])[0]
-        tests.append(Test(rule.get("name"), named[0] if named else 0, gpus, max(1, shards), size))
-    return sorted(tests)
+        named = int(of[able[0]]["env"].get("ATTNLAB_COMPUTE_CAPABILITY", 0))
+        for capability in able[:1] if named else able:
+            test = of[capability]
+            tests.append(Test(label, capability, named, test["gpus"], test["shards"], SIZES[test["timeout"]]))
+    return tests, unplaced
 
 
 def seconds_of_events(lines):
@@ -176,20 +208,8 @@ def seconds_of_events(lines):
 
 
 def pools_for(test, pools):
-    """The pools that may run the test, and why there is none."""
-    built = [pool for pool in pools if test.on is None or pool.capability in test.on]
-    if pools and not built:
-        return [], "no runner has a GPU for which it was built"
-    wide = [pool for pool in built if pool.gpus >= test.gpus]
-    if not wide:
-        return [], "no runner has %d GPUs" % test.gpus
-    later = [pool for pool in wide if pool.capability >= test.capability]
-    if not later:
-        return [], "no runner has compute capability %.1f or later" % (test.capability / 10)
-    if test.capability == 0:
-        return later, ""
-    least = min(pool.capability for pool in later)
-    return [pool for pool in later if pool.capability == least], ""
+    """The pools that may run the test."""
+    return [pool for pool in pools if pool.capability == test.capability and pool.gpus >= test.gpus]
 
 
 def _relieve_fullest(runners, allowed):
@@ -230,21 +250,17 @@ def _divide(work, pools, order):
     return runners
 
 
-def make_plan(tests, pools, seconds):
-    """`seconds`: of tests that ran before, by label."""
-    unplaced, work = [], []
+def make_plan(tests, pools, seconds, unplaced=()):
+    """`seconds`: of tests that ran before, by label or by (label, capability). Of `unplaced`, the plan only says that they are."""
+    work = []
     for test in tests:
-        allowed, why = pools_for(test, pools)
-        if not allowed:
-            unplaced.append((test, why))
-            continue
-        total = seconds.get(test.label, SECONDS_OF_SIZE.get(test.size, SECONDS_OF_SIZE["medium"]))
-        names = frozenset(pool.name for pool in allowed)
+        names = frozenset(pool.name for pool in pools_for(test, pools))
+        total = seconds.get((test.label, test.capability), seconds.get(test.label, SECONDS_OF_SIZE[test.size]))
         for shard in range(test.shards):
-            work.append((names, Item(test.label, shard, test.shards, total / test.shards)))
+            work.append((names, Item(test.label, test.capability, shard, test.shards, total / test.shards)))
     # Longest first; and so that tests which only some runners can take come before all others. Either
     # may be the better one.
-    longest = lambda x: (-x[1].seconds, len(x[0]), x[1].label, x[1].shard)
+    longest = lambda x: (-x[1].seconds, len(x[0]), x[1].label, x[1].capability, x[1].shard)
     plans = [_divide(work, pools, longest), _divide(work, pools, lambda x: (len(x[0]), longest(x)))]
     runners = min(plans, key=lambda runners: max([r.seconds for r in runners], default=0))
     # Those that may run on some pools take at least their total divided by the runners there.
@@ -276,7 +292,7 @@ def table(plan):
     for r in plan.runners:
         lines.append("%-20s %6d %9.1f" % (r.name, len(r.items), r.seconds))
     lines.append("%.1f s; no plan takes less than %.1f s" % (plan.seconds, plan.least_seconds))
-    lines += ["not run: %s: %s" % (test.label, why) for test, why in plan.unplaced]
+    lines += ["not run: %s: %s" % (label, why) for label, why in plan.unplaced]
     return "\n".join(lines)
 
 
@@ -288,27 +304,44 @@ def read(path):
         raise PlanError("%s: %s" % (path, error)) from None
 
 
-def main(argv, stdin, out, err):
+def capability_of(flag, name):
+    """(capability, value) of a flag such as 90=FILE."""
+    capability, _, value = flag.partition("=")
+    if not capability.isdigit() or int(capability) not in CAPABILITIES or not value:
+        known = ", ".join(map(str, CAPABILITIES))
+        raise PlanError("%s: %r is not of the form CAPABILITY=FILE; capabilities are %s" % (name, flag, known))
+    return int(capability), value
+
+
+def main(argv, out, err):
     parser = argparse.ArgumentParser(prog="plan.py", description=__doc__.splitlines()[0])
     parser.add_argument("--runners", required=True, help="the inventory, a JSON file")
+    parser.add_argument("--tests", action="append", default=[], help="CAPABILITY=FILE: the tests.json of a bundle")
+    parser.add_argument("--bundles", action="store_true", help="only print the bundles that the runners need")
     parser.add_argument("--events", action="append", default=[], help="build events of a past run")
     parser.add_argument("--json", help="where the plan is written")
-    parser.add_argument("--github", help="a file to which matrix=... and bundles=... are added: $GITHUB_OUTPUT")
+    parser.add_argument("--github", help="a file to which matrix=... is added: $GITHUB_OUTPUT")
     flags = parser.parse_args(argv)
     try:
         pools = parse_pools(read(flags.runners), flags.runners)
+        if flags.bundles:
+            print(" ".join(sorted({"//ci:bundle_sm%d" % pool.capability for pool in pools})), file=out)
+            return 0
+        manifests = {}
+        for flag in flags.tests:
+            capability, path = capability_of(flag, "--tests")
+            manifests[capability] = parse_manifest(read(path), path, capability)
         seconds = {}
         for path in flags.events:
             seconds.update(seconds_of_events(read(path).splitlines()))
-        plan = make_plan(parse_tests(stdin.read()), pools, seconds)
+        tests, unplaced = tests_of(manifests, pools)
+        plan = make_plan(tests, pools, seconds, unplaced)
         if flags.json:
             with whole_file.replacing(flags.json) as f:
                 f.write(json.dumps(plan.to_json(), indent=1) + "\n")
         if flags.github:
-            matrix = github_matrix(plan)
-            bundles = sorted({"//ci:" + entry["bundle"] for entry in matrix["include"]})
             with open(flags.github, "a", encoding="utf-8") as f:
-                f.write("matrix=%s\nbundles=%s\n" % (json.dumps(matrix), " ".join(bundles)))
+                f.write("matrix=%s\n" % json.dumps(github_matrix(plan)))
     except (PlanError, OSError) as error:
         print("plan.py: %s" % error, file=err)
         return 2
@@ -317,4 +350,4 @@ def main(argv, stdin, out, err):
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:], sys.stdin, sys.stdout, sys.stderr))
+    sys.exit(main(sys.argv[1:], sys.stdout, sys.stderr))

@@ -8,8 +8,8 @@ import unittest
 from ci.farm import plan
 
 
-def test(label, capability=0, gpus=1, shards=1, size="medium"):
-    return plan.Test(label, capability, gpus, shards, size)
+def test(label, capability=90, gpus=1, shards=1, size="medium", named=0):
+    return plan.Test(label, capability, named, gpus, shards, size)
 
 
 def pool(name, capability, runners=1, gpus=1):
@@ -20,26 +20,19 @@ class MakePlanTest(unittest.TestCase):
     def labels(self, made, pool_name):
         return sorted(i.label for r in made.runners if r.pool.name == pool_name for i in r.items)
 
-    def test_each_test_goes_to_its_capability_or_the_least_later_one(self):
-        tests = [test("//a", 75), test("//b", 80), test("//c", 86), test("//d", 90), test("//e", 100)]
-        made = plan.make_plan(tests, [pool("ampere", 80), pool("hopper", 90)], {})
-        self.assertEqual(self.labels(made, "ampere"), ["//a", "//b"])
-        self.assertEqual(self.labels(made, "hopper"), ["//c", "//d"])
-        self.assertEqual(
-            [(t.label, why) for t, why in made.unplaced],
-            [("//e", "no runner has compute capability 10.0 or later")],
-        )
+    def test_each_test_goes_to_runners_of_its_capability(self):
+        made = plan.make_plan([test("//a", 80), test("//a", 90), test("//b", 90)], [pool("a", 80), pool("h", 90)], {})
+        self.assertEqual(self.labels(made, "a"), ["//a"])
+        self.assertEqual(self.labels(made, "h"), ["//a", "//b"])
 
     def test_a_test_for_two_gpus_needs_a_runner_that_has_them(self):
-        tests = [test("//one"), test("//two", gpus=2), test("//four", gpus=4)]
-        made = plan.make_plan(tests, [pool("small", 90, 5), pool("large", 80, gpus=2)], {})
-        self.assertIn("//two", self.labels(made, "large"))
-        self.assertEqual([(t.label, why) for t, why in made.unplaced], [("//four", "no runner has 4 GPUs")])
+        made = plan.make_plan([test("//one"), test("//two", gpus=2)], [pool("s", 90, 5), pool("l", 90, gpus=2)], {})
+        self.assertIn("//two", self.labels(made, "l"))
 
     def test_every_shard_of_every_test_is_there_once(self):
         random_ = random.Random(1)
         tests = [
-            test("//t%d" % i, random_.choice([0, 75, 80, 86, 90]), shards=random_.randint(1, 4))
+            test("//t%d" % i, random_.choice([80, 89, 90]), shards=random_.randint(1, 4))
             for i in range(300)
         ]
         made = plan.make_plan(tests, [pool("a", 80, 3), pool("b", 89, 2), pool("c", 90, 4)], {})
@@ -49,13 +42,13 @@ class MakePlanTest(unittest.TestCase):
     def test_within_a_tenth_of_what_no_plan_can_beat(self):
         for seed in range(100):
             random_ = random.Random(seed)
-            tests = [test("//t%d" % i, random_.choice([0, 80, 90])) for i in range(120)]
+            tests = [test("//t%d" % i, random_.choice([80, 90])) for i in range(120)]
             seconds = {t.label: random_.lognormvariate(2, 1) for t in tests}
             made = plan.make_plan(tests, [pool("a", 80, 3), pool("b", 90, 4)], seconds)
             self.assertLessEqual(made.seconds, 1.1 * made.least_seconds, seed)
 
     def test_the_order_of_tests_does_not_matter(self):
-        tests = [test("//t%d" % i, 80 if i % 3 else 0) for i in range(40)]
+        tests = [test("//t%d" % i, 80 if i % 3 else 90) for i in range(40)]
         pools = [pool("a", 80, 2), pool("b", 90, 2)]
         expected = plan.make_plan(tests, pools, {}).to_json()
         for seed in range(5):
@@ -71,24 +64,52 @@ class MakePlanTest(unittest.TestCase):
         self.assertEqual(plan.make_plan([], [pool("a", 90)], {}).seconds, 0)
 
 
-QUERY = """<?xml version="1.1" encoding="UTF-8" standalone="no"?>
-<query version="2">
-  <rule class="program_test" name="//b:t_sm_90">
-    <list name="tags"><string value="gpu"/><string value="sm_90"/></list>
-    <dict name="exec_properties">
-      <pair><string value="gpus"/><string value="2"/></pair>
-      <pair><string value="gpu"/><string value="sm_75"/></pair>
-    </dict>
-    <string name="size" value="large"/>
-    <int name="shard_count" value="3"/>
-  </rule>
-  <rule class="program_test" name="//a:t">
-    <list name="tags"><string value="gpu"/></list>
-    <int configurable="yes" name="shard_count"/>
-  </rule>
-  <rule class="cc_test" name="//a:cpu"><list name="tags"/></rule>
-</query>
-"""
+def of_bundle(label, named=0, gpus=1, shards=1, timeout="moderate"):
+    """As in tests.json."""
+    env = {"ATTNLAB_COMPUTE_CAPABILITY": str(named)} if named else {}
+    return {"label": label, "gpus": gpus, "shards": shards, "timeout": timeout, "env": env}
+
+
+def manifest(*tests, others=()):
+    return {"platform": "//ci:linux_sm_90", "workspace": "ws", "tests": list(tests), "others": list(others)}
+
+
+class TestsOfBundlesTest(unittest.TestCase):
+    def test_a_test_for_a_capability_runs_on_that_or_the_least_later_one(self):
+        a, b, h = pool("a", 80), pool("b", 89), pool("h", 90)
+        manifests = {c: manifest(of_bundle("//t_sm_80", 80, shards=4 if c == 80 else 1)) for c in (80, 89, 90)}
+        # With as many shards as it has there.
+        for pools, capability, shards in (([h, b, a], 80, 4), ([h, b], 89, 1), ([h], 90, 1)):
+            tests, unplaced = plan.tests_of(manifests, pools)
+            self.assertEqual((tests, unplaced), ([test("//t_sm_80", capability, shards=shards, named=80)], []))
+
+    def test_other_tests_run_on_each_capability(self):
+        manifests = {80: manifest(of_bundle("//t")), 90: manifest(of_bundle("//t"), of_bundle("//u"))}
+        tests, unplaced = plan.tests_of(manifests, [pool("a", 80), pool("h", 90)])
+        self.assertEqual(tests, [test("//t", 80), test("//t", 90), test("//u", 90)])
+        self.assertEqual(unplaced, [])
+
+    def test_what_nobody_can_run_is_said(self):
+        manifests = {80: manifest(of_bundle("//t", gpus=2), others=["//t_sm_90"]), 100: manifest(of_bundle("//u"))}
+        tests, unplaced = plan.tests_of(manifests, [pool("a", 80)])
+        self.assertEqual(tests, [])
+        self.assertEqual(unplaced, [
+            ("//t_sm_90", "no bundle is for its GPU"), ("//t", "no runner has 2 GPUs"),
+            ("//u", "no runner has compute capability 10.0"),
+        ])  # fmt: skip
+
+    def test_a_damaged_manifest_is_an_error(self):
+        good = manifest(of_bundle("//t"))
+        self.assertEqual(plan.parse_manifest(json.dumps(good), "f", 90), good)
+        for bad in ("{", "[]", '{"tests": [{}]}', json.dumps(dict(good, others=[7])),
+                    json.dumps(manifest(of_bundle("//t", timeout="never")))):  # fmt: skip
+            with self.assertRaisesRegex(plan.PlanError, "^f: is not the tests.json of a bundle", msg=bad):
+                plan.parse_manifest(bad, "f", 90)
+        for bad, capability, said in [(manifest(), 90, "f: has no tests"), (good, 80, "f: is for //ci:linux_sm_90, not for 80")]:
+            with self.assertRaisesRegex(plan.PlanError, said):
+                plan.parse_manifest(json.dumps(bad), "f", capability)
+        with self.assertRaisesRegex(plan.PlanError, r"^f: shards: 0 is not a number in \[1"):
+            plan.parse_manifest(json.dumps(manifest(of_bundle("//t", shards=0))), "f", 90)
 
 
 class GithubTest(unittest.TestCase):
@@ -107,13 +128,6 @@ class GithubTest(unittest.TestCase):
 
 
 class InputsTest(unittest.TestCase):
-    def test_tests_of_a_query(self):
-        self.assertEqual(
-            plan.parse_tests(QUERY), [test("//a:t"), test("//b:t_sm_90", 90, 2, 3, "large")]
-        )
-        with self.assertRaisesRegex(plan.PlanError, "^tests: is not the XML of bazel query"):
-            plan.parse_tests("Loading: 0 packages")
-
     def test_seconds_of_build_events(self):
         def event(label, shard, attempt, millis, status="PASSED"):
             identity = {"label": label, "shard": shard, "attempt": attempt}
@@ -139,9 +153,10 @@ class InputsTest(unittest.TestCase):
             return json.dumps({"pools": [dict({"name": "h", "capability": 90, "runners": 1}, **fields)]})
 
         for text, message in [
-            ("", 'f: is not JSON of the form {"pools": [...]}'),
-            ("[]", "f: is not JSON of the form"),
-            ('{"pools": {}}', "f: is not JSON of the form"),
+            ("", "f: is not JSON: Expecting value: line 1"),
+            ("[]", 'f: is not of the form {"pools": [...]}'),
+            ('{"pools": {}}', "f: is not of the form"),
+            ('{"pools": [], "pool": []}', "f: is not of the form"),
             ('{"pools": [7]}', "f: pools[0]: 7 is not an object"),
             (entry(name="A b"), "f: pools[0]: name: 'A b' is not of a-z, 0-9"),
             (entry(capability=91), "f: pools[0]: capability: 91 is not one of 75, 80"),
@@ -158,15 +173,16 @@ class InputsTest(unittest.TestCase):
 
 
 class MainTest(unittest.TestCase):
-    def run_main(self, inventory, query, *flags):
+    POOLS = '{"pools": [{"name": "h", "capability": 90, "runners": 2}, {"name": "a", "capability": 80, "runners": 1}]}'
+
+    def run_main(self, inventory, *flags, tests=manifest(of_bundle("//t_sm_90", 90, shards=3), of_bundle("//u"))):
         with tempfile.TemporaryDirectory() as directory:
-            path = os.path.join(directory, "runners.json")
-            with open(path, "w", encoding="utf-8") as f:
-                f.write(inventory)
+            path, bundle = (os.path.join(directory, name) for name in ("runners.json", "tests.json"))
+            for name, text in ((path, inventory), (bundle, json.dumps(tests))):
+                with open(name, "w", encoding="utf-8") as f:
+                    f.write(text)
             out, err, to = io.StringIO(), io.StringIO(), os.path.join(directory, "plan.json")
-            status = plan.main(
-                ["--runners=" + path, "--json=" + to, *flags], io.StringIO(query), out, err
-            )
+            status = plan.main(["--runners=" + path, "--json=" + to, "--tests=90=" + bundle, *flags], out, err)
             made = None
             if os.path.exists(to):
                 with open(to, encoding="utf-8") as f:
@@ -174,38 +190,40 @@ class MainTest(unittest.TestCase):
             return status, out.getvalue(), err.getvalue(), made
 
     def test_a_plan_is_printed_and_written(self):
-        inventory = '{"pools": [{"name": "h", "capability": 90, "runners": 2, "gpus": 2}]}'
-        status, out, err, made = self.run_main(inventory, QUERY)
+        status, out, err, made = self.run_main(self.POOLS)
         self.assertEqual((status, err), (0, ""))
         self.assertIn("h-1", out)
         self.assertEqual(sum(len(r["tests"]) for r in made["runners"]), 4)
 
-    def test_github_gets_one_line_per_output(self):
-        inventory = '{"pools": [{"name": "h", "capability": 90, "runners": 2, "gpus": 2}]}'
+    def test_the_bundles_that_runners_need(self):
+        self.assertEqual(self.run_main(self.POOLS, "--bundles")[:2], (0, "//ci:bundle_sm80 //ci:bundle_sm90\n"))
+
+    def test_github_gets_one_line(self):
         with tempfile.TemporaryDirectory() as directory:
             output = os.path.join(directory, "output")
             with open(output, "w", encoding="utf-8") as f:
                 f.write("of_before=1\n")
-            self.assertEqual(self.run_main(inventory, QUERY, "--github=" + output)[0], 0)
+            self.assertEqual(self.run_main(self.POOLS, "--github=" + output)[0], 0)
             with open(output, encoding="utf-8") as f:
                 lines = f.read().splitlines()
-        self.assertEqual([line.split("=")[0] for line in lines], ["of_before", "matrix", "bundles"])
+        self.assertEqual([line.split("=")[0] for line in lines], ["of_before", "matrix"])
         self.assertEqual(len(json.loads(lines[1].split("=", 1)[1])["include"]), 2)
-        self.assertEqual(lines[2], "bundles=//ci:bundle_sm90")
 
     def test_tests_without_a_runner_are_said_and_fail(self):
-        status, out, _, made = self.run_main('{"pools": []}', QUERY)
+        status, out, _, made = self.run_main('{"pools": []}')
         self.assertEqual(status, 1)
-        self.assertIn("not run: //b:t_sm_90: no runner has 2 GPUs", out)
+        self.assertIn("not run: //t_sm_90: no runner has compute capability 9.0", out)
         self.assertEqual(len(made["unplaced"]), 2)
 
     def test_bad_input_writes_nothing(self):
-        status, out, err, made = self.run_main("{}", QUERY)
+        status, out, err, made = self.run_main("{}")
         self.assertEqual((status, out, made), (2, "", None))
-        self.assertRegex(err, r"^plan.py: .*runners.json: is not JSON of the form")
-        status, _, err, _ = self.run_main('{"pools": []}', QUERY, "--events=/nowhere")
-        self.assertEqual(status, 2)
-        self.assertIn("/nowhere", err)
+        self.assertRegex(err, r"^plan.py: .*runners.json: is not of the form")
+        for flag, said in [("--events=/nowhere", "/nowhere"), ("--tests=90", "--tests: '90' is not of the form"),
+                           ("--tests=91=x", "--tests: '91=x' is not of the form")]:  # fmt: skip
+            status, _, err, _ = self.run_main('{"pools": []}', flag)
+            self.assertEqual(status, 2)
+            self.assertIn(said, err)
 
 
 if __name__ == "__main__":

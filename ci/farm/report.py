@@ -12,11 +12,12 @@ import re
 import xml.etree.ElementTree as ElementTree
 
 from ci.farm import speed
-from ci.farm.run_tests import has_failure
+from ci.farm.run_tests import has_failure, is_skipped
 
 # In the order in which the page shows them.
-STATUSES = ("failed", "lost", "flaky", "passed")
+STATUSES = ("failed", "lost", "flaky", "skipped", "passed")
 SLOWEST = 15
+SANITIZED = re.compile(r"_(memcheck|initcheck|racecheck|synccheck)$")
 # A case of the conformance suite: "fa2_matches_oracle" and "036_bf16_d512_window_packed_bhsd".
 CHECKS = re.compile(r"_(matches_oracle|lse_is_optional|lens_modes_agree|config_overrides|traffic_model|"
                     r"hidden_keys|sequences|zero_q|constant_v|nan_reaches|allocates|batch_).*$")  # fmt: skip
@@ -29,25 +30,37 @@ def cases_of(path):
     for case in ElementTree.parse(path).getroot().iter("testcase"):
         if case.get("status") == "notrun":
             continue
-        skipped = case.get("result") == "skipped" or case.find("skipped") is not None
-        outcome = "failed" if has_failure(case) else "skipped" if skipped else "passed"
+        outcome = "failed" if has_failure(case) else "skipped" if is_skipped(case) else "passed"
         cases.append((case.get("classname", ""), case.get("name", ""), outcome))
     return cases
+
+
+def name_of(item):
+    """Of a test and its shard, for people. One that is for no capability runs on each."""
+    name = item["label"] + (" %d/%d" % (item["shard"] + 1, item["shards"])) * (item["shards"] > 1)
+    return name if "_sm_%d" % item["capability"] in item["label"] else name + " on %.1f" % (item["capability"] / 10)
+
+
+def key_of(item):
+    return item["label"], item["capability"], item["shard"]
 
 
 def junit(results, out):
     """The cases of each item's last attempt that has results; items that are lost are errors."""
     root = ElementTree.Element("testsuites")
     for item in results["items"]:
-        name = item["label"] + (" %d/%d" % (item["shard"] + 1, item["shards"])) * (item["shards"] > 1)
+        name = name_of(item)
         suite = ElementTree.SubElement(root, "testsuite", name=name)
+        properties = ElementTree.SubElement(suite, "properties")
+        for of in ("capability", "status"):
+            ElementTree.SubElement(properties, "property", name=of, value=str(item[of]))
         done = [a for a in item["attempts"] if "directory" in a]
         if item["status"] == "lost" or not done:
             case = ElementTree.SubElement(suite, "testcase", classname=item["label"], name=name)
             why = "; ".join("%(runner)s: %(status)s %(why)s" % a for a in item["attempts"])
             ElementTree.SubElement(case, "error", message="lost: " + (why or "no runner was left"))
             continue
-        passed = [a for a in done if a["status"] == "passed"]
+        passed = [a for a in done if a["status"] in ("passed", "skipped")]
         for case in ElementTree.parse(os.path.join(out, (passed or done)[-1]["directory"], "test.xml")).iter("testcase"):
             suite.append(case)
     for test in results["unplaced"]:
@@ -61,6 +74,8 @@ def coverage(results, out):
     """{(kernel, capability): {feature: cases that passed}} of the conformance suite."""
     found = collections.defaultdict(collections.Counter)
     for item in results["items"]:
+        if SANITIZED.search(item["label"]):
+            continue  # the same cases once more
         for attempt in item["attempts"]:
             if attempt["status"] != "passed" or "directory" not in attempt:
                 continue
@@ -69,21 +84,21 @@ def coverage(results, out):
                 if outcome != "passed" or not is_check:
                     continue
                 features = FEATURES.findall(name)
-                found[kernel, attempt["capability"]].update(features + ["cases"])
+                found[kernel, item["capability"]].update(features + ["cases"])
     return found
 
 
-def spans_of_runners(results):
-    """{runner: [(seconds, status)]}"""
-    spans = collections.defaultdict(list)
+def attempts_of_runners(results):
+    """{runner: [attempt]}"""
+    attempts = collections.defaultdict(list)
     for item in results["items"]:
         for attempt in item["attempts"]:
-            spans[attempt["runner"]].append((attempt.get("seconds", 0.0), attempt["status"]))
-    return spans
+            attempts[attempt["runner"]].append(attempt)
+    return attempts
 
 
 def flaky_before(history):
-    """{(label, shard): runs in which it was flaky} of the lines of a history."""
+    """{key_of an item: runs in which it was flaky} of the lines of a history."""
     counts = collections.Counter()
     for line in history:
         try:
@@ -93,10 +108,25 @@ def flaky_before(history):
     return counts
 
 
+def seconds_before(history):
+    """{(label, capability): seconds of all shards} of the last run that had the test."""
+    found = {}
+    for line in history:
+        try:
+            run = collections.Counter()
+            for label, capability, _, seconds in json.loads(line)["seconds"]:
+                run[label, capability] += seconds
+            found.update(run)
+        except (ValueError, KeyError, TypeError):
+            continue
+    return found
+
+
 def history_line(results, when, out):
     """What a run adds to the history."""
-    seconds = {"%(label)s %(shard)d" % i: i["attempts"][-1].get("seconds") for i in results["items"] if i["attempts"]}
-    of = lambda status: [[i["label"], i["shard"]] for i in results["items"] if i["status"] == status]
+    seconds = [[*key_of(item), attempt["seconds"]] for item in results["items"]
+               for attempt in item["attempts"][-1:] if "seconds" in attempt]  # fmt: skip
+    of = lambda status: [key_of(i) for i in results["items"] if i["status"] == status]
     return json.dumps({"when": when, "flaky": of("flaky"), "failed": of("failed"), "lost": of("lost"),
                        "seconds": seconds, "speed": speed.measured(results, out)[0]}) + "\n"  # fmt: skip
 
@@ -125,8 +155,7 @@ def _table(head, rows):
 
 
 def _name(item):
-    shard = " %d/%d" % (item["shard"] + 1, item["shards"]) if item["shards"] > 1 else ""
-    return html.escape(item["label"] + shard)
+    return html.escape(name_of(item))
 
 
 def _attempt(attempt):
@@ -160,21 +189,23 @@ def page(results, out, history=()):
         rows = [[html.escape(t["label"]), html.escape(t["why"])] for t in results["unplaced"]]
         parts += ["<h2>Without a runner</h2>", _table(["test", "why"], rows)]
     odd = [i for i in results["items"] if i["status"] != "passed" or len(i["attempts"]) > 1]
-    odd.sort(key=lambda i: (STATUSES.index(i["status"]), i["label"], i["shard"]))
+    odd.sort(key=lambda i: (STATUSES.index(i["status"]), key_of(i)))
     if odd:
         rows = [['<span class="%s">%s</span>' % (i["status"], i["status"]), _name(i),
                  "<br>".join(map(_attempt, i["attempts"])) or "no runner was left",
-                 before[i["label"], i["shard"]] or ""] for i in odd]  # fmt: skip
+                 before[key_of(i)] or ""] for i in odd]  # fmt: skip
         parts += ["<h2>Not passed at once</h2>", _table(["status", "test", "attempts", "flaky before"], rows)]
     parts += _speed(*speed.measured(results, out), history)
     rows = []
-    for runner, spans in sorted(spans_of_runners(results).items()):
-        of = collections.Counter(status for _, status in spans)
+    for runner, attempts in sorted(attempts_of_runners(results).items()):
+        of = collections.Counter(attempt["status"] for attempt in attempts)
         bad = ", ".join("%d %s" % (n, s) for s, n in sorted(of.items()) if s != "passed")
-        rows.append([html.escape(runner), of["passed"], bad, round(sum(s for s, _ in spans), 1)])
-    parts += ["<h2>Runners</h2>", _table(["runner", "passed", "others", "seconds of tests"], rows)]
+        gpus = collections.Counter(gpu for attempt in attempts for gpu in attempt.get("gpus", []))
+        gpus = "<br>".join("%s: %d tests" % (html.escape(gpu), n) for gpu, n in sorted(gpus.items()))
+        rows.append([html.escape(runner), of["passed"], bad, round(sum(a.get("seconds", 0) for a in attempts), 1), gpus])
+    parts += ["<h2>Runners</h2>", _table(["runner", "passed", "others", "seconds of tests", "GPUs"], rows)]
     timed = [(a["seconds"], i, a) for i in results["items"] for a in i["attempts"] if "seconds" in a]
-    timed.sort(key=lambda x: (-x[0], x[1]["label"], x[1]["shard"]))
+    timed.sort(key=lambda x: (-x[0], key_of(x[1])))
     rows = [[round(s, 1), _name(i), html.escape(a["runner"])] for s, i, a in timed[:SLOWEST]]
     parts += ["<h2>Slowest</h2>", _table(["seconds", "test", "runner"], rows)]
     covered = coverage(results, out)

@@ -13,6 +13,7 @@ from ci.farm import engines
 from ci.farm import farm
 from ci.farm import plan
 from ci.farm import report
+from ci.farm import speed
 from profiling.report import browser
 
 BUNDLE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "small_cpu_bundle.tar.gz")
@@ -38,8 +39,9 @@ class ReportTest(unittest.TestCase):
         cls.addClassCleanup(directory.cleanup)
         cls.out = directory.name
         bundle = farm.unpack_once(BUNDLE, cls.out)
-        tests = [test._replace(shards=3) for test in farm.tests_of({90: bundle})]
-        made = farm.Farm(tests, [plan.Pool("h", 90, 2, 1)], {90: bundle}, {}, engines.Local(1), cls.out,
+        pools = [plan.Pool("h", 90, 2, 1)]
+        tests = [test._replace(shards=3) for test in plan.tests_of(farm.manifests_of({90: bundle}), pools)[0]]
+        made = farm.Farm(tests, pools, {90: bundle}, {}, engines.Local(1), cls.out,
                          say=lambda line: None)  # fmt: skip
         cls.addClassCleanup(made.journal.close)
         made.run(poll=0.05)
@@ -66,9 +68,17 @@ class ReportTest(unittest.TestCase):
     def test_the_history_counts_flaky_runs(self):
         line = report.history_line(self.results, 1, self.out)
         first = self.results["items"][0]
-        key = (first["label"], first["shard"])
+        key = report.key_of(first)
         self.assertEqual(report.flaky_before([line, "damaged", line]), {key: 2})
         self.assertIn("<td class=number>2</td>", report.page(self.results, self.out, [line, line]))
+        seconds = report.seconds_before(["damaged", line])
+        self.assertEqual(set(seconds), {("//ci/farm:cpu_0", 90), ("//ci/farm:cpu_1", 90)})
+        self.assertGreater(min(seconds.values()), 0)
+
+    def test_commits_that_are_not_known_are_not_compared(self):
+        of = lambda commit, seconds: json.dumps({"speed": [["k", "p", "m", commit] + [seconds] * 3]})
+        runs = speed.past([of(None, 1), of(None, 2), of("c1", 3), of("c2", 4)])
+        self.assertEqual([after.median for _, after in speed.slower(runs)], [4])
 
     def test_a_kernel_that_became_slower(self):
         row = {"kernel": "fa2", "config": "tile_q=64", "problem": "hq=8", "machine": {"name": "A <GPU>"}, "verdict": "ok"}
@@ -122,7 +132,7 @@ class ReportTest(unittest.TestCase):
                     self.assertGreaterEqual(chromium.run(CONTRAST), 4.5, scheme)
                     self.assertEqual(chromium.run("return document.documentElement.scrollWidth"), width)
             self.assertEqual((chromium.console(), chromium.requests()), ([], []))
-            self.assertEqual(chromium.find("#counts")[0].text, "0 failed, 1 lost, 1 flaky, 4 passed")
+            self.assertEqual(chromium.find("#counts")[0].text, "0 failed, 1 lost, 1 flaky, 0 skipped, 4 passed")
             text = chromium.find("body")[0].text
             for expected in ("//x:sm_100", "h-0: died, it ended before <its> tests", "h-1: hung, no sign of life"):
                 self.assertIn(expected, text)

@@ -4,13 +4,15 @@
     tar xzf bundle_sm90.tar.gz && tests/run_tests.py --out=results
 
 Each test gets its place on a GPU by gpu_slot.py. In the directory of results, each shard of a test has
-test.log and test.xml, and results.jsonl has a line for each that has ended. The last lines of the output
-count tests and say what each GPU did. Exit status: 0 all passed, 3 some failed, 4 the machine cannot go on.
+test.log and test.xml, and results.jsonl has a line for each that has ended. A test on a GPU that skips all
+its cases is skipped. The last lines of the output count tests and say what each GPU did. Exit status: 0 all
+passed or skipped, 3 some failed, 4 the machine cannot go on.
 """
 
 import argparse
 import collections
 import concurrent.futures
+import ctypes
 import glob
 import hashlib
 import json
@@ -29,6 +31,10 @@ from xml.sax.saxutils import escape, quoteattr
 HERE = os.path.dirname(os.path.abspath(__file__))
 SECONDS = {"short": 60, "moderate": 300, "long": 900, "eternal": 3600}  # Bazel's timeouts
 LOG_BYTES_IN_XML = 1 << 16
+ENDS_WITHIN = 60  # seconds, when killed; a driver that hangs keeps its processes
+# XML has no other characters.
+NOT_XML = re.compile("[^\t\n\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+LIBC = ctypes.CDLL(None)
 PLACE = re.compile(r"^gpu_slot: (\S+?)(?:, shared,)? after (\d+\.\d+) s$", re.MULTILINE)
 
 Item = collections.namedtuple("Item", "label shard")
@@ -52,16 +58,40 @@ def has_failure(root):
     return root.find(".//failure") is not None or root.find(".//error") is not None
 
 
+def is_skipped(case):
+    """Whether a case of a test.xml did not run."""
+    return case.get("status") == "notrun" or case.get("result") == "skipped" or case.find("skipped") is not None
+
+
+def directory_of(label, shard):
+    """Where a test leaves its results, below --out."""
+    return "tests/%s/%d" % (label.lstrip("@/").replace(":", "/"), shard)
+
+
 def gpus_here():
-    """The UUIDs of the GPUs that answer; None if there is no nvidia-smi."""
+    """The UUIDs of the GPUs that answer."""
     try:
-        done = subprocess.run(["nvidia-smi", "--query-gpu=uuid", "--format=csv,noheader"], timeout=60,
-                              stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, universal_newlines=True)
+        smi = subprocess.Popen(["nvidia-smi", "--query-gpu=uuid", "--format=csv,noheader"], stdout=subprocess.PIPE,
+                               stderr=subprocess.DEVNULL, universal_newlines=True)  # fmt: skip
     except OSError:
-        return None
-    except subprocess.TimeoutExpired:
         return []
-    return done.stdout.split() if done.returncode == 0 else []
+    try:
+        output = smi.communicate(timeout=60)[0]
+    except subprocess.TimeoutExpired:
+        smi.kill()  # and no wait: in a driver that hangs it does not end
+        return []
+    return output.split() if smi.returncode == 0 else []
+
+
+def visible_gpus(uuids):
+    """How many of the GPUs gpu_slot.py gives to tests."""
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    return len(uuids) if visible is None else len([x for x in visible.split(",") if x])
+
+
+def die_with_parent():
+    """For a child: SIGKILL when its runner ends, however that ends."""
+    LIBC.prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
 
 
 class Bundle:
@@ -152,8 +182,8 @@ class Runs:
         if self.stopped.is_set():
             return
         test = self.bundle.tests[item.label]
-        name = "%s/%d" % (item.label.lstrip("@/").replace(":", "/"), item.shard)
-        directory = os.path.join(self.out, "tests", name)
+        name = directory_of(item.label, item.shard)
+        directory = os.path.join(self.out, name)
         shutil.rmtree(directory, ignore_errors=True)
         os.makedirs(os.path.join(directory, "outputs"))
         temporary = tempfile.mkdtemp(prefix="attnlab-test.")
@@ -171,14 +201,15 @@ class Runs:
             place = PLACE.search(f.read(1 << 16))
         record = {
             "label": item.label, "shard": item.shard, "shards": test["shards"], "status": status,
-            "began": round(began, 3), "seconds": round(seconds, 3), "directory": "tests/" + name,
+            "began": round(began, 3), "seconds": round(seconds, 3), "directory": name,
             "gpus": place.group(1).split(",") if place else [], "waited": float(place.group(2)) if place else 0,
             "log_sha256": digest(log), "xml_sha256": digest(os.path.join(directory, "test.xml")),
         }  # fmt: skip
-        if status != "passed" and test["gpus"]:
+        # A test that finds no GPU may skip all its cases: its result counts if all GPUs answer afterwards.
+        if test["gpus"]:
             now = gpus_here()
-            if self.gpus and now != self.gpus:
-                self.stop("GPUs were lost: there were %d, %d answer" % (len(self.gpus), len(now or [])))
+            if now != self.gpus:
+                self.stop("GPUs were lost: there were %d, %d answer" % (len(self.gpus), len(now)))
                 return
         with self._lock:
             self.records.append(record)
@@ -198,7 +229,7 @@ class Runs:
                         return "stopped"
                     process = subprocess.Popen(
                         self._command(test), cwd=root, stdin=subprocess.DEVNULL, stdout=output,
-                        stderr=subprocess.STDOUT, start_new_session=True,
+                        stderr=subprocess.STDOUT, start_new_session=True, preexec_fn=die_with_parent,
                         env=self._environment(item, test, directory, temporary))  # fmt: skip
                     self._running.add(process)
             except OSError as error:
@@ -211,12 +242,15 @@ class Runs:
         finally:
             # Also what the test left running.
             kill_group(process, signal.SIGKILL)
-            process.wait()
+            try:
+                process.wait(ENDS_WITHIN)
+            except subprocess.TimeoutExpired:
+                self.stop("%s: does not end when it is killed" % item.label)
             with self._lock:
                 self._running.discard(process)
 
     def _judge(self, item, test, directory, log, status, seconds):
-        """passed, failed, timeout or killed. There is a test.xml afterwards that says the same."""
+        """passed, skipped, failed, timeout or killed. There is a test.xml afterwards that says the same."""
         path, why = os.path.join(directory, "test.xml"), ""
         if status == "timeout":
             status, why = "timeout", "took more than %d s" % SECONDS[test["timeout"]]
@@ -233,6 +267,9 @@ class Runs:
             has_failures = has_failure(root)
             if status == "passed" and has_failures:
                 status = "failed"
+            cases = list(root.iter("testcase"))
+            if status == "passed" and test["gpus"] and cases and all(map(is_skipped, cases)):
+                return "skipped"
             if status == "passed" or has_failures:
                 return status
         except OSError:
@@ -242,7 +279,7 @@ class Runs:
             status = "failed" if status == "passed" else status
         with open(log, encoding="utf-8", errors="replace") as f:
             text = f.read()[-LOG_BYTES_IN_XML:]
-        text = escape("".join(c for c in text if c >= " " or c in "\n\t"))
+        text = escape(NOT_XML.sub("", text))
         failure = "" if status == "passed" else "<failure message=%s/>" % quoteattr(why)
         with open(path, "w", encoding="utf-8") as f:
             f.write('<testsuites><testsuite name=%s tests="1"><testcase name=%s time="%.3f">%s</testcase>'
@@ -316,7 +353,9 @@ def main(argv, out=sys.stdout):
     # Tests that want a GPU for themselves come last, so that no other waits for them.
     alone = [item for item in items if bundle.tests[item.label]["exclusive"]]
     shared = [item for item in items if not bundle.tests[item.label]["exclusive"]]
-    for some, jobs in ((shared, flags.jobs), (alone, max(1, len(runs.gpus or [])))):
+    if any(bundle.tests[item.label]["gpus"] for item in items) and not runs.gpus:
+        runs.stop("no GPU answers")
+    for some, jobs in ((shared, flags.jobs), (alone, max(1, visible_gpus(runs.gpus)))):
         with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
             list(pool.map(runs.run, some))
     ended.set()
@@ -324,8 +363,9 @@ def main(argv, out=sys.stdout):
     for line in gpu_lines(runs.records, time.time() - began):
         print(line, file=out)
     counts = collections.Counter(record["status"] for record in runs.records)
-    print("%d passed, %d failed, %d not run"
-          % (counts["passed"], len(runs.records) - counts["passed"], len(items) - len(runs.records)), file=out)  # fmt: skip
+    good = counts["passed"] + counts["skipped"]
+    print("%d passed, %d skipped, %d failed, %d not run"
+          % (counts["passed"], counts["skipped"], len(runs.records) - good, len(items) - len(runs.records)), file=out)  # fmt: skip
     if runs.stopped.is_set():
         print("run_tests: stopped: %s" % runs.why, file=sys.stderr)
         return 130 if runs.why == "interrupted" else 4
@@ -333,7 +373,7 @@ def main(argv, out=sys.stdout):
     with open(os.path.join(flags.out, "ended.part"), "w", encoding="utf-8") as f:
         json.dump({"results_sha256": digest(os.path.join(flags.out, "results.jsonl"))}, f)
     os.replace(os.path.join(flags.out, "ended.part"), os.path.join(flags.out, "ended.json"))
-    return 0 if counts["passed"] == len(items) else 3
+    return 0 if good == len(items) else 3
 
 
 if __name__ == "__main__":

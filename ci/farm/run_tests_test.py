@@ -1,7 +1,10 @@
 import io
 import json
 import os
+import shutil
 import stat
+import subprocess
+import sys
 import tempfile
 import time
 import unittest
@@ -62,7 +65,7 @@ class RunTestsTest(unittest.TestCase):
             "half": "failed", "missing": "failed",
         })  # fmt: skip
         self.assertEqual(status, 3)
-        self.assertTrue(out.endswith("1 passed, 6 failed, 0 not run\n"), out)
+        self.assertTrue(out.endswith("1 passed, 0 skipped, 6 failed, 0 not run\n"), out)
         for (name, _), record in records.items():
             failures = sum(1 for _ in self.xml_of(record).iter("failure"))
             self.assertEqual(failures, record["status"] != "passed", name)
@@ -112,16 +115,53 @@ class RunTestsTest(unittest.TestCase):
         status, _, records = self.run_main("--items=" + items)
         self.assertEqual((status, sorted(records)), (0, [("a", 1), ("b", 0)]))
 
-    def test_a_lost_gpu_ends_the_runner(self):
-        self.add("fails", "exit 1\n", gpus=1)
-        self.add("later", "sleep 1; exit 0\n")
+    def run_on_gpus(self, *answers):
         with open(os.path.join(self.directory, "gpu_slot.py"), "w", encoding="utf-8") as f:
             f.write("import os, sys\nprint('gpu_slot: GPU-1, shared, after 0.5 s', flush=True)\n"
                     "os.execv(sys.argv[1], sys.argv[1:])\n")  # fmt: skip
-        with mock.patch.object(run_tests, "gpus_here", side_effect=[["GPU-1"], []]):
-            status, _, records = self.run_main()
-        self.assertEqual((status, records), (4, {}))
-        self.assertFalse(os.path.exists(os.path.join(self.out, "ended.json")))
+        with mock.patch.object(run_tests, "gpus_here", side_effect=answers):
+            return self.run_main("--jobs=1")
+
+    def test_a_lost_gpu_ends_the_runner(self):
+        for answers in ([["GPU-1"], []], [["GPU-1", "GPU-2"], ["GPU-1"]], [[]]):
+            self.out += "x"
+            self.tests = []
+            self.add("passes", "exit 0\n", gpus=1)  # perhaps without its GPU
+            self.add("later", "exit 0\n", gpus=1)
+            status, out, records = self.run_on_gpus(*answers)
+            self.assertEqual((status, records), (4, {}), answers)
+            self.assertIn("2 not run", out)
+            self.assertFalse(os.path.exists(os.path.join(self.out, "ended.json")))
+
+    def test_a_gpu_test_without_a_case_that_ran_is_skipped(self):
+        xml = "echo '<testsuites><testcase><skipped/></testcase>%s</testsuites>' > $XML_OUTPUT_FILE\n"
+        self.add("all", xml % "", gpus=1)
+        self.add("some", xml % "<testcase/>", gpus=1)
+        status, out, records = self.run_on_gpus(["GPU-1"], ["GPU-1"], ["GPU-1"])
+        self.assertEqual({name: r["status"] for (name, _), r in records.items()}, {"all": "skipped", "some": "passed"})
+        self.assertEqual(status, 0)
+        self.assertIn("1 passed, 1 skipped, 0 failed, 0 not run", out)
+
+    def test_any_log_gives_whole_xml(self):
+        self.add("prints", r"printf 'a\000\033\357\277\277\355\240\200\377b<'" + "\n")
+        status, _, records = self.run_main()
+        self.assertEqual(status, 0)
+        self.assertTrue("".join(self.xml_of(records["prints", 0]).itertext()).endswith("b<"))
+
+    def test_tests_end_with_a_runner_that_is_killed(self):
+        marker = os.path.join(self.directory, "lives")
+        self.add("long", "touch %s.began; sleep 2; touch %s\n" % (marker, marker), timeout="long")
+        with open(os.path.join(self.directory, "tests.json"), "w", encoding="utf-8") as f:
+            json.dump({"workspace": "ws", "tests": self.tests}, f)
+        shutil.copy(run_tests.__file__, self.directory)
+        runner = subprocess.Popen([sys.executable, os.path.join(self.directory, "run_tests.py"), "--out=" + self.out],
+                                  stdout=subprocess.DEVNULL)  # fmt: skip
+        while not os.path.exists(marker + ".began"):
+            time.sleep(0.02)
+        runner.kill()
+        runner.wait()
+        time.sleep(2.5)
+        self.assertFalse(os.path.exists(marker))
 
     def test_gpu_lines_say_how_busy_each_was(self):
         def record(gpu, began, seconds, waited):

@@ -160,9 +160,9 @@ class SlurmTest(unittest.TestCase):
         bundle = farm.unpack_once(BUNDLE, os.path.join(self.out, "bundles"))
         pools = [plan.Pool("ampere", 80, 2, 1, ("--gres=gpu:1", "--constraint=sm80")),
                  plan.Pool("hopper", 90, 2, 1, ("--gres=gpu:1", "--constraint=sm90"))]  # fmt: skip
-        tests = farm.tests_of({80: bundle, 90: bundle})
-        # The first one is for Ampere, the other one runs anywhere.
-        tests[0] = tests[0]._replace(capability=75)
+        # One for each kind of GPU.
+        tests = plan.tests_of(farm.manifests_of({90: bundle}), pools)[0]
+        tests[0] = tests[0]._replace(capability=80)
         made = farm.Farm(tests, pools, {80: bundle, 90: bundle}, {}, engines.Slurm(), self.out,
                          patience=patience, say=lambda line: None)  # fmt: skip
         self.addCleanup(made.journal.close)

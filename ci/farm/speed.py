@@ -41,8 +41,9 @@ def past(history):
     runs = []
     for line in history:
         try:
-            run = [Speed(*map(str, row[:4]), *map(float, row[4:])) for row in json.loads(line)["speed"]]
-        except (ValueError, KeyError, TypeError):
+            rows = json.loads(line)["speed"]
+            run = [Speed(*map(str, row[:3]), row[3], *map(float, row[4:])) for row in rows]
+        except (ValueError, KeyError, TypeError, IndexError):
             continue
         if run:
             runs.append(run)
@@ -56,7 +57,7 @@ def slower(runs):
     for run in runs:
         for after in run:
             before = last.get(after[:3])
-            if before and before.commit != after.commit and after.p10 > before.p90:
+            if before and before.commit and before.commit != after.commit and after.p10 > before.p90:
                 found.insert(0, (before, after))
             last[after[:3]] = after
     return found

@@ -20,6 +20,8 @@ def replacing(path):
     try:
         with open(handle, "w", encoding="utf-8") as file:
             yield file
+            file.flush()
+            os.fsync(file.fileno())  # or the new name may come to be before the contents
         os.chmod(temporary, target.stat().st_mode & 0o777 if target.exists() else 0o644)
         os.replace(temporary, target)
     except BaseException:
