@@ -79,7 +79,7 @@ AttentionTensors TensorsOf(const AttentionProblem& p, Device device) {
   t.q = BshdView(Address(0), p.dtype, device, b, sq, p.hq, p.d);
   t.k = BshdView(Address(1), p.dtype, device, b, skv, p.hkv, p.d);
   t.v = BshdView(Address(2), p.dtype, device, b, skv, p.hkv, p.dv);
-  t.o = BshdView(Address(3), p.dtype, device, b, sq, p.hq, p.dv);
+  t.o = BshdView(Address(3), p.ODType(), device, b, sq, p.hq, p.dv);
   t.lse = LseView(Address<float>(4), device, b, sq, p.hq);
   if (packed) {
     t.cu_seqlens_q = {Address<const int32_t>(5), p.b + 1};

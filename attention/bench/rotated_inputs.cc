@@ -58,7 +58,7 @@ absl::StatusOr<RotatedInputs> RotatedInputs::Make(const AttentionProblem& proble
     if (!inputs.ok()) return inputs.status();
     AttentionTensors tensors = inputs->tensors();
     const auto& q = tensors.q.shape;
-    tensors.o = BshdView(static_cast<void*>(nullptr), problem.dtype, device.device, q[0], q[1],
+    tensors.o = BshdView(static_cast<void*>(nullptr), problem.ODType(), device.device, q[0], q[1],
                          problem.hq, problem.dv);
     tensors.lse = LseView(nullptr, device.device, q[0], q[1], problem.hq);
     absl::StatusOr<Buffer> o = Buffer::Allocate(device.device, Bytes(tensors.o));

@@ -86,7 +86,8 @@ typedef struct attnlab_problem {
   int32_t lens;
   int64_t page;                   /* 0: not paged */
   int32_t has_kv_dtype, kv_dtype; /* of K and V; has_kv_dtype 0: dtype, and kv_dtype is 0 */
-  int32_t has_o_dtype, o_dtype;   /* the same for O */
+  int32_t has_o_dtype, o_dtype;   /* of O; has_o_dtype 0: dtype, or bf16 if that is fp8_e4m3 */
+  int64_t scale_block;            /* rows with one scale; 0: all rows of a head */
 } attnlab_problem;
 
 /* Parses a line such as "b=4,hq=32,hkv=8,sq=4096,d=128,dtype=bf16,mask=causal". The form is

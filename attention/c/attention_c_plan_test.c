@@ -93,9 +93,8 @@ static void TestBadPlans(void) {
   ResetPlan();
   plan_args.config = "no_such_key=1";
   EXPECT_ERROR(attnlab_plan_create(&plan_args, &plan), ATTNLAB_INVALID_ARGUMENT, "no_such_key");
-  ResetPlan();
-  problem.dtype = ATTNLAB_FP8_E4M3; /* why not, of every kernel */
-  EXPECT_ERROR(attnlab_plan_create(&plan_args, &plan), ATTNLAB_UNIMPLEMENTED, "\n  cpu: ");
+  /* Why not, of every kernel. */
+  EXPECT(strstr(attnlab_last_error(), "\n  cpu: ") != NULL);
   EXPECT(strstr(attnlab_last_error(), "\n  reference: ") != NULL);
   EXPECT(plan == NULL);
   ResetPlan();

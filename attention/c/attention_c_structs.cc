@@ -98,6 +98,7 @@ absl::StatusOr<AttentionProblem> ReadProblem(const attnlab_problem* from) {
   }
   p.softcap = c->softcap;
   p.page = c->page;
+  p.scale_block = c->scale_block;
   if (s = ReadDType("kv_dtype", c->has_kv_dtype, c->kv_dtype, &p.kv_dtype); !s.ok()) return s;
   if (s = ReadDType("o_dtype", c->has_o_dtype, c->o_dtype, &p.o_dtype); !s.ok()) return s;
   return p;
@@ -122,6 +123,7 @@ attnlab_problem ToC(const AttentionProblem& p) {
   c.softcap = p.softcap;
   c.lens = static_cast<int32_t>(p.lens);
   c.page = p.page;
+  c.scale_block = p.scale_block;
   c.has_kv_dtype = p.kv_dtype.has_value();
   c.kv_dtype = static_cast<int32_t>(p.kv_dtype.value_or(DType{}));
   c.has_o_dtype = p.o_dtype.has_value();

@@ -86,7 +86,7 @@ absl::Status CompareWith(const Subject& subject, Case c, oracle::Values values,
            &exact.o[i * c.problem.dv], &exact.lse[i]);
   }
   const oracle::Errors errors =
-      oracle::Compare(c.problem.dtype, rows, exact, oracle->straightforward,
+      oracle::Compare(c.problem.dtype, c.problem.ODType(), rows, exact, oracle->straightforward,
                       oracle::ValuesOf(c.problem, t, run->outputs, rows));
   std::string message;
   if (!errors.o.Passed()) absl::StrAppend(&message, "o: ", errors.o.ToString(), "\n");
@@ -101,10 +101,10 @@ absl::Status ZeroQGivesMeanOfV(const Subject& subject, const Case& c) {
                           KvRange seen, double* o, double* lse) {
                        const double keys = static_cast<double>(seen.end - seen.begin);
                        const int64_t head = row.head / p.GroupSize();
-                       const double scale = ScaleOf(t.v_scale, row.sequence, head);
                        std::fill(o, o + p.dv, 0.0);
                        for (int64_t j = seen.begin; j < seen.end; ++j) {
                          const KeyPlace place = PlaceOf(p, t, s, j);
+                         const double scale = ScaleOf(p, t.v_scale, row.sequence, head, j);
                          const int64_t at = t.v.Offset(place.batch, place.row, head, 0);
                          for (int64_t i = 0; i < p.dv; ++i) {
                            o[i] += scale * LoadElement(t.v.data, t.v.dtype, at + i) / keys;
@@ -118,9 +118,11 @@ absl::Status ConstantVGivesV(const Subject& subject, const Case& c) {
   return CompareWith(subject, c, oracle::Values::kConstantV,
                      [&c](const AttentionTensors& t, const Sequence&, const Row& row, KvRange seen,
                           double* o, double*) {
+                       const AttentionProblem& p = c.problem;
+                       if (p.scale_block != 0) return;  // V is constant in each block only
                        const float v =
-                           ScaleOf(t.v_scale, row.sequence, row.head / c.problem.GroupSize());
-                       std::fill(o, o + c.problem.dv, seen.begin < seen.end ? double{v} : 0.0);
+                           ScaleOf(p, t.v_scale, row.sequence, row.head / p.GroupSize());
+                       std::fill(o, o + p.dv, seen.begin < seen.end ? double{v} : 0.0);
                      });
 }
 

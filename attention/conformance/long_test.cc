@@ -258,7 +258,7 @@ absl::StatusOr<oracle::Errors> LargeCall::Check(int64_t batch, int64_t head,
     if (!lse.ok()) return lse.status();
     values.lse.push_back((*lse)[0]);
   }
-  return oracle::Compare(p.dtype, rows, *exact, *straightforward, values, factors);
+  return oracle::Compare(p.dtype, p.ODType(), rows, *exact, *straightforward, values, factors);
 }
 
 // The first, middle and last tokens, and those around element 2^31 of BSHD. In BHSD, element 2^31

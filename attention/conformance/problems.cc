@@ -299,6 +299,45 @@ std::vector<Case> Fp8CacheCases() {
   };
 }
 
+std::vector<Case> Fp8Cases() {
+  constexpr auto kNormal = oracle::Values::kNormal;
+  const struct {
+    const char* line;
+    oracle::Layout layout;
+    oracle::Values values;
+  } kCases[] = {
+      {"b=2,hq=4,hkv=2,sq=300,d=128,dtype=fp8_e4m3", oracle::Layout::kBshd, kNormal},
+      {"b=2,hq=2,sq=270,d=64,dtype=fp8_e4m3,odtype=fp16,mask=causal,scaleblock=64",
+       oracle::Layout::kBhsd, kNormal},
+      {"b=1,hq=4,hkv=1,sq=140,skv=390,d=256,dtype=fp8_e4m3,mask=causal,scaleblock=128",
+       oracle::Layout::kStrided, kNormal},
+      {"b=3,hq=4,hkv=2,sq=200,skv=260,d=96,dtype=fp8_e4m3,mask=causal,lens=packed,scaleblock=64",
+       oracle::Layout::kBshd, kNormal},
+      {"b=3,hq=2,sq=150,skv=150,d=128,dtype=fp8_e4m3,mask=window:60:9,lens=padded,scaleblock=128",
+       oracle::Layout::kBshd, kNormal},
+      {"b=1,hq=3,sq=257,d=192,dv=128,dtype=fp8_e4m3,mask=causal,softcap=20,scaleblock=128",
+       oracle::Layout::kBshd, kNormal},
+      {"b=2,hq=2,sq=130,d=64,dtype=fp8_e4m3", oracle::Layout::kQkv, oracle::Values::kOutliers},
+      {"b=1,hq=2,sq=200,skv=385,d=128,dtype=fp8_e4m3,scaleblock=64", oracle::Layout::kBshd,
+       oracle::Values::kLargeScores},
+      {"b=4,hq=8,hkv=2,sq=1,skv=700,d=128,dtype=fp8_e4m3,scaleblock=128", oracle::Layout::kBshd,
+       kNormal},
+      {"b=2,hq=3,sq=33,skv=77,d=40,dv=24,dtype=fp8_e4m3,odtype=fp32,scale=0.3",
+       oracle::Layout::kOdd, oracle::Values::kUniform},
+      {"b=2,hq=2,sq=70,skv=200,d=64,dtype=fp8_e4m3,page=16,mask=causal,scaleblock=64",
+       oracle::Layout::kBshd, kNormal},
+      {"b=2,hq=3,hkv=1,sq=66,skv=75,d=8,dtype=fp8_e4m3,scaleblock=64", oracle::Layout::kBshd,
+       kNormal},
+  };
+  std::vector<Case> cases;
+  for (const auto& fp8 : kCases) {
+    Case c = Special(fp8.line, 61 + cases.size(), fp8.values);
+    c.inputs.layout = fp8.layout;
+    cases.push_back(std::move(c));
+  }
+  return cases;
+}
+
 std::vector<Case> PagedCases() {
   constexpr auto kTokens = oracle::Layout::kBshd, kHeads = oracle::Layout::kBhsd;
   const struct {
@@ -380,6 +419,7 @@ std::vector<Case> ConformanceCases(uint64_t seed, int count) {
   for (Case& c : ManyTileCases()) cases.push_back(std::move(c));
   for (Case& c : Fp8CacheCases()) cases.push_back(std::move(c));
   for (Case& c : PagedCases()) cases.push_back(std::move(c));
+  for (Case& c : Fp8Cases()) cases.push_back(std::move(c));
   return Numbered(std::move(cases));
 }
 

@@ -51,13 +51,16 @@ std::vector<Case> ManyTileCases();
 // K and V of fp8, with scales, under 16-bit queries.
 std::vector<Case> Fp8CacheCases();
 
+// Q, K and V of fp8, with scales of heads and of blocks, for each feature of a problem.
+std::vector<Case> Fp8Cases();
+
 // Paged K and V: pages of 1 to 256 tokens, token-major and head-major, sequences that end at and
 // beside the edges of pages, and pages longer than the sequences; decoding, and prefill after a
 // prefix that is in the cache.
 std::vector<Case> PagedCases();
 
 // What the conformance suite runs: SpecialCases(), TileCases(), EdgeCases(seed, count),
-// ManyTileCases(), Fp8CacheCases(), PagedCases().
+// ManyTileCases(), Fp8CacheCases(), PagedCases(), Fp8Cases().
 std::vector<Case> ConformanceCases(uint64_t seed = 1, int count = 320);
 
 // The case for a kernel that needs aligned rows (KernelTraits): with a layout whose rows lie at

@@ -86,7 +86,7 @@ TEST(ProblemsTest, EveryValueOccurs) {
   for (int64_t group : {1, 2, 3, 4, 7, 8, 12}) EXPECT_EQ(groups.count(group), 1) << group;
   EXPECT_GE(kv_heads.size(), 3);
   EXPECT_GE(masks.size(), 10);
-  EXPECT_EQ(dtypes.size(), 3);
+  EXPECT_EQ(dtypes.size(), 4);
   EXPECT_EQ(lens.size(), 3);
   EXPECT_EQ(layouts.size(), oracle::kAllLayouts.size());
   EXPECT_GE(values.size(), 4);

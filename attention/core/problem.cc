@@ -135,9 +135,9 @@ absl::Status CheckBytes(absl::string_view tensor, std::initializer_list<int64_t>
 }  // namespace
 
 absl::StatusOr<AttentionProblem> AttentionProblem::Parse(absl::string_view line) {
-  static constexpr absl::string_view kKeys[] = {"b",    "hq",    "hkv",     "sq",      "skv",
-                                                "d",    "dv",    "dtype",   "kvdtype", "odtype",
-                                                "mask", "scale", "softcap", "lens",    "page"};
+  static constexpr absl::string_view kKeys[] = {
+      "b",       "hq",     "hkv",  "sq",    "skv",     "d",    "dv",   "dtype",
+      "kvdtype", "odtype", "mask", "scale", "softcap", "lens", "page", "scaleblock"};
   AttentionProblem p;
   std::vector<absl::string_view> seen;
   const auto has = [&seen](absl::string_view key) {
@@ -191,6 +191,8 @@ absl::StatusOr<AttentionProblem> AttentionProblem::Parse(absl::string_view line)
       s = ParseLengths(value, &p.lens);
     } else if (key == "page") {
       if (value != "none") s = ParseInteger(key, value, &p.page);
+    } else if (key == "scaleblock") {
+      if (value != "none") s = ParseInteger(key, value, &p.scale_block);
     } else {
       s = absl::InvalidArgumentError(absl::StrCat("problem: unknown key \"", key, "\"; known are ",
                                                   absl::StrJoin(kKeys, ", ")));
@@ -215,12 +217,15 @@ std::string AttentionProblem::ToString() const {
   if (dv != d) absl::StrAppend(&line, ",dv=", dv);
   absl::StrAppend(&line, ",dtype=", Name(dtype));
   if (KvDType() != dtype) absl::StrAppend(&line, ",kvdtype=", Name(KvDType()));
-  if (ODType() != dtype) absl::StrAppend(&line, ",odtype=", Name(ODType()));
+  AttentionProblem without_o_dtype;
+  without_o_dtype.dtype = dtype;
+  if (ODType() != without_o_dtype.ODType()) absl::StrAppend(&line, ",odtype=", Name(ODType()));
   absl::StrAppend(&line, ",mask=", MaskLine(mask));
   if (scale.has_value()) absl::StrAppend(&line, ",scale=", Shortest(*scale));
   if (softcap != 0) absl::StrAppend(&line, ",softcap=", Shortest(softcap));
   if (lens != Lengths::kFixed) absl::StrAppend(&line, ",lens=", LengthsName(lens));
   if (page != 0) absl::StrAppend(&line, ",page=", page);
+  if (scale_block != 0) absl::StrAppend(&line, ",scaleblock=", scale_block);
   return line;
 }
 
@@ -246,10 +251,11 @@ absl::Status AttentionProblem::Validate() const {
                    absl::StrCat("does not go with dtype=", Name(dtype),
                                 "; must equal dtype, or be fp8_e4m3 if dtype is fp16 or bf16"));
   }
-  if (ODType() != dtype && dtype != DType::kFloat8E4M3) {
-    return Invalid("odtype", Name(ODType()),
-                   absl::StrCat("does not go with dtype=", Name(dtype),
-                                "; must equal dtype unless dtype is fp8_e4m3"));
+  if (dtype == DType::kFloat8E4M3 ? ODType() == dtype : ODType() != dtype) {
+    return Invalid(
+        "odtype", Name(ODType()),
+        absl::StrCat("does not go with dtype=", Name(dtype),
+                     "; must equal dtype, or be fp32, fp16 or bf16 if dtype is fp8_e4m3"));
   }
   if (mask.kind == Mask::Kind::kSlidingWindow) {
     absl::Status s = CheckRange("mask: left", mask.left, 0, kMaxExtent);
@@ -271,6 +277,14 @@ absl::Status AttentionProblem::Validate() const {
     return Invalid(
         "page", absl::StrCat(page),
         absl::StrCat("is not a power of two in 1..", kMaxExtent, ", or 0 for not paged"));
+  }
+  if (scale_block != 0 && scale_block != 64 && scale_block != 128) {
+    return Invalid("scaleblock", absl::StrCat(scale_block),
+                   "is not 64 or 128, or 0 for one scale for all rows of a head");
+  }
+  if (scale_block != 0 && dtype != DType::kFloat8E4M3) {
+    return Invalid("scaleblock", absl::StrCat(scale_block),
+                   absl::StrCat("does not go with dtype=", Name(dtype), ", only with fp8_e4m3"));
   }
   const struct {
     absl::string_view name;

@@ -23,14 +23,16 @@
 //   dtype    of Q: fp32, fp16, bf16, fp8_e4m3                   bf16
 //   kvdtype  of K and V: dtype; or fp8_e4m3 (an 8-bit cache)    dtype
 //            if dtype is fp16 or bf16
-//   odtype   of O: dtype; or fp32, fp16 or bf16 if dtype        dtype
-//            is fp8_e4m3
+//   odtype   of O: dtype; or fp32, fp16 or bf16 if dtype        dtype; bf16 if that
+//            is fp8_e4m3                                        is fp8_e4m3
 //   mask     none, causal, window:LEFT:RIGHT (see mask.h)       none
 //   scale    0, or 1e-12 to 1e12                                1/sqrt(d)
 //   softcap  1e-12 to 1e12; 0 or none: no cap                   none
 //   lens     fixed, packed, padded (see Lengths)                fixed
 //   page     tokens per page of the KV cache, a power of two;   none
 //            0 or none: not paged
+//   scaleblock  64 or 128 if dtype is fp8_e4m3: so many rows    none
+//            of a head have one scale; 0 or none: all have
 #ifndef ATTENTION_CORE_PROBLEM_H_
 #define ATTENTION_CORE_PROBLEM_H_
 
@@ -65,12 +67,13 @@ struct AttentionProblem {
   int64_t d = 64;
   int64_t dv = 64;
   DType dtype = DType::kBFloat16;
-  std::optional<DType> kv_dtype, o_dtype;  // unset: dtype; read with KvDType() and ODType()
+  std::optional<DType> kv_dtype, o_dtype;  // unset: the default; read with KvDType() and ODType()
   Mask mask;
   std::optional<float> scale;  // unset: 1/sqrt(d)
   float softcap = 0;           // 0: no cap
   Lengths lens = Lengths::kFixed;
-  int64_t page = 0;  // 0: K and V are not paged
+  int64_t page = 0;         // 0: K and V are not paged
+  int64_t scale_block = 0;  // 0: one scale for all rows of a head (tensors.h)
 
   static constexpr int64_t kMaxHeadDim = 512;
   // Limits of scale and softcap: within them, their product and quotient fit in a float.
@@ -93,10 +96,17 @@ struct AttentionProblem {
   float Scale() const;
 
   DType KvDType() const { return kv_dtype.value_or(dtype); }
-  DType ODType() const { return o_dtype.value_or(dtype); }
+  DType ODType() const {
+    return o_dtype.value_or(dtype == DType::kFloat8E4M3 ? DType::kBFloat16 : dtype);
+  }
 
   // The number of pages that hold `tokens` tokens of a sequence.
   int64_t Pages(int64_t tokens) const { return (tokens + page - 1) / page; }
+
+  // The number of scales for so many rows of a head of Q, K or V.
+  int64_t ScaleBlocks(int64_t rows) const {
+    return scale_block == 0 ? 1 : (rows + scale_block - 1) / scale_block;
+  }
 
   // The number of query heads that share one KV head.
   int64_t GroupSize() const { return hq / hkv; }
@@ -105,7 +115,7 @@ struct AttentionProblem {
   auto Key() const {
     return std::make_tuple(b, hq, hkv, sq, skv, d, dv, dtype, KvDType(), ODType(),
                            static_cast<int>(mask.kind), mask.left, mask.right, scale, softcap, lens,
-                           page);
+                           page, scale_block);
   }
 
   friend bool operator==(const AttentionProblem& a, const AttentionProblem& b) {

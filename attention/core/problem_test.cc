@@ -63,7 +63,8 @@ TEST(ParseTest, PrintedLinesParseBack) {
            "lens=packed,page=64",
            "b=1,hq=1,hkv=1,sq=1,skv=1,d=512,dtype=fp8_e4m3,mask=none,scale=1e-12,lens=padded",
            "b=8,hq=8,hkv=1,sq=1,skv=99,d=64,dtype=bf16,kvdtype=fp8_e4m3,mask=none,page=16",
-           "b=1,hq=8,hkv=8,sq=9,skv=9,d=128,dtype=fp8_e4m3,odtype=bf16,mask=causal",
+           "b=1,hq=8,hkv=8,sq=9,skv=9,d=128,dtype=fp8_e4m3,odtype=fp16,mask=causal",
+           "b=2,hq=8,hkv=8,sq=9,skv=9,d=128,dtype=fp8_e4m3,mask=none,lens=packed,scaleblock=64",
        }) {
     const absl::StatusOr<AttentionProblem> p = AttentionProblem::Parse(line);
     ASSERT_TRUE(p.ok()) << p.status();
@@ -118,6 +119,9 @@ TEST(ParseTest, RejectsWithTheKeyInTheMessage) {
       {"hq=1,sq=1,d=1,dtype=bf16,kvdtype=fp16", "kvdtype: fp16 does not go with dtype=bf16"},
       {"hq=1,sq=1,d=1,dtype=fp8_e4m3,kvdtype=bf16", "kvdtype: bf16 does not go with dtype=fp8"},
       {"hq=1,sq=1,d=1,dtype=bf16,odtype=fp32", "odtype: fp32 does not go with dtype=bf16"},
+      {"hq=1,sq=1,d=1,dtype=fp8_e4m3,odtype=fp8_e4m3", "odtype: fp8_e4m3 does not go with dtype"},
+      {"hq=1,sq=1,d=1,dtype=fp8_e4m3,scaleblock=32", "scaleblock: 32 is not 64 or 128"},
+      {"hq=1,sq=1,d=1,dtype=bf16,scaleblock=64", "scaleblock: 64 does not go with dtype=bf16"},
       {"hq=1,sq=1,d=1,mask=windowed", "mask: \"windowed\" is not one of none, causal, window"},
       {"hq=1,sq=1,d=1,mask=window:3", "mask: \"window:3\" is not one of"},
       {"hq=1,sq=1,d=1,mask=window:a:0", "mask: \"a\" is not a 64-bit integer"},

@@ -13,7 +13,8 @@ absl::Status CheckDtypeAndPage(const AttentionProblem& problem,
   const auto taken = [takes](KvForm form) {
     return std::find(takes.begin(), takes.end(), form) != takes.end();
   };
-  if (problem.dtype == DType::kFloat8E4M3) {
+  const bool fp8_q = problem.dtype == DType::kFloat8E4M3;
+  if (fp8_q && !taken(KvForm::kFp8Q)) {
     return absl::UnimplementedError("dtype: fp8_e4m3 is not one of fp32, fp16, bf16");
   }
   const bool fp8 = problem.KvDType() == DType::kFloat8E4M3 && taken(KvForm::kFp8);
@@ -21,10 +22,6 @@ absl::Status CheckDtypeAndPage(const AttentionProblem& problem,
     return absl::UnimplementedError(
         absl::StrCat("kvdtype: ", Name(problem.KvDType()),
                      " is not supported with dtype=", Name(problem.dtype)));
-  }
-  if (problem.ODType() != problem.dtype) {
-    return absl::UnimplementedError(absl::StrCat(
-        "odtype: ", Name(problem.ODType()), " is not supported with dtype=", Name(problem.dtype)));
   }
   if (problem.page != 0 && !taken(KvForm::kPaged)) {
     return absl::UnimplementedError(

@@ -13,6 +13,7 @@ namespace attnlab {
 // Forms of K and V that a kernel may take besides the plain one.
 enum class KvForm {
   kFp8,    // fp8_e4m3 under fp16 or bf16 queries
+  kFp8Q,   // fp8_e4m3 under queries of the same, with any odtype and scaleblock
   kPaged,  // page != 0
 };
 

@@ -24,10 +24,8 @@ TEST(SupportsTest, OneDtype) {
   EXPECT_EQ(CheckDtypeAndPage(p),
             absl::UnimplementedError("kvdtype: fp8_e4m3 is not supported with dtype=bf16"));
   EXPECT_EQ(CheckDtypeAndPage(p, {KvForm::kFp8}), absl::OkStatus());
-  p.kv_dtype = {};
-  p.o_dtype = DType::kFloat32;
-  EXPECT_EQ(CheckDtypeAndPage(p),
-            absl::UnimplementedError("odtype: fp32 is not supported with dtype=bf16"));
+  p.dtype = DType::kFloat8E4M3;
+  EXPECT_EQ(CheckDtypeAndPage(p, {KvForm::kFp8Q}), absl::OkStatus());
 }
 
 TEST(SupportsTest, Pages) {

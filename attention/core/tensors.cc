@@ -248,19 +248,19 @@ absl::Status ValidateScales(const AttentionProblem& p, const AttentionTensors& t
   const struct {
     absl::string_view name;
     const ConstTensorView& view;
-    int64_t heads;
+    int64_t rows, heads;
     DType dtype;
-  } kScales[] = {{"q_scale", t.q_scale, p.hq, p.dtype},
-                 {"k_scale", t.k_scale, p.hkv, p.KvDType()},
-                 {"v_scale", t.v_scale, p.hkv, p.KvDType()}};
+  } kScales[] = {{"q_scale", t.q_scale, p.sq, p.hq, p.dtype},
+                 {"k_scale", t.k_scale, p.skv, p.hkv, p.KvDType()},
+                 {"v_scale", t.v_scale, p.skv, p.hkv, p.KvDType()}};
   for (const auto& c : kScales) {
     if (c.view.data == nullptr) continue;
     if (c.dtype != DType::kFloat8E4M3) {
       return Invalid(c.name, absl::StrCat("is given, but what it scales is ", Name(c.dtype),
                                           ", not fp8_e4m3"));
     }
-    absl::Status s =
-        ValidateView(c.name, c.view, {p.b, 1, c.heads, 1}, DType::kFloat32, t.q.device);
+    absl::Status s = ValidateView(c.name, c.view, {p.b, p.ScaleBlocks(c.rows), c.heads, 1},
+                                  DType::kFloat32, t.q.device);
     if (!s.ok()) return s;
   }
   return absl::OkStatus();

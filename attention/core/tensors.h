@@ -49,7 +49,9 @@ struct AttentionTensors {
   PageTableView page_table;
 
   // Scales, if Q, or K and V, are fp8_e4m3: an element stands for its value times the scale of its
-  // sequence and head. fp32 [b, 1, hq, 1] and [b, 1, hkv, 1]; null: all 1. O is never scaled.
+  // sequence, block of rows, and head. fp32, q_scale [b, ScaleBlocks(sq), hq, 1], k_scale and v_scale
+  // [b, ScaleBlocks(skv), hkv, 1]; a stride of 0 gives one scale to several, or to the whole tensor. Blocks
+  // begin with each sequence's first row, however the rows lie. Null: all 1. O is never scaled.
   ConstTensorView q_scale, k_scale, v_scale;
 };
 
@@ -109,10 +111,13 @@ inline KeyPlace PlaceOf(const AttentionProblem& problem, const AttentionTensors&
           key % problem.page};
 }
 
-// The scale of a sequence's head, of q_scale, k_scale or v_scale on the host; 1 without scales.
-inline float ScaleOf(const ConstTensorView& scales, int64_t sequence, int64_t head) {
+// The scale of row `row` of a sequence's head, of q_scale, k_scale or v_scale on the host; 1 without
+// scales.
+inline float ScaleOf(const AttentionProblem& problem, const ConstTensorView& scales,
+                     int64_t sequence, int64_t head, int64_t row = 0) {
   if (scales.data == nullptr) return 1;
-  return static_cast<const float*>(scales.data)[scales.Offset(sequence, 0, head, 0)];
+  const int64_t block = problem.scale_block == 0 ? 0 : row / problem.scale_block;
+  return static_cast<const float*>(scales.data)[scales.Offset(sequence, block, head, 0)];
 }
 
 }  // namespace attnlab

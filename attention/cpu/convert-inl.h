@@ -148,14 +148,15 @@ HWY_INLINE void LoadRow(const T* from, float factor, int64_t dim, float* to) {
   if (i < dim) hn::Store(hn::Mul(LoadFloatsTail(from + i, dim - i), scale), df, to + i);
 }
 
-// LoadRow() and StoreRow() of row `offset` elements from `data`, for fp32, fp16 and bf16. Rows of Q and
-// O are few, so the tiles need not be compiled for each of their types.
+// LoadRow() and StoreRow() of row `offset` elements from `data`. Rows of Q and O are few, so the tiles
+// need not be compiled for each of their types. O is fp32, fp16 or bf16.
 HWY_INLINE void LoadRowOf(DType dtype, const void* data, int64_t offset, float factor, int64_t dim,
                           float* to) {
   const auto load = [&](const auto* from) HWY_ATTR { LoadRow(from + offset, factor, dim, to); };
   if (dtype == DType::kFloat32) return load(static_cast<const float*>(data));
   if (dtype == DType::kFloat16) return load(static_cast<const Float16*>(data));
-  load(static_cast<const BFloat16*>(data));
+  if (dtype == DType::kBFloat16) return load(static_cast<const BFloat16*>(data));
+  load(static_cast<const Float8E4M3*>(data));
 }
 
 HWY_INLINE void StoreRowOf(DType dtype, const float* from, float factor, int64_t dim, void* data,

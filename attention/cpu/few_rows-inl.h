@@ -156,7 +156,8 @@ class FewRowsTile {
   void Run() {
     const float factor = t_.softcap != 0 ? t_.scale / t_.softcap : t_.scale * kLog2E;
     for (int64_t r = 0; r < rows_; ++r) {
-      LoadRowOf(t_.dtype, t_.q, QOffset(t_, t_.row_begin + r), factor, t_.d,
+      const int64_t row = t_.row_begin + r;
+      LoadRowOf(t_.dtype, t_.q, QOffset(t_, row), factor * QScale(t_, row), t_.d,
                 scratch_.q + r * q_stride_);
       scratch_.m[r] = -std::numeric_limits<float>::infinity();
       scratch_.sum[r] = 0;
@@ -217,11 +218,21 @@ class FewRowsTile {
     float factor[R];
     for (int i = 0; i < R; ++i) {
       float* s = scratch_.s + i * s_stride_;
+      for (int64_t j = 0; j < keys && t_.k_scales.data != nullptr; ++j) {
+        s[j] *= t_.k_scales.At(begin + j);
+      }
       if (t_.softcap != 0) {
         for (int64_t at = keys; at % kLanes != 0; ++at) s[at] = 0;
         CapScores(s, kLanes, 0, (keys + kLanes - 1) / kLanes, t_.softcap * kLog2E);
       }
       factor[i] = SoftmaxRow(s, keys, scratch_.m + r + i, scratch_.sum + r + i);
+      // The sum has the weights as they were.
+      if (t_.dtype == DType::kFloat8E4M3) {
+        RoundWeights(s, kLanes, 0, (keys + kLanes - 1) / kLanes);
+      }
+      for (int64_t j = 0; j < keys && t_.v_scales.data != nullptr; ++j) {
+        s[j] *= t_.v_scales.At(begin + j);
+      }
     }
     float* o = scratch_.o + r * o_stride_;
     int64_t c = 0;

@@ -49,6 +49,7 @@ TileTask TaskOf(const AttentionProblem& p, const AttentionTensors& t, const Opti
   TileTask task;
   task.dtype = p.dtype;
   task.kv_dtype = p.KvDType();
+  task.o_dtype = p.ODType();
   task.q = At(t.q, s.q_batch, s.q_begin, head);
   task.q_row_stride = t.q.strides[1];
   task.q_head_stride = t.q.strides[2];
@@ -77,8 +78,20 @@ TileTask TaskOf(const AttentionProblem& p, const AttentionTensors& t, const Opti
   task.q_len = s.q_len;
   task.kv_len = s.kv_len;
   task.mask = p.mask;
-  task.scale = p.Scale() * ScaleOf(t.k_scale, item.sequence, item.kv_head);
-  task.v_scale = ScaleOf(t.v_scale, item.sequence, item.kv_head);
+  const auto scales = [&](const ConstTensorView& view, int64_t first_head) -> BlockScales {
+    if (view.data == nullptr) return {};
+    return {static_cast<const float*>(At(view, item.sequence, 0, first_head)), view.strides[1],
+            view.strides[2], p.scale_block};
+  };
+  task.scale = p.Scale();
+  task.q_scales = scales(t.q_scale, head);
+  if (p.scale_block == 0) {
+    task.scale *= ScaleOf(p, t.k_scale, item.sequence, item.kv_head);
+    task.v_scale = ScaleOf(p, t.v_scale, item.sequence, item.kv_head);
+  } else {
+    task.k_scales = scales(t.k_scale, item.kv_head);
+    task.v_scales = scales(t.v_scale, item.kv_head);
+  }
   task.softcap = p.softcap;
   task.row_begin = item.row_begin;
   task.row_end = item.row_end;
@@ -91,7 +104,7 @@ TileTask TaskOf(const AttentionProblem& p, const AttentionTensors& t, const Opti
 
 absl::StatusOr<Options> Choose(const AttentionProblem& p, const DeviceInfo& device,
                                const LaunchConfig& config) {
-  absl::Status s = CheckDtypeAndPage(p, {KvForm::kFp8, KvForm::kPaged});
+  absl::Status s = CheckDtypeAndPage(p, {KvForm::kFp8, KvForm::kFp8Q, KvForm::kPaged});
   if (!s.ok()) return s;
   return OptionsFor(p, device, config);
 }

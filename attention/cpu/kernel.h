@@ -14,9 +14,14 @@
 //   rows         where the rows of queries and keys lie; pages
 //   tile         the above for each instruction set, chosen at run time
 //
-// Everything between load and store is fp32, including P, whatever the dtype. Scores are in base 2:
+// Everything between load and store is fp32, including P, unless Q is fp8. Scores are in base 2:
 // Q is multiplied once by scale * log2(e), and the result must stay within the range of a float. The
-// scale of fp8 K is part of that factor, and the scale of V is part of the one that divides O.
+// scale of fp8 K is part of that factor, and the scale of V is part of the one that divides O. Scales
+// of blocks of keys are applied to scores and to weights instead.
+//
+// With fp8 Q the arithmetic is that of a GPU's fp8 tensor cores, for studies of accuracy: P is rounded
+// to fp8_e4m3 too, as multiples of 1/256 of what the row's largest score gives, and only the sum has it
+// unrounded.
 //
 // Pages cut the keys into runs of rows that lie one stride apart; without pages there is one run. All
 // else is the same, so pages do not change a bit of the result.

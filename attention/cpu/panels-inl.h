@@ -99,7 +99,8 @@ class PanelTile {
       for (int64_t r = 0; r < kLanes; ++r) {
         float* to = scratch_.stage + r * stride;
         if (r < count) {
-          LoadRowOf(t_.dtype, t_.q, QOffset(t_, t_.row_begin + r0 + r), factor, t_.d, to);
+          const int64_t row = t_.row_begin + r0 + r;
+          LoadRowOf(t_.dtype, t_.q, QOffset(t_, row), factor * QScale(t_, row), t_.d, to);
         } else {
           std::fill(to, to + t_.d, 0.0f);
         }
@@ -175,7 +176,7 @@ class PanelTile {
       }
       if (see_begin[0] >= see_end[width - 1]) continue;
       Scores(k, panel);
-      Softmax(panel);
+      Softmax(panel, origin);
       Outputs(v, panel);
     }
   }
@@ -214,7 +215,7 @@ class PanelTile {
     }
   }
 
-  void Softmax(int64_t panel) {
+  void Softmax(int64_t panel, int64_t origin) {
     const int64_t width = PanelWidth(panel);
     for (int64_t c = 0; c < width / kLanes; ++c) {
       const int64_t row = panel + c * kLanes;
@@ -225,6 +226,7 @@ class PanelTile {
         continue;
       }
       float* s = scratch_.s + c * kLanes;
+      if (t_.k_scales.data != nullptr) ScaleKeys(s, width, begin, end, t_.k_scales, origin);
       if (t_.softcap != 0) CapScores(s, width, begin, end, t_.softcap * kLog2E);
       if (begin % kPartialSums == 0 && AllBegin(panel, c) <= begin && AllEnd(panel, c) >= end) {
         SoftmaxColumn(s, width, begin, end, AllVisible(), scratch_.m + row, scratch_.sum + row,
@@ -236,6 +238,9 @@ class PanelTile {
             SomeVisible{hn::Load(df, scratch_.begin + row), hn::Load(df, scratch_.end + row)},
             scratch_.m + row, scratch_.sum + row, scratch_.factor + row);
       }
+      // The sum has the weights as they were.
+      if (t_.dtype == DType::kFloat8E4M3) RoundWeights(s, width, begin, end);
+      if (t_.v_scales.data != nullptr) ScaleKeys(s, width, begin, end, t_.v_scales, origin);
     }
   }
 

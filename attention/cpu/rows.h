@@ -27,6 +27,11 @@ inline int64_t LseOffset(const TileTask& t, int64_t r) {
   return r / t.group * t.lse_row_stride + r % t.group * t.lse_head_stride;
 }
 
+// The scale of row r of Q.
+inline float QScale(const TileTask& t, int64_t r) {
+  return t.q_scales.At(r / t.group, r % t.group);
+}
+
 // Keys whose rows lie one stride apart.
 template <typename T>
 struct KeyRun {

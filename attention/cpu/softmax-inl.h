@@ -15,6 +15,7 @@
 
 #include "attention/cpu/exp-inl.h"
 #include "attention/cpu/targets.h"
+#include "attention/cpu/tile.h"
 #include "hwy/highway.h"
 
 #if defined(ATTENTION_CPU_SOFTMAX_INL_H_) == defined(HWY_TARGET_TOGGLE)
@@ -38,6 +39,37 @@ HWY_INLINE void CapScores(float* s, int64_t stride, int64_t begin, int64_t end, 
   const F df;
   for (int64_t j = begin; j < end; ++j) {
     hn::Store(hn::Mul(Tanh(hn::Load(df, s + j * stride)), hn::Set(df, outer)), df, s + j * stride);
+  }
+}
+
+// Multiplies vectors of scores, or of weights, s[j * stride], j in [begin, end), by the scale of key
+// origin + j.
+HWY_INLINE void ScaleKeys(float* s, int64_t stride, int64_t begin, int64_t end,
+                          const BlockScales& scales, int64_t origin) {
+  const F df;
+  for (int64_t j = begin; j < end; ++j) {
+    const VF scale = hn::Set(df, scales.At(origin + j));
+    hn::Store(hn::Mul(hn::Load(df, s + j * stride), scale), df, s + j * stride);
+  }
+}
+
+// Rounds weights from 0 to 1, s[j * stride], to multiples of 1/256 of fp8_e4m3, as kernels do that
+// multiply P in fp8: its largest number is then 1, its smallest normal one 2^-14. To nearest, ties to
+// even.
+HWY_INLINE void RoundWeights(float* s, int64_t stride, int64_t begin, int64_t end) {
+  const F df;
+  const hn::RebindToUnsigned<F> du;
+  const VF magic = hn::Set(df, 96.0f);  // whose last bit is 2^-17, as that of smaller numbers
+  for (int64_t j = begin; j < end; ++j) {
+    const VF p = hn::Load(df, s + j * stride);
+    // Of a float's 23 bits of mantissa, 3 remain.
+    const auto bits = hn::BitCast(du, p);
+    const auto odd = hn::And(hn::ShiftRight<20>(bits), hn::Set(du, 1));
+    const auto up = hn::Add(bits, hn::Add(odd, hn::Set(du, 0x7FFFF)));
+    const VF normal = hn::BitCast(df, hn::And(up, hn::Set(du, 0xFFF00000)));
+    const VF denormal = hn::Sub(hn::Add(p, magic), magic);
+    const VF rounded = hn::IfThenElse(hn::Lt(p, hn::Set(df, 0x1p-14f)), denormal, normal);
+    hn::Store(hn::IfThenElse(hn::Eq(p, p), rounded, p), df, s + j * stride);  // NaN stays
   }
 }
 

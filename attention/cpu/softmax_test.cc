@@ -205,6 +205,39 @@ void Caps() {
   }
 }
 
+// All numbers of fp8_e4m3 from 0 to 256, those halfway between, and their neighbours.
+void RoundsWeights() {
+  std::vector<float> weights = {0, kNan};
+  for (uint8_t bits = 0; bits < 0x78; ++bits) {
+    const float number = internal::E4m3ToFloat(bits), next = internal::E4m3ToFloat(bits + 1);
+    for (const float w : {number, (number + next) / 2}) {
+      for (const float to : {0.0f, w, 1000.0f}) weights.push_back(std::nextafter(w, to) / 256);
+    }
+  }
+  while (weights.size() % kLanes != 0) weights.push_back(1);
+  hwy::AlignedFreeUniquePtr<float[]> s = hwy::AllocateAligned<float>(weights.size());
+  std::copy(weights.begin(), weights.end(), s.get());
+  RoundWeights(s.get(), kLanes, 0, static_cast<int64_t>(weights.size()) / kLanes);
+  for (size_t i = 0; i < weights.size(); ++i) {
+    const auto expected = static_cast<float>(Float8E4M3(weights[i] * 256)) / 256;
+    EXPECT_TRUE(s[i] == expected || (std::isnan(s[i]) && std::isnan(expected))) << weights[i];
+  }
+}
+
+void ScalesKeys() {
+  const std::vector<float> scales = {1, -1, 2, -1, 3};  // every second one is another head's
+  const BlockScales blocks = {scales.data(), /*block_stride=*/2, /*head_stride=*/1, /*rows=*/64};
+  hwy::AlignedFreeUniquePtr<float[]> s = hwy::AllocateAligned<float>(6 * kStride);
+  std::fill(s.get(), s.get() + 6 * kStride, 1.0f);
+  ScaleKeys(s.get(), kStride, 1, 5, blocks, /*origin=*/125);
+  for (int64_t j = 0; j < 6; ++j) {
+    const float expected = j == 0 || j == 5 ? 1.0f : j < 3 ? 2.0f : 3.0f;
+    for (int64_t r = 0; r < kStride; ++r) {
+      EXPECT_EQ(s[j * kStride + r], r < kLanes ? expected : 1.0f) << j;
+    }
+  }
+}
+
 }  // namespace
 }  // namespace attnlab::cpu::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
@@ -219,5 +252,7 @@ HWY_EXPORT_AND_TEST_P(SoftmaxTest, NanReachesItsRowAlone);
 HWY_EXPORT_AND_TEST_P(SoftmaxTest, BitsDoNotDependOnTheMaskedPart);
 HWY_EXPORT_AND_TEST_P(SoftmaxTest, OneRow);
 HWY_EXPORT_AND_TEST_P(SoftmaxTest, Caps);
+HWY_EXPORT_AND_TEST_P(SoftmaxTest, RoundsWeights);
+HWY_EXPORT_AND_TEST_P(SoftmaxTest, ScalesKeys);
 }  // namespace attnlab::cpu
 #endif  // HWY_ONCE

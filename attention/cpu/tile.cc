@@ -24,7 +24,7 @@ namespace {
 // Writes O and LSE of row r from the state of its online softmax.
 void FinishRow(const TileTask& t, int64_t r, float m, float sum, const float* o) {
   const float factor = sum == 0 ? 0.0f : t.v_scale / sum;  // without keys, O is zero
-  StoreRowOf(t.dtype, o, factor, t.dv, t.o, OOffset(t, r));
+  StoreRowOf(t.o_dtype, o, factor, t.dv, t.o, OOffset(t, r));
   if (t.lse == nullptr) return;
   constexpr double kLn2 = 0.693147180559945309;
   t.lse[LseOffset(t, r)] = sum == 0

@@ -20,11 +20,24 @@ struct KvRows {
   int64_t page_stride = 0;     // from a page to the next one
 };
 
+// Scales of one head's blocks of rows, or of several heads. Null: all 1.
+struct BlockScales {
+  const float* data = nullptr;  // of the first block
+  int64_t block_stride = 0, head_stride = 0;
+  int64_t rows = 0;  // of a block; 0: there is one block
+
+  float At(int64_t row, int64_t head = 0) const {
+    if (data == nullptr) return 1;
+    return data[(rows == 0 ? 0 : row / rows * block_stride) + head * head_stride];
+  }
+};
+
 // Strides are in elements. Data pointers point to the first row of the sequence and the first head
 // of the group.
 struct TileTask {
-  DType dtype = DType::kFloat32;     // of q and o: fp32, fp16 or bf16
+  DType dtype = DType::kFloat32;     // of q
   DType kv_dtype = DType::kFloat32;  // of k and v: dtype, or fp8_e4m3
+  DType o_dtype = DType::kFloat32;   // fp32, fp16 or bf16
   const void* q = nullptr;
   int64_t q_row_stride = 0, q_head_stride = 0;
   KvRows k, v;
@@ -39,8 +52,10 @@ struct TileTask {
   int64_t group = 1;  // query heads of this KV head
   int64_t q_len = 0, kv_len = 0;
   Mask mask;
-  float scale = 1;  // of the scores, with the scale of K
+  float scale = 1;  // of the scores, with the scale of K if that is one for all keys
   float v_scale = 1;
+  // Of fp8 Q, and of its K and V if blocks of keys have scales of their own.
+  BlockScales q_scales, k_scales, v_scales;
   float softcap = 0;
 
   int64_t row_begin = 0, row_end = 0;  // of the q_len * group rows

@@ -204,7 +204,8 @@ absl::StatusOr<Outputs> Outputs::Make(const AttentionProblem& p, const Attention
     return absl::OkStatus();
   };
   Outputs outputs;
-  if (absl::Status s = make(p.dtype, layout, p.dv, outputs.o_, outputs.o_view_); !s.ok()) return s;
+  if (absl::Status s = make(p.ODType(), layout, p.dv, outputs.o_, outputs.o_view_); !s.ok())
+    return s;
   if (!with_lse) return outputs;
   // LSE is usually [batch][head][sequence], whatever the order of the other tensors.
   const bool gaps = layout == Layout::kStrided || layout == Layout::kOdd;
@@ -271,7 +272,7 @@ Result ValuesOf(const AttentionProblem& p, const AttentionTensors& host_inputs,
     const Sequence s = SequenceOf(p, host_inputs, row.sequence);
     const int64_t at = outputs.o.Offset(s.q_batch, s.q_begin + row.row, row.head, 0);
     for (int64_t c = 0; c < p.dv; ++c) {
-      values.o.push_back(LoadElement(outputs.o.data, p.dtype, at + c));
+      values.o.push_back(LoadElement(outputs.o.data, p.ODType(), at + c));
     }
     if (outputs.lse.data == nullptr) continue;
     values.lse.push_back(

@@ -6,6 +6,7 @@
 
 #include "absl/status/status.h"
 #include "attention/core/mask.h"
+#include "attention/core/supports.h"
 #include "attention/cuda/call.h"
 #include "attention/cuda/memory.h"
 #include "attention/device/element_of.h"
@@ -33,8 +34,8 @@ GpuRow Find(const AttentionProblem& p, const AttentionTensors& t, const Row& row
   found.v = t.v.Offset(place.batch, place.row, head, 0);
   found.first = seen.begin;
   found.table = s.kv_batch * t.page_table.row_stride;
-  found.k_scale = ScaleOf(t.k_scale, row.sequence, head);
-  found.v_scale = ScaleOf(t.v_scale, row.sequence, head);
+  found.k_scale = ScaleOf(p, t.k_scale, row.sequence, head);
+  found.v_scale = ScaleOf(p, t.v_scale, row.sequence, head);
   return found;
 }
 
@@ -59,6 +60,7 @@ absl::StatusOr<Oracle> OracleOnGpu(const AttentionProblem& p, const AttentionTen
                                    const AttentionTensors& there, absl::Span<const Row> rows,
                                    Factors factors) {
   if (absl::Status s = Check(p, host, rows); !s.ok()) return s;
+  if (absl::Status s = CheckDtypeAndPage(p, {KvForm::kFp8, KvForm::kPaged}); !s.ok()) return s;
   const Device device = there.q.device;
   if (device.kind != DeviceKind::kCuda) {
     return absl::InvalidArgumentError("there: its tensors are not on a GPU");

@@ -8,7 +8,6 @@
 #include "absl/strings/str_cat.h"
 #include "attention/core/parallel.h"
 #include "attention/core/stop.h"
-#include "attention/core/supports.h"
 #include "attention/cuda/machine.h"
 #include "attention/oracle/bare_memory.h"
 
@@ -135,8 +134,6 @@ absl::Status Inputs::Check(const AttentionProblem& problem, const InputOptions& 
 absl::StatusOr<Inputs> Inputs::Begin(const AttentionProblem& problem, Device device,
                                      const InputOptions& options) {
   if (absl::Status s = problem.Validate(); !s.ok()) return s;
-  if (absl::Status s = CheckDtypeAndPage(problem, {KvForm::kFp8, KvForm::kPaged}); !s.ok())
-    return s;
   if (absl::Status s = CheckLayout(options.layout, problem); !s.ok()) return s;
 
   Inputs inputs;
@@ -287,19 +284,26 @@ absl::Status Inputs::Allocate() {
       *t.there = {static_cast<char*>(device) + begin, t.dtype, device_, place.shape, place.strides};
     }
   }
-  if (p.KvDType() == DType::kFloat8E4M3) {
-    for (const int tensor : {kK, kV}) {
-      if (absl::Status s = add(p.b * p.hkv, DType::kFloat32, &host, &device); !s.ok()) return s;
-      auto* const scales = static_cast<float*>(host);
-      const uint64_t key = Combine(Combine(options_.seed, 103), tensor);
-      // From 0.5 to 1.5, and no powers of two.
-      for (int64_t i = 0; i < p.b * p.hkv; ++i) scales[i] = 1 + Uniform(Combine(key, i)) / 2;
-      const auto view = [&p](const void* data, Device on) {
-        return BshdView(data, DType::kFloat32, on, p.b, 1, p.hkv, 1);
-      };
-      (tensor == kK ? host_tensors_.k_scale : host_tensors_.v_scale) = view(host, Device::Cpu());
-      (tensor == kK ? tensors_.k_scale : tensors_.v_scale) = view(device, device_);
-    }
+  const struct {
+    int tensor;
+    ConstTensorView *here, *there;
+    DType dtype;
+    int64_t rows, heads;
+  } kScales[] = {
+      {kQ, &host_tensors_.q_scale, &tensors_.q_scale, p.dtype, p.sq, p.hq},
+      {kK, &host_tensors_.k_scale, &tensors_.k_scale, p.KvDType(), p.skv, p.hkv},
+      {kV, &host_tensors_.v_scale, &tensors_.v_scale, p.KvDType(), p.skv, p.hkv},
+  };
+  for (const auto& t : kScales) {
+    if (t.dtype != DType::kFloat8E4M3) continue;
+    const int64_t blocks = p.ScaleBlocks(t.rows), count = p.b * blocks * t.heads;
+    if (absl::Status s = add(count, DType::kFloat32, &host, &device); !s.ok()) return s;
+    auto* const scales = static_cast<float*>(host);
+    const uint64_t key = Combine(Combine(options_.seed, 103), t.tensor);
+    // From 0.5 to 1.5, and no powers of two.
+    for (int64_t i = 0; i < count; ++i) scales[i] = 1 + Uniform(Combine(key, i)) / 2;
+    *t.here = BshdView(host, DType::kFloat32, Device::Cpu(), p.b, blocks, t.heads, 1);
+    *t.there = BshdView(device, DType::kFloat32, device_, p.b, blocks, t.heads, 1);
   }
 
   if (paged) {

@@ -10,7 +10,7 @@
 // the layout, the kind of lengths, the device and the number of threads. One seed therefore gives
 // the same attention in all of them.
 //
-// K and V of fp8_e4m3 have a scale per sequence and head, from 0.5 to 1.5.
+// Q, K and V of fp8_e4m3 have a scale per sequence, block and head, from 0.5 to 1.5.
 //
 // Paged K and V have their pages in an order drawn from the seed, with kUnusedPages among them.
 //
@@ -77,8 +77,8 @@ class Inputs {
   static absl::Status Check(const AttentionProblem& problem, const InputOptions& options = {});
 
   // InvalidArgument for an invalid problem, lengths that do not fit it, a layout that cannot hold
-  // it, or too many pages; Unimplemented for Q in fp8; OutOfRange if the pages of K or V have more
-  // than 2^60 bytes; ResourceExhausted if the device or the host has too little memory.
+  // it, or too many pages; OutOfRange if the pages of K or V have more than 2^60 bytes;
+  // ResourceExhausted if the device or the host has too little memory.
   static absl::StatusOr<Inputs> Make(const AttentionProblem& problem, Device device,
                                      const InputOptions& options = {});
 

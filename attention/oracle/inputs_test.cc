@@ -218,9 +218,6 @@ TEST(InputsTest, RejectsWhatDoesNotFit) {
   p.b = 0;
   EXPECT_EQ(message(), "b: 0 is not in 1..2147483647");
   p.b = 2;
-  p.dtype = DType::kFloat8E4M3;
-  EXPECT_EQ(message(), "dtype: fp8_e4m3 is not one of fp32, fp16, bf16");
-  p.dtype = DType::kBFloat16;
   p.page = 2;
   EXPECT_EQ(message(), "");
   options.layout = oracle::Layout::kQkv;
@@ -252,6 +249,17 @@ TEST(InputsTest, AnFp8CacheHasScales) {
   EXPECT_GE(*scales.begin(), 0.5f);
   EXPECT_LE(*scales.rbegin(), 1.5f);
   EXPECT_EQ(Make("hq=1,sq=1,d=8,dtype=bf16").tensors().k_scale.data, nullptr);
+}
+
+TEST(InputsTest, Fp8HasScalesForBlocks) {
+  const oracle::Inputs inputs =
+      Make("b=2,hq=4,hkv=2,sq=65,skv=200,d=16,dtype=fp8_e4m3,lens=packed,scaleblock=64");
+  const AttentionTensors& t = inputs.tensors();
+  EXPECT_EQ(t.q.dtype, DType::kFloat8E4M3);
+  EXPECT_EQ(t.q_scale.shape, (std::array<int64_t, 4>{2, 2, 4, 1}));
+  EXPECT_EQ(t.k_scale.shape, (std::array<int64_t, 4>{2, 4, 2, 1}));
+  EXPECT_EQ(t.v_scale.shape, (std::array<int64_t, 4>{2, 4, 2, 1}));
+  EXPECT_NE(At(t.k_scale, 0, 0, 0, 0), At(t.k_scale, 0, 1, 0, 0));
 }
 
 // Sequences of 5, 0 and 8 keys in pages of 4.

@@ -44,7 +44,9 @@ class ReferenceKernel : public Kernel {
       const AttentionProblem& p, const DeviceInfo& device,
       const LaunchConfig& config) const override {
     if (absl::Status s = config.CheckKeys({}); !s.ok()) return s;
-    if (absl::Status s = CheckDtypeAndPage(p, {KvForm::kFp8, KvForm::kPaged}); !s.ok()) return s;
+    if (absl::Status s = CheckDtypeAndPage(p, {KvForm::kFp8, KvForm::kFp8Q, KvForm::kPaged});
+        !s.ok())
+      return s;
     const int threads = std::max(device.threads, 1);
     return PreparedAs(Scratch(p).Bytes(threads),
                       [p, threads](const AttentionTensors& t, const Launch& launch) {
@@ -66,12 +68,13 @@ class ReferenceKernel : public Kernel {
       const int workers = work < 2e5 ? 1 : threads;
       for (int64_t head = 0; head < p.hkv; ++head) {
         if (Stopping()) return absl::OkStatus();  // Forward() makes it Cancelled
-        LoadKeys(p, t, s, t.k, head, 0, s.kv_len, Padded(p.d), k, ScaleOf(t.k_scale, i, head));
-        LoadKeys(p, t, s, t.v, head, 0, s.kv_len, p.dv, v, ScaleOf(t.v_scale, i, head));
+        LoadKeys(p, t, s, i, t.k, t.k_scale, head, 0, s.kv_len, Padded(p.d), k);
+        LoadKeys(p, t, s, i, t.v, t.v_scale, head, 0, s.kv_len, p.dv, v);
         ParallelFor(s.q_len * p.GroupSize(), workers, [&](int64_t index, int worker) {
           const int64_t row = index / p.GroupSize();
           const int64_t q_head = head * p.GroupSize() + index % p.GroupSize();
           double* const q = per_thread + worker * scratch.PerThread();
+          LoadQuery(p, t, s, i, q_head, row, q);
           ComputeRow(p, t, s, row, q_head, k, v, q, q + scratch.q, q + scratch.q + scratch.scores);
         });
       }
@@ -80,10 +83,8 @@ class ReferenceKernel : public Kernel {
   }
 
   static void ComputeRow(const AttentionProblem& p, const AttentionTensors& t, const Sequence& s,
-                         int64_t row, int64_t q_head, const double* k, const double* v, double* q,
-                         double* scores, double* o) {
-    const int64_t q_row = s.q_begin + row;
-    LoadRows(t.q, s.q_batch, q_head, q_row, q_row + 1, Padded(p.d), q);
+                         int64_t row, int64_t q_head, const double* k, const double* v,
+                         const double* q, double* scores, double* o) {
     const KvRange range = VisibleKv(p.mask, row, s.q_len, s.kv_len);
     RowInput<double> in;
     in.q = q;
@@ -96,9 +97,10 @@ class ReferenceKernel : public Kernel {
     in.softcap = p.softcap;
     double lse = 0;
     ExactRow(in, scores, o, &lse, nullptr);
+    const int64_t q_row = s.q_begin + row;
     const int64_t at = t.o.Offset(s.q_batch, q_row, q_head, 0);
     for (int64_t c = 0; c < p.dv; ++c) {
-      StoreElement(t.o.data, p.dtype, at + c, static_cast<float>(o[c]));
+      StoreElement(t.o.data, t.o.dtype, at + c, static_cast<float>(o[c]));
     }
     if (t.lse.data == nullptr) return;
     StoreElement(t.lse.data, DType::kFloat32, t.lse.Offset(s.q_batch, q_row, q_head, 0),

@@ -107,18 +107,17 @@ absl::Status ForEachRow(const AttentionProblem& p, const AttentionTensors& t,
                 [&](int64_t block, int) {
                   const int64_t from = block * kBlock, to = std::min(keys, from + kBlock);
                   const int64_t at = g.seen.begin;
-                  LoadKeys(p, t, q, t.k, g.head, at + from, at + to, padded, &k[from * padded],
-                           ScaleOf(t.k_scale, g.index, g.head));
-                  LoadKeys(p, t, q, t.v, g.head, at + from, at + to, p.dv, &v[from * p.dv],
-                           ScaleOf(t.v_scale, g.index, g.head));
+                  LoadKeys(p, t, q, g.index, t.k, t.k_scale, g.head, at + from, at + to, padded,
+                           &k[from * padded]);
+                  LoadKeys(p, t, q, g.index, t.v, t.v_scale, g.head, at + from, at + to, p.dv,
+                           &v[from * p.dv]);
                 });
     ParallelFor(count, workers, [&](int64_t i, int worker) {
       const int64_t index = (*order)[g.first + i];
       const Row& row = rows[index];
       const KvRange range = VisibleKv(p.mask, row.row, q.q_len, q.kv_len);
       Real* const query = scratch.data() + worker * per_worker;
-      LoadRows(t.q, q.q_batch, row.head, q.q_begin + row.row, q.q_begin + row.row + 1, padded,
-               query);
+      LoadQuery(p, t, q, g.index, row.head, row.row, query);
       RowInput<Real> in;
       in.q = query;
       in.k = k.data() + (range.begin - g.seen.begin) * padded;
@@ -152,7 +151,8 @@ absl::StatusOr<Result> Begin(const AttentionProblem& p, const AttentionTensors& 
 absl::Status Check(const AttentionProblem& p, const AttentionTensors& t,
                    absl::Span<const Row> rows) {
   if (absl::Status s = p.Validate(); !s.ok()) return s;
-  if (absl::Status s = CheckDtypeAndPage(p, {KvForm::kFp8, KvForm::kPaged}); !s.ok()) return s;
+  if (absl::Status s = CheckDtypeAndPage(p, {KvForm::kFp8, KvForm::kFp8Q, KvForm::kPaged}); !s.ok())
+    return s;
   if (t.q.device.kind != DeviceKind::kCpu) {
     return absl::InvalidArgumentError(absl::StrCat("q: on ", ToString(t.q.device), ", not on cpu"));
   }
@@ -160,7 +160,7 @@ absl::Status Check(const AttentionProblem& p, const AttentionTensors& t,
   static char unused[8];
   AttentionTensors with_outputs = t;
   with_outputs.o =
-      BshdView(unused, p.dtype, Device::Cpu(), t.q.shape[0], t.q.shape[1], t.q.shape[2], p.dv);
+      BshdView(unused, p.ODType(), Device::Cpu(), t.q.shape[0], t.q.shape[1], t.q.shape[2], p.dv);
   with_outputs.lse = {};
   if (absl::Status s = ValidateTensors(p, with_outputs); !s.ok()) return s;
   for (size_t i = 0; i < rows.size(); ++i) {
@@ -214,7 +214,7 @@ absl::StatusOr<Result> Straightforward(const AttentionProblem& p, const Attentio
       p, t, rows, threads, [&](int64_t i, const RowInput<float>& in, float* scratch) {
         float* const o = scratch + in.keys;
         float lse = 0;
-        StraightforwardRow(in, p.dtype, factors == Factors::kTf32, scratch, o, &lse);
+        StraightforwardRow(in, p.dtype, p.ODType(), factors == Factors::kTf32, scratch, o, &lse);
         std::copy(o, o + in.dv, &result->o[i * in.dv]);
         result->lse[i] = lse;
       });

@@ -9,11 +9,10 @@
 //   absl::StatusOr<Result> exact = Exact(problem, tensors, rows);
 //   double o = exact->O(i, c);  // element c of row rows[i]
 //
-// Inputs are on the host, in fp32, fp16 or bf16, K and V also in fp8 with scales and in pages, with
-// any strides, head counts, masks and lengths. The tensors' `o` and `lse` are ignored. Both functions return
+// Inputs are on the host, in any dtype and in pages, with any scales, strides, head counts, masks and
+// lengths. The tensors' `o` and `lse` are ignored. Both functions return
 //   InvalidArgument    for what AttentionProblem::Validate() or ValidateTensors() rejects, tensors
 //                      that are not on the host, and rows that do not exist;
-//   Unimplemented      for Q in fp8;
 //   ResourceExhausted  if there is too little memory for K and V of one head.
 #ifndef ATTENTION_ORACLE_REFERENCE_H_
 #define ATTENTION_ORACLE_REFERENCE_H_
@@ -76,8 +75,9 @@ enum class Factors {
 };
 
 // What a careful programmer writes first. Scores, softmax and sums are in fp32, each sum in order.
-// P is normalised, then rounded to the dtype. O is accumulated in fp32 and rounded to the dtype.
-// LSE is in fp32. `spread` and `score` stay empty.
+// P is normalised, then rounded to the dtype; in fp8 it is rounded first, as multiples of 1/256 of the
+// row's largest. O is accumulated in fp32 and rounded to its dtype. LSE is in fp32. `spread` and
+// `score` stay empty.
 absl::StatusOr<Result> Straightforward(const AttentionProblem& problem,
                                        const AttentionTensors& tensors, absl::Span<const Row> rows,
                                        Factors factors = Factors::kAsTheyAre, int threads = 0);

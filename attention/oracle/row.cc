@@ -50,8 +50,8 @@ float Factor(float value) {
 }
 
 template <bool kTf32>
-void StraightforwardRowOf(const RowInput<float>& in, DType dtype, float* scores, float* o,
-                          float* lse) {
+void StraightforwardRowOf(const RowInput<float>& in, DType dtype, DType o_dtype, float* scores,
+                          float* o, float* lse) {
   std::fill(o, o + in.dv, 0.0f);
   *lse = -std::numeric_limits<float>::infinity();
   if (in.keys == 0) return;
@@ -72,24 +72,22 @@ void StraightforwardRowOf(const RowInput<float>& in, DType dtype, float* scores,
     scores[j] = std::exp(scores[j] - max);
     sum += scores[j];
   }
+  // P, or in fp8 what is divided by the sum only at the end.
+  const bool fp8 = dtype == DType::kFloat8E4M3;
+  const float divisor = fp8 ? 1 / kFp8Weight : sum, factor = fp8 ? 1 / (kFp8Weight * sum) : 1;
   for (int64_t j = 0; j < in.keys; ++j) {
-    const float p = Factor<kTf32>(Round(scores[j] / sum, dtype));
+    const float p = Factor<kTf32>(Round(scores[j] / divisor, dtype));
     const float* v = in.v + j * in.dv;
     for (int64_t c = 0; c < in.dv; ++c) o[c] += p * Factor<kTf32>(v[c]);
   }
-  for (int64_t c = 0; c < in.dv; ++c) o[c] = Round(o[c], dtype);
+  for (int64_t c = 0; c < in.dv; ++c) o[c] = Round(o[c] * factor, o_dtype);
   *lse = max + std::log(sum);
 }
 
 template <typename Real, typename Element>
-void LoadRowsOf(const Element* data, const ConstTensorView& view, int64_t batch, int64_t head,
-                int64_t begin, int64_t end, int64_t width, Real* out, Real scale) {
-  const int64_t dim = view.shape[3];
-  for (int64_t row = begin; row < end; ++row, out += width) {
-    const Element* in = data + view.Offset(batch, row, head, 0);
-    for (int64_t i = 0; i < dim; ++i) out[i] = scale * static_cast<Real>(static_cast<float>(in[i]));
-    std::fill(out + dim, out + width, Real{0});
-  }
+void LoadRowOf(const Element* in, int64_t dim, int64_t width, Real* out, Real scale) {
+  for (int64_t i = 0; i < dim; ++i) out[i] = scale * static_cast<Real>(static_cast<float>(in[i]));
+  std::fill(out + dim, out + width, Real{0});
 }
 
 }  // namespace
@@ -137,17 +135,18 @@ void ExactRow(const RowInput<double>& in, double* scores, double* o, double* lse
   *lse = max + std::log(sum);
 }
 
-void StraightforwardRow(const RowInput<float>& in, DType dtype, bool tf32, float* scores, float* o,
-                        float* lse) {
+void StraightforwardRow(const RowInput<float>& in, DType dtype, DType o_dtype, bool tf32,
+                        float* scores, float* o, float* lse) {
   const auto row = tf32 ? StraightforwardRowOf<true> : StraightforwardRowOf<false>;
-  row(in, dtype, scores, o, lse);
+  row(in, dtype, o_dtype, scores, o, lse);
 }
 
 template <typename Real>
-void LoadRows(const ConstTensorView& view, int64_t batch, int64_t head, int64_t begin, int64_t end,
-              int64_t width, Real* out, float scale) {
+void LoadRow(const ConstTensorView& view, int64_t batch, int64_t head, int64_t row, int64_t width,
+             Real* out, float scale) {
+  const int64_t at = view.Offset(batch, row, head, 0);
   const auto load = [&](const auto* data) {
-    LoadRowsOf(data, view, batch, head, begin, end, width, out, Real{scale});
+    LoadRowOf(data + at, view.shape[3], width, out, Real{scale});
   };
   switch (view.dtype) {
     case DType::kFloat32:
@@ -161,9 +160,9 @@ void LoadRows(const ConstTensorView& view, int64_t batch, int64_t head, int64_t 
   }
 }
 
-template void LoadRows<double>(const ConstTensorView&, int64_t, int64_t, int64_t, int64_t, int64_t,
-                               double*, float);
-template void LoadRows<float>(const ConstTensorView&, int64_t, int64_t, int64_t, int64_t, int64_t,
-                              float*, float);
+template void LoadRow<double>(const ConstTensorView&, int64_t, int64_t, int64_t, int64_t, double*,
+                              float);
+template void LoadRow<float>(const ConstTensorView&, int64_t, int64_t, int64_t, int64_t, float*,
+                             float);
 
 }  // namespace attnlab::oracle

@@ -39,25 +39,39 @@ struct RowSizes {
 // Writes o[dv], *lse, and *sizes unless it is null. `scores` is scratch for `keys` numbers.
 void ExactRow(const RowInput<double>& in, double* scores, double* o, double* lse, RowSizes* sizes);
 
-// O and P are rounded to the dtype; everything else is in fp32. `tf32`: the factors of both
-// products lose their low 13 bits, because TF32 tensor cores ignore those of fp32 numbers.
-void StraightforwardRow(const RowInput<float>& in, DType dtype, bool tf32, float* scores, float* o,
-                        float* lse);
+// P is rounded to the dtype, and O to `o_dtype`; everything else is in fp32. In fp8 small P would
+// become 0, so it is the exponentials that are rounded, times 256 (kFp8Weight), and O is divided by
+// their sum. `tf32`: the factors of both products lose their low 13 bits, because TF32 tensor cores
+// ignore those of fp32 numbers.
+void StraightforwardRow(const RowInput<float>& in, DType dtype, DType o_dtype, bool tf32,
+                        float* scores, float* o, float* lse);
 
-// Copies rows [begin, end) of one head to `out`, times `scale`, each padded with zeros to `width`
-// elements.
+// The largest weight in fp8: a power of two, below the largest number.
+constexpr float kFp8Weight = 256;
+
+// Copies a row of one head to `out`, times `scale`, padded with zeros to `width` elements.
 template <typename Real>
-void LoadRows(const ConstTensorView& view, int64_t batch, int64_t head, int64_t begin, int64_t end,
-              int64_t width, Real* out, float scale = 1);
+void LoadRow(const ConstTensorView& view, int64_t batch, int64_t head, int64_t row, int64_t width,
+             Real* out, float scale);
 
-// The same for keys [begin, end) of a sequence, wherever they lie. `view` is K or V.
+// The same for a query of sequence `index`.
+template <typename Real>
+void LoadQuery(const AttentionProblem& problem, const AttentionTensors& tensors,
+               const Sequence& sequence, int64_t index, int64_t head, int64_t row, Real* out) {
+  LoadRow(tensors.q, sequence.q_batch, head, sequence.q_begin + row, Padded(problem.d), out,
+          ScaleOf(problem, tensors.q_scale, index, head, row));
+}
+
+// The same for its keys [begin, end), wherever they lie. `view` is K or V, with `scales`.
 template <typename Real>
 void LoadKeys(const AttentionProblem& problem, const AttentionTensors& tensors,
-              const Sequence& sequence, const ConstTensorView& view, int64_t head, int64_t begin,
-              int64_t end, int64_t width, Real* out, float scale) {
+              const Sequence& sequence, int64_t index, const ConstTensorView& view,
+              const ConstTensorView& scales, int64_t head, int64_t begin, int64_t end,
+              int64_t width, Real* out) {
   for (int64_t key = begin; key < end; ++key, out += width) {
     const KeyPlace place = PlaceOf(problem, tensors, sequence, key);
-    LoadRows(view, place.batch, head, place.row, place.row + 1, width, out, scale);
+    LoadRow(view, place.batch, head, place.row, width, out,
+            ScaleOf(problem, scales, index, head, key));
   }
 }
 

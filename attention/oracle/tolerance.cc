@@ -78,7 +78,7 @@ std::string TensorError::ToString() const {
       expected);
 }
 
-Errors Compare(DType dtype, absl::Span<const Row> rows, const Result& exact,
+Errors Compare(DType dtype, DType o_dtype, absl::Span<const Row> rows, const Result& exact,
                const Result& straightforward, const Result& values, Factors factors) {
   const double e = Epsilon(dtype), e32 = Epsilon(DType::kFloat32);
   // The error of a score, in proportion to its size.
@@ -95,13 +95,14 @@ Errors Compare(DType dtype, absl::Span<const Row> rows, const Result& exact,
     }
     const double score = 1 + at_least(at_least(0, exact.lse[row]), exact.score[row]);
     o.unit.push_back(size);
-    o.floor.push_back((e / 2 + e_score * score) * size + SmallestNormal(dtype) * e);
+    o.floor.push_back((e / 2 + e_score * score) * size +
+                      SmallestNormal(o_dtype) * Epsilon(o_dtype));
     lse.unit.push_back(score);
     lse.floor.push_back(e_score * score);
   }
   Errors errors;
-  o.fair = FairError(o, exact.dv, dtype, exact.o, straightforward.o);
-  errors.o = Worst(rows, exact.dv, dtype, o, exact.o, values.o);
+  o.fair = FairError(o, exact.dv, o_dtype, exact.o, straightforward.o);
+  errors.o = Worst(rows, exact.dv, o_dtype, o, exact.o, values.o);
   if (values.lse.empty()) return errors;
   lse.fair = FairError(lse, 1, DType::kFloat32, exact.lse, straightforward.lse);
   errors.lse = Worst(rows, 1, DType::kFloat32, lse, exact.lse, values.lse);

@@ -17,8 +17,8 @@
 //   LSE   |error| <= 2 fair u + 8 e32 u
 //
 // where `fair` is the straightforward implementation's largest error in units, u_lse the row's unit
-// of LSE, `spacing` that of the dtype's denormals, e = Epsilon(dtype) and e32 = Epsilon(fp32).
-// e / 2 is the cost of rounding O to the dtype. Scores have an fp32 error of a few units in
+// of LSE, `spacing` that of the denormals of O's dtype, e = Epsilon(dtype) and e32 = Epsilon(fp32).
+// e / 2 is the cost of rounding O to the dtype or, in fp8, of rounding P, since O has more bits. Scores have an fp32 error of a few units in
 // proportion to their size, and so have P and O. With u = 1 and scores up to 4 the floor is 0.0039
 // for bf16 and 5e-6 for fp32.
 //
@@ -60,7 +60,7 @@ struct Errors {
 
 // `values` are a kernel's results for the rows, widened to double. If `values.lse` is empty, only O
 // is compared. All three results are for `rows`.
-Errors Compare(DType dtype, absl::Span<const Row> rows, const Result& exact,
+Errors Compare(DType dtype, DType o_dtype, absl::Span<const Row> rows, const Result& exact,
                const Result& straightforward, const Result& values,
                Factors factors = Factors::kAsTheyAre);
 

@@ -26,7 +26,7 @@ class ToleranceTest : public ::testing::Test {
   }
 
   oracle::Errors Run(DType dtype = DType::kFloat32) const {
-    return oracle::Compare(dtype, rows_, exact_, plain_, values_);
+    return oracle::Compare(dtype, dtype, rows_, exact_, plain_, values_);
   }
 
   const std::vector<oracle::Row> rows_ = {{0, 0, 0}, {2, 1, 7}};
@@ -50,8 +50,8 @@ TEST_F(ToleranceTest, Tf32FactorsMayErrByTheirTenBits) {
   const double e32 = std::ldexp(1.0, -23), tf32 = std::ldexp(1.0, -10);
   values_.o[0] = 1.5;
   values_.lse[0] = 3.5;
-  const oracle::Errors errors =
-      oracle::Compare(DType::kFloat32, rows_, exact_, plain_, values_, oracle::Factors::kTf32);
+  const oracle::Errors errors = oracle::Compare(DType::kFloat32, DType::kFloat32, rows_, exact_,
+                                                plain_, values_, oracle::Factors::kTf32);
   EXPECT_DOUBLE_EQ(errors.lse.bound, tf32 * 4);
   EXPECT_NEAR(errors.o.bound, (e32 / 2 + tf32 * 4) * 2, 1e-12);
 }
@@ -148,7 +148,8 @@ TEST_F(ToleranceTest, WithoutLseOnlyOIsCompared) {
 }
 
 TEST_F(ToleranceTest, NoRowsPass) {
-  const oracle::Errors errors = oracle::Compare(DType::kBFloat16, {}, Result(), Result(), Result());
+  const oracle::Errors errors =
+      oracle::Compare(DType::kBFloat16, DType::kBFloat16, {}, Result(), Result(), Result());
   EXPECT_TRUE(errors.o.Passed());
   EXPECT_TRUE(errors.lse.Passed());
 }

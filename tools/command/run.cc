@@ -418,7 +418,7 @@ absl::StatusOr<bool> RunOne(const Flags& f, const Streams& streams) {
   Source source;
   absl::StatusOr<Plan> plan = PlanOf(f, &source);
   if (!plan.ok()) return plan.status();
-  const absl::StatusOr<NpyType> out_type = OutType(f.out_dtype, plan->problem.dtype);
+  const absl::StatusOr<NpyType> out_type = OutType(f.out_dtype, plan->problem.ODType());
   if (!out_type.ok()) return out_type.status();
   const Device device = plan->device.device;
   // Not before the files are read: a pipe may wait for ever, and Ctrl-C has to end that.

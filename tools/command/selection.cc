@@ -75,12 +75,15 @@ absl::StatusOr<DeviceInfo> NamedDevice(absl::string_view text) {
 
 #define ATTNLAB_ONE_PROBLEM_HELP                                                         \
   "key=value,key=value. Required: hq (query heads), sq (query length), d (head dim).\n"  \
-  "b       batch, 1                       dtype    fp32, fp16, bf16 (the default)\n"     \
+  "b       batch, 1                       dtype    fp32, fp16, bf16 (the default),\n"    \
+  "                                                fp8_e4m3\n"                           \
   "                                       kvdtype  dtype; fp8_e4m3 with 16-bit dtypes\n" \
   "hkv     KV heads, hq                   mask     none, causal, window:LEFT:RIGHT\n"    \
   "skv     KV length, sq                  scale    1/sqrt(d)\n"                          \
   "dv      head dim of V, d               softcap  none\n"                               \
-  "lens    fixed, packed, padded          page     tokens a KV page, none\n"
+  "lens    fixed, packed, padded          page     tokens a KV page, none\n"             \
+  "scaleblock  64 or 128 rows of fp8      odtype   of O, bf16 if dtype is fp8_e4m3\n"    \
+  "            with one scale, none\n"
 
 void AddOnce(const AttentionProblem& problem, std::vector<AttentionProblem>* problems) {
   if (std::find(problems->begin(), problems->end(), problem) == problems->end()) {

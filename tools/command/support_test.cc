@@ -14,7 +14,7 @@ using ::testing::Not;
 
 TEST(SupportTest, AsksTheKernel) {
   const Support all = Probe(**Registry::Global().Find("reference"), CpuInfo());
-  EXPECT_THAT(all.dtypes, ElementsAre("fp32", "fp16", "bf16"));
+  EXPECT_THAT(all.dtypes, ElementsAre("fp32", "fp16", "bf16", "fp8_e4m3"));
   EXPECT_THAT(all.masks, ElementsAre("none", "causal", "window"));
   EXPECT_THAT(all.lengths, ElementsAre("fixed", "packed", "padded"));
   EXPECT_EQ(Ranges(all.head_dims), "1-512");

@@ -39,11 +39,11 @@ absl::StatusOr<Outputs> Outputs::Make(const AttentionProblem& problem,
                                       const AttentionTensors& inputs, FileLayout layout,
                                       bool has_batch_axis) {
   Outputs out;
-  out.dtype_ = problem.dtype;
+  out.dtype_ = problem.ODType();
   const Device device = inputs.q.device;
   const int64_t b = inputs.q.shape[0], s = inputs.q.shape[1];
   const int64_t h = problem.hq, dv = problem.dv;
-  const int64_t o_bytes = b * s * h * dv * SizeOf(problem.dtype);
+  const int64_t o_bytes = b * s * h * dv * SizeOf(problem.ODType());
   const int64_t lse_bytes = b * s * h * static_cast<int64_t>(sizeof(float));
   const struct {
     Buffer* buffer;
@@ -65,8 +65,8 @@ absl::StatusOr<Outputs> Outputs::Make(const AttentionProblem& problem,
   if (status.ok()) status = out.lse_device_.CopyFromHost(out.lse_host_.data(), lse_bytes);
   if (!status.ok()) return status;
   const bool bshd = layout == FileLayout::kBshd;
-  out.o_ = bshd ? BshdView(out.o_device_.data(), problem.dtype, device, b, s, h, dv)
-                : BhsdView(out.o_device_.data(), problem.dtype, device, b, s, h, dv);
+  out.o_ = bshd ? BshdView(out.o_device_.data(), problem.ODType(), device, b, s, h, dv)
+                : BhsdView(out.o_device_.data(), problem.ODType(), device, b, s, h, dv);
   out.lse_ = LseView(static_cast<float*>(out.lse_device_.data()), device, b, s, h);
   out.o_shape_ = bshd ? std::vector<int64_t>{b, s, h, dv} : std::vector<int64_t>{b, h, s, dv};
   out.lse_shape_ = {b, h, s};

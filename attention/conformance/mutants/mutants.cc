@@ -45,7 +45,8 @@ enum class Bug {
   kIgnoresStrides,     // assumes that heads of Q are adjacent
   kBatchMaximum,       // leaks from the first sequence into the others
   kHalfAccumulator,    // sums in the dtype
-  kIgnoresScales,      // takes fp8 K and V as they are
+  kIgnoresScales,      // takes fp8 as it is
+  kFirstScales,        // takes the scales of each head's first block for all rows
   kPagesInOrder,       // takes the pages as they lie, without the page table
   kOtherPageTable,     // takes the pages of the sequence before
   kDropsOddLse,        // does not write LSE of odd rows
@@ -70,7 +71,9 @@ class TiledKernel : public Kernel {
 
   absl::StatusOr<std::unique_ptr<const Prepared>> Prepare(
       const AttentionProblem& p, const DeviceInfo&, const LaunchConfig& config) const override {
-    if (absl::Status s = CheckDtypeAndPage(p, {KvForm::kFp8, KvForm::kPaged}); !s.ok()) return s;
+    if (absl::Status s = CheckDtypeAndPage(p, {KvForm::kFp8, KvForm::kFp8Q, KvForm::kPaged});
+        !s.ok())
+      return s;
     if (bug_ != Bug::kTakesAnyConfig) {
       if (absl::Status s = config.CheckKeys({}); !s.ok()) return s;
     }
@@ -142,7 +145,7 @@ class TiledKernel : public Kernel {
   }
 
   float Score(const AttentionProblem& p, const AttentionTensors& t, const Sequence& s, int64_t row,
-              int64_t head, int64_t kv_head, int64_t key, float k_scale, bool backwards) const {
+              int64_t head, int64_t kv_head, int64_t key, float scale, bool backwards) const {
     float dot = 0;
     const KeyPlace place = Place(p, t, s, key);
     for (int64_t n = 0; n < p.d; ++n) {
@@ -154,7 +157,7 @@ class TiledKernel : public Kernel {
       }
       dot += q * Load(t.k, place.batch, place.row, kv_head, i);
     }
-    dot *= k_scale;
+    dot *= scale;
     if (p.softcap == 0 || bug_ == Bug::kNoSoftcap) return dot * p.Scale();
     if (bug_ == Bug::kScaleAfterSoftcap) {
       return p.Scale() * p.softcap * std::tanh(dot / p.softcap);
@@ -167,9 +170,11 @@ class TiledKernel : public Kernel {
     const KvRange range = Visible(p, s, row);
     if (bug_ == Bug::kLeavesEmptyRows && range.begin >= range.end) return;
     const int64_t kv_head = bug_ == Bug::kInterleavedGroups ? head % p.hkv : head / p.GroupSize();
-    const bool scaled = bug_ != Bug::kIgnoresScales;
-    const float k_scale = scaled ? ScaleOf(t.k_scale, sequence, kv_head) : 1;
-    const float v_scale = scaled ? ScaleOf(t.v_scale, sequence, kv_head) : 1;
+    const auto scale_of = [&](const ConstTensorView& scales, int64_t h, int64_t r) {
+      if (bug_ == Bug::kIgnoresScales) return 1.0f;
+      return ScaleOf(p, scales, sequence, h, bug_ == Bug::kFirstScales ? 0 : r);
+    };
+    const float q_scale = scale_of(t.q_scale, head, row);
     float* const o = static_cast<float*>(launch.workspace.data);
     if (bug_ != Bug::kTrustsWorkspace || row > 0) std::fill(o, o + p.dv, 0.0f);
     if (bug_ == Bug::kWritesPastWorkspace) o[AttentionProblem::kMaxHeadDim] = 0;
@@ -181,7 +186,8 @@ class TiledKernel : public Kernel {
       std::array<float, kTile> scores;
       float new_max = max;
       for (int64_t j = begin; j < end; ++j) {
-        scores[j - begin] = Score(p, t, s, row, head, kv_head, j, k_scale, backwards);
+        const float scale = q_scale * scale_of(t.k_scale, kv_head, j);
+        scores[j - begin] = Score(p, t, s, row, head, kv_head, j, scale, backwards);
         if (bug_ != Bug::kNoMax) new_max = std::max(new_max, scores[j - begin]);
       }
       if (new_max > max && bug_ != Bug::kNoRescale) {
@@ -195,6 +201,7 @@ class TiledKernel : public Kernel {
         if (bug_ == Bug::kLosesNan && std::isnan(weight)) weight = 0;
         sum += weight;
         const KeyPlace place = Place(p, t, s, j);
+        const float v_scale = scale_of(t.v_scale, kv_head, j);
         for (int64_t c = 0; c < p.dv; ++c) {
           const float v = v_scale * Load(t.v, place.batch, place.row, kv_head, c);
           if (bug_ != Bug::kLosesNan || !std::isnan(v)) o[c] += weight * v;
@@ -276,6 +283,7 @@ std::vector<Mutant> Mutants() {
       {"batch_maximum", Bug::kBatchMaximum, "sequences_are_independent", "NaN in sequence"},
       {"half_accumulator", Bug::kHalfAccumulator, "matches_oracle", "o: error"},
       {"ignores_scales", Bug::kIgnoresScales, "matches_oracle", "o: error"},
+      {"first_scales", Bug::kFirstScales, "matches_oracle", "o: error"},
       {"pages_in_order", Bug::kPagesInOrder, "matches_oracle", "o: error"},
       {"other_page_table", Bug::kOtherPageTable, "matches_oracle", "o: error"},
       {"drops_odd_lse", Bug::kDropsOddLse, "matches_oracle", "lse: "},

@@ -42,6 +42,7 @@ class CProblem(_Sized):
         + [("has_scale", c_int32), ("scale", c_float), ("softcap", c_float)]
         + [("lens", c_int32), ("page", c_int64)]
         + [(n, c_int32) for n in ("has_kv_dtype", "kv_dtype", "has_o_dtype", "o_dtype")]
+        + [("scale_block", c_int64)]
     )
 
 

@@ -128,7 +128,8 @@ class Problem:
     lens: str = "fixed"
     page: int = 0
     kv_dtype: Optional[str] = None  # of K and V; None: dtype
-    o_dtype: Optional[str] = None
+    o_dtype: Optional[str] = None  # None: dtype, or bf16 if that is fp8_e4m3
+    scale_block: int = 0  # rows with one scale; 0: all rows of a head
 
     @staticmethod
     def parse(line: str) -> "Problem":
@@ -146,6 +147,7 @@ class Problem:
             page=c.page,
             kv_dtype=library.DTYPES[c.kv_dtype] if c.has_kv_dtype else None,
             o_dtype=library.DTYPES[c.o_dtype] if c.has_o_dtype else None,
+            scale_block=c.scale_block,
         )
 
     def __str__(self) -> str:
@@ -158,7 +160,7 @@ class Problem:
     def to_c(self) -> library.CProblem:
         mask = normalized_mask(self.mask)
         window = mask if isinstance(mask, tuple) else (0, 0)
-        names = ("b", "hq", "hkv", "sq", "skv", "d", "dv", "page")
+        names = ("b", "hq", "hkv", "sq", "skv", "d", "dv", "page", "scale_block")
         return library.CProblem(
             **{name: integer(name, getattr(self, name)) for name in names},
             dtype=choice("dtype", self.dtype, library.DTYPES),
