@@ -134,6 +134,20 @@ TEST_F(AttnlabTest, CtrlCEndsALongCall) {
   }
 }
 
+TEST_F(AttnlabTest, VerifyAccuracyComparesDtypes) {
+  const ProcessResult r =
+      Attnlab({"verify", "--accuracy", "--problem=hq=1,sq=65,d=16/32", "--json"});
+  EXPECT_EQ(r.exit_code, 0) << r.err;
+  const json rows = ParseJson(r.out)["rows"];
+  ASSERT_EQ(rows.size(), 20u);
+  EXPECT_EQ(rows[0]["numbers"], "fp16");
+  EXPECT_LT(rows[0]["rmse"], rows[9]["rmse"]);
+  const ProcessResult table = Attnlab({"verify", "--accuracy", "--problem=hq=1,sq=9,d=16"});
+  EXPECT_THAT(table.out, HasSubstr("| fp8, a scale per 64 rows, Hadamard  | cpu "));
+  EXPECT_EQ(Attnlab({"verify", "--accuracy", "--device=x", "--problem=hq=1,sq=9,d=16"}).exit_code,
+            2);
+}
+
 TEST_F(AttnlabTest, VerifyTakesLengths) {
   const ProcessResult r =
       Attnlab({"verify", "--kernel=reference", "--problem=b=3,hq=2,sq=9,d=8,lens=packed/padded",

@@ -22,6 +22,7 @@
 #include "tools/command/selection.h"
 #include "tools/command/sweep.h"
 #include "tools/command/time_left.h"
+#include "tools/command/verify_accuracy.h"
 #include "tools/command/version.h"
 #include "tools/lib/arguments.h"
 #include "tools/lib/interrupt.h"
@@ -44,7 +45,7 @@ struct Flags {
   std::string layout = "bshd", values = "normal";
   std::string q_lens, kv_lens;
   double oracle_flops = 1e9;
-  bool lse = true;
+  bool lse = true, accuracy = false;
   Formats formats;
 };
 
@@ -75,6 +76,9 @@ ArgumentParser MakeParser(Flags* f) {
                    "FLOPs above which the oracle takes a sample of the rows [1e9]");
   parser.AddInteger("reruns", "N", &f->reruns, 0, INT64_MAX,
                     "runs after the first one, which have to give the same bits [1]");
+  parser.AddBool("accuracy", &f->accuracy,
+                 "instead: how far O is from that of unrounded numbers, in 16 bits and in fp8 "
+                 "with each kind of scales, over numbers of which few are large [false]");
   AddJsonFlag(&parser, &f->formats);
   AddCsvFlag(&parser, &f->formats);
   parser.AddSection("The one-line form of a problem", kProblemHelp);
@@ -82,7 +86,8 @@ ArgumentParser MakeParser(Flags* f) {
                     "attnlab verify\n"
                     "attnlab verify --preset=gpt2 --dtype=fp32/bf16\n"
                     "attnlab verify --kernel=cpu --problem=hq=8,hkv=1,sq=1..128,d=64 --seed=7\n"
-                    "attnlab verify --problem=b=3,hq=2,sq=9,d=64,lens=packed --q_lens=0,9,1");
+                    "attnlab verify --problem=b=3,hq=2,sq=9,d=64,lens=packed --q_lens=0,9,1\n"
+                    "attnlab verify --accuracy --problem=hq=4,sq=4096,d=128");
   return parser;
 }
 
@@ -358,6 +363,9 @@ int Verify(const Arguments& arguments, const Streams& streams) {
   }
   absl::StatusOr<std::vector<AttentionProblem>> problems = ProblemsOf(flags.problem);
   if (!problems.ok()) return Fail(streams, "verify", problems.status());
+  if (flags.accuracy) {
+    return VerifyAccuracy(*problems, flags.device, flags.seed, flags.formats, *files, streams);
+  }
   Rows rows;
   bool interrupted = false;
   {

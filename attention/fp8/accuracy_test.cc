@@ -1,0 +1,42 @@
+#include "attention/fp8/accuracy.h"
+
+#include <map>
+#include <string>
+
+#include "attention/core/problem.h"
+#include "gtest/gtest.h"
+
+namespace attnlab::fp8 {
+namespace {
+
+TEST(AccuracyTest, BlocksAndHadamardMakeFp8BetterThanOneScale) {
+  const AttentionProblem p = AttentionProblem::Parse("hq=4,sq=1024,d=128").value();
+  const absl::StatusOr<std::vector<Accuracy>> found = MeasureAccuracy(p, Device::Cpu());
+  ASSERT_TRUE(found.ok()) << found.status();
+  std::map<std::string, double> rmse;
+  for (const Accuracy& a : *found) {
+    rmse[a.name] = a.rmse;
+    EXPECT_GT(a.largest, a.rmse);
+  }
+  ASSERT_EQ(rmse.size(), 10u);
+  EXPECT_LT(rmse["fp16"], 4e-4);
+  EXPECT_LT(rmse["fp16"], rmse["bf16"]);
+  EXPECT_LT(rmse["bf16"], rmse["fp8, a scale per 64 rows, Hadamard"]);
+  for (const char* rows : {"64", "128"}) {
+    const double best = rmse["fp8, a scale per " + std::string(rows) + " rows, Hadamard"];
+    EXPECT_LT(best, 9.1e-3) << rows;
+    EXPECT_GT(rmse["fp8, a scale per tensor"] / best, 1.6) << rows;
+  }
+}
+
+TEST(AccuracyTest, OtherShapes) {
+  for (const char* line : {"b=2,hq=4,hkv=2,sq=70,skv=200,d=96,mask=causal", "hq=2,sq=0,skv=9,d=64",
+                           "hq=2,sq=65,d=192,dv=128,softcap=20"}) {
+    const auto found = MeasureAccuracy(AttentionProblem::Parse(line).value(), Device::Cpu());
+    ASSERT_TRUE(found.ok()) << found.status();
+    EXPECT_EQ(found->size(), 10u);
+  }
+}
+
+}  // namespace
+}  // namespace attnlab::fp8

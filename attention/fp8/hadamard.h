@@ -1,0 +1,52 @@
+// Multiplies rows by an orthogonal matrix that spreads large elements over the others.
+//
+// H D, where D has random signs on its diagonal, and H is a Hadamard matrix divided by the root of its
+// size. If rows of Q and K are both multiplied by it, Q Kᵀ stays what it is, but an element that is a
+// hundred times larger than the others is now in all of them, at a tenth of its size. So the scale that
+// it sets for fp8 takes less from the others. (Tseng et al., "QuIP#", 2024, call it incoherent
+// processing; so does FlashAttention-3.)
+//
+// A row of d elements is cut into blocks of the largest power of two that divides d: 96 into three of 32.
+//
+// Plain C++ without Abseil, because device code includes it.
+#ifndef ATTENTION_FP8_HADAMARD_H_
+#define ATTENTION_FP8_HADAMARD_H_
+
+#include <cmath>
+#include <cstdint>
+
+#include "attention/device/host_device.h"
+
+namespace attnlab::fp8 {
+
+// The size of the blocks of a row of d elements.
+ATTNLAB_HOST_DEVICE constexpr int64_t HadamardBlock(int64_t d) { return d & -d; }
+
+// Whether D has a minus sign for column `column`.
+ATTNLAB_HOST_DEVICE inline bool IsNegated(uint64_t seed, int64_t column) {
+  // The finaliser of SplitMix64, as in attention/oracle/inputs.cc.
+  uint64_t x = seed + 0x9E3779B97F4A7C15 * static_cast<uint64_t>(column + 1);
+  x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9;
+  x = (x ^ (x >> 27)) * 0x94D049BB133111EB;
+  return ((x ^ (x >> 31)) & 1) != 0;
+}
+
+// Replaces a row of d elements by its product.
+inline void MultiplyByHadamard(float* row, int64_t d, uint64_t seed) {
+  const int64_t block = HadamardBlock(d);
+  const float root = 1 / std::sqrt(static_cast<float>(block));
+  for (int64_t i = 0; i < d; ++i) row[i] *= IsNegated(seed, i) ? -root : root;
+  // In each step, pairs of elements become their sum and their difference.
+  for (int64_t step = 1; step < block; step *= 2) {
+    for (int64_t i = 0; i < d; ++i) {
+      if ((i & step) != 0) continue;
+      const float a = row[i], b = row[i + step];
+      row[i] = a + b;
+      row[i + step] = a - b;
+    }
+  }
+}
+
+}  // namespace attnlab::fp8
+
+#endif  // ATTENTION_FP8_HADAMARD_H_

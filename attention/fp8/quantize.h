@@ -1,0 +1,53 @@
+// Makes Q, K and V fp8, for a problem with dtype=fp8_e4m3.
+//
+//   AttentionProblem p = *AttentionProblem::Parse("hq=16,sq=4096,d=128,dtype=fp8_e4m3,scaleblock=128");
+//   Fp8Tensors to = …;                       // memory of the caller
+//   absl::Status s = Quantize(p, from, to, {/*hadamard=*/true});
+//   AttentionTensors t = to.Inputs(from);    // and o
+//   s = ForwardOnce(p, t);
+//
+// An element becomes its quotient by a scale, rounded to nearest, ties to even. The scale is the largest
+// size of all elements that share it, divided by the largest number of fp8_e4m3, 448. Which elements do
+// is what the views of the scales say: a stride of 0 along an axis gives one scale to all along it. So
+// the problem's scale_block gives scales of blocks of rows, and strides of 0 in all axes one scale per
+// tensor.
+#ifndef ATTENTION_FP8_QUANTIZE_H_
+#define ATTENTION_FP8_QUANTIZE_H_
+
+#include <cstdint>
+
+#include "absl/status/status.h"
+#include "attention/core/problem.h"
+#include "attention/core/tensor.h"
+#include "attention/core/tensors.h"
+
+namespace attnlab::fp8 {
+
+// Shapes as of AttentionTensors (tensors.h), Q, K and V in fp8_e4m3 and their scales in fp32.
+struct Fp8Tensors {
+  TensorView q, k, v;
+  TensorView q_scale, k_scale, v_scale;
+
+  // The inputs of the problem: these, with the lengths of `from`.
+  AttentionTensors Inputs(AttentionTensors from) const;
+};
+
+struct QuantizeOptions {
+  // Whether Q and K are multiplied by a random orthogonal matrix first (hadamard.h). O stays what it
+  // is, and what is lost by fp8 becomes less if some elements are much larger than others.
+  bool hadamard = false;
+  uint64_t seed = 0;  // of the matrix's signs
+};
+
+// `from` has Q, K and V in fp32, fp16 or bf16, and the problem's lengths; its o is not used. Rows that
+// no sequence uses are not written, nor are the scales of blocks without rows. Infinity and NaN reach
+// all that shares their scale. On the CPU, with all its threads.
+//
+// InvalidArgument for a problem of another dtype, and for tensors that ValidateTensors() rejects.
+// Unimplemented for pages, and on a GPU.
+absl::Status Quantize(const AttentionProblem& problem, const AttentionTensors& from,
+                      const Fp8Tensors& to, const QuantizeOptions& options = {});
+
+}  // namespace attnlab::fp8
+
+#endif  // ATTENTION_FP8_QUANTIZE_H_

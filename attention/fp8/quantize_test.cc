@@ -1,0 +1,184 @@
+#include "attention/fp8/quantize.h"
+
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "attention/core/dtype.h"
+#include "attention/fp8/hadamard.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace attnlab::fp8 {
+namespace {
+
+using ::testing::HasSubstr;
+
+// Random tensors of a problem in fp32, and room for them in fp8.
+struct Case {
+  AttentionProblem p;
+  std::vector<float> q, k, v;
+  std::vector<Float8E4M3> q8, k8, v8;
+  std::vector<float> q_scale, k_scale, v_scale;
+  std::vector<int32_t> offsets;
+  AttentionTensors from;
+  Fp8Tensors to;
+
+  explicit Case(const std::string& line) : p(AttentionProblem::Parse(line).value()) {
+    std::mt19937 random(3);
+    std::normal_distribution<float> normal;
+    const bool packed = p.lens == Lengths::kPacked;
+    const int64_t b = packed ? 1 : p.b, sq = packed ? p.b * p.sq : p.sq;
+    const auto add = [&](int64_t heads, int64_t dim, std::vector<float>* wide,
+                         std::vector<Float8E4M3>* narrow, std::vector<float>* scales,
+                         ConstTensorView* from_view, TensorView* to_view, TensorView* scale_view) {
+      wide->resize(b * sq * heads * dim);
+      for (float& x : *wide) x = normal(random);
+      narrow->resize(wide->size());
+      scales->assign(p.b * p.ScaleBlocks(p.sq) * heads, -1);
+      *from_view = BshdView(static_cast<const void*>(wide->data()), DType::kFloat32, Device::Cpu(),
+                            b, sq, heads, dim);
+      *to_view = BshdView(static_cast<void*>(narrow->data()), DType::kFloat8E4M3, Device::Cpu(), b,
+                          sq, heads, dim);
+      *scale_view = BshdView(static_cast<void*>(scales->data()), DType::kFloat32, Device::Cpu(),
+                             p.b, p.ScaleBlocks(p.sq), heads, 1);
+    };
+    add(p.hq, p.d, &q, &q8, &q_scale, &from.q, &to.q, &to.q_scale);
+    add(p.hkv, p.d, &k, &k8, &k_scale, &from.k, &to.k, &to.k_scale);
+    add(p.hkv, p.dv, &v, &v8, &v_scale, &from.v, &to.v, &to.v_scale);
+    if (!packed) return;
+    for (int64_t i = 0; i <= p.b; ++i) offsets.push_back(static_cast<int32_t>(i * p.sq));
+    from.cu_seqlens_q = from.cu_seqlens_kv = {offsets.data(), p.b + 1};
+  }
+};
+
+float At(const TensorView& view, int64_t b, int64_t s, int64_t h, int64_t i) {
+  return LoadElement(view.data, view.dtype, view.Offset(b, s, h, i));
+}
+
+// The nearest of two neighbours is at most half their distance away.
+void ExpectNear(float value, float expected, float scale) {
+  const float spacing = std::max(std::abs(expected) / scale * 0x1p-3f, 0x1p-9f) * scale;
+  EXPECT_LE(std::abs(value - expected), spacing / 2 * 1.0001f) << expected;
+}
+
+TEST(QuantizeTest, ScalesAreOfWhatSharesThem) {
+  for (const char* line : {"b=2,hq=4,hkv=2,sq=150,d=40,dtype=fp8_e4m3,scaleblock=64",
+                           "b=2,hq=4,hkv=2,sq=150,d=40,dtype=fp8_e4m3,scaleblock=128",
+                           "b=2,hq=2,sq=70,d=64,dv=32,dtype=fp8_e4m3",
+                           "b=3,hq=2,sq=100,d=32,dtype=fp8_e4m3,scaleblock=64,lens=packed"}) {
+    Case c(line);
+    const absl::Status s = Quantize(c.p, c.from, c.to);
+    ASSERT_TRUE(s.ok()) << s;
+    const int64_t block = c.p.scale_block == 0 ? c.p.sq : c.p.scale_block;
+    for (int64_t b = 0; b < c.p.b; ++b) {
+      const bool packed = c.p.lens == Lengths::kPacked;
+      const int64_t batch = packed ? 0 : b, first = packed ? b * c.p.sq : 0;
+      for (int64_t h = 0; h < c.p.hkv; ++h) {
+        for (int64_t begin = 0; begin < c.p.sq; begin += block) {
+          const float scale = At(c.to.v_scale, b, begin / block, h, 0);
+          float largest = 0;
+          for (int64_t r = begin; r < std::min(begin + block, c.p.sq); ++r) {
+            for (int64_t i = 0; i < c.p.dv; ++i) {
+              const float x = LoadElement(c.from.v.data, DType::kFloat32,
+                                          c.from.v.Offset(batch, first + r, h, i));
+              largest = std::max(largest, std::abs(x));
+              ExpectNear(At(c.to.v, batch, first + r, h, i) * scale, x, scale);
+            }
+          }
+          EXPECT_FLOAT_EQ(scale, largest / 448) << line;
+        }
+      }
+    }
+  }
+}
+
+TEST(QuantizeTest, AStrideOfZeroGivesOneScale) {
+  Case c("b=2,hq=4,hkv=2,sq=70,d=40,dtype=fp8_e4m3,scaleblock=64");
+  for (TensorView* scales : {&c.to.q_scale, &c.to.k_scale, &c.to.v_scale}) {
+    scales->strides = {0, 0, 0, 1};
+  }
+  c.q[1234] = -1000;
+  ASSERT_TRUE(Quantize(c.p, c.from, c.to).ok());
+  EXPECT_FLOAT_EQ(c.q_scale[0], 1000.0f / 448);
+  EXPECT_EQ(c.q_scale[1], -1);
+  EXPECT_EQ(static_cast<float>(c.q8[1234]), -448);
+}
+
+TEST(QuantizeTest, ZerosAndNan) {
+  Case c("b=1,hq=2,sq=130,d=8,dtype=fp8_e4m3,scaleblock=64");
+  for (int64_t r = 0; r < 64; ++r) {
+    for (int64_t i = 0; i < 8; ++i) c.q[c.from.q.Offset(0, r, 0, i)] = 0;
+  }
+  c.q[c.from.q.Offset(0, 70, 1, 3)] = std::numeric_limits<float>::quiet_NaN();
+  ASSERT_TRUE(Quantize(c.p, c.from, c.to).ok());
+  EXPECT_EQ(At(c.to.q_scale, 0, 0, 0, 0), 1);
+  EXPECT_EQ(At(c.to.q, 0, 5, 0, 2), 0);
+  EXPECT_TRUE(std::isnan(At(c.to.q_scale, 0, 1, 1, 0)));
+  EXPECT_TRUE(std::isnan(At(c.to.q, 0, 64, 1, 0)));
+  EXPECT_FALSE(std::isnan(At(c.to.q, 0, 63, 1, 0)));
+  EXPECT_FALSE(std::isnan(At(c.to.q, 0, 128, 1, 0)));
+}
+
+// Products of rows, and their sizes, are kept; one large element comes to be in all.
+TEST(HadamardTest, IsOrthogonalAndSpreads) {
+  for (const int64_t d : {1, 8, 40, 64, 96, 128, 192, 256, 512}) {
+    std::mt19937 random(5);
+    std::normal_distribution<float> normal;
+    std::vector<float> a(d), b(d), one(d);
+    double before = 0, after = 0;
+    for (float& x : a) x = normal(random);
+    for (float& x : b) x = normal(random);
+    for (int64_t i = 0; i < d; ++i) before += a[i] * b[i];
+    one[d / 2] = 3;
+    for (std::vector<float>* row : {&a, &b, &one}) MultiplyByHadamard(row->data(), d, 7);
+    for (int64_t i = 0; i < d; ++i) after += a[i] * b[i];
+    EXPECT_NEAR(before, after, 1e-5 * static_cast<double>(d)) << d;
+    const int64_t block = HadamardBlock(d);
+    for (int64_t i = 0; i < d; ++i) {
+      const bool same = i / block == d / 2 / block;
+      EXPECT_FLOAT_EQ(std::abs(one[i]), same ? 3 / std::sqrt(static_cast<float>(block)) : 0) << d;
+    }
+  }
+}
+
+TEST(HadamardTest, SeedsGiveOtherSigns) {
+  int negated = 0, differ = 0;
+  for (int64_t i = 0; i < 1000; ++i) {
+    negated += IsNegated(1, i);
+    differ += IsNegated(1, i) != IsNegated(2, i);
+  }
+  EXPECT_NEAR(negated, 500, 80);
+  EXPECT_NEAR(differ, 500, 80);
+}
+
+TEST(QuantizeTest, Errors) {
+  const auto message = [](const std::string& line, const auto& change) {
+    Case c(line);
+    change(c);
+    return std::string(Quantize(c.p, c.from, c.to).message());
+  };
+  const std::string good = "hq=2,sq=4,d=8,dtype=fp8_e4m3";
+  const auto none = [](Case&) {};
+  EXPECT_EQ(message(good, none), "");
+  EXPECT_EQ(message("hq=2,sq=4,d=8,dtype=bf16", none), "dtype: bf16 is not fp8_e4m3");
+  EXPECT_THAT(message(good, [](Case& c) { c.p.page = 16; }), HasSubstr("page: 16; pages are not"));
+  EXPECT_THAT(message(good, [](Case& c) { c.from.q.device = Device::Cuda(0); }),
+              HasSubstr("q: on cuda:0; only the CPU"));
+  EXPECT_THAT(message(good, [](Case& c) { c.from.q = c.to.q; }),
+              HasSubstr("q: dtype is fp8_e4m3, must be fp32, fp16 or bf16"));
+  EXPECT_THAT(message(good, [](Case& c) { c.from.k.shape[1] = 3; }),
+              HasSubstr("k: shape is [1, 3, 2, 8], must be [1, 4, 2, 8]"));
+  EXPECT_THAT(message(good, [](Case& c) { c.to.v_scale.data = nullptr; }),
+              HasSubstr("scales: a data pointer is null"));
+  EXPECT_THAT(message(good, [](Case& c) { c.to.v_scale.shape[1] = 2; }),
+              HasSubstr("v_scale: shape is [1, 2, 2, 1], must be [1, 1, 2, 1]"));
+  EXPECT_THAT(message(good, [](Case& c) { c.to.k.dtype = DType::kBFloat16; }),
+              HasSubstr("k: dtype is bf16, must be fp8_e4m3"));
+}
+
+}  // namespace
+}  // namespace attnlab::fp8

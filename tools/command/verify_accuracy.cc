@@ -1,0 +1,56 @@
+#include "tools/command/verify_accuracy.h"
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "attention/core/device.h"
+#include "attention/fp8/accuracy.h"
+#include "tools/command/machine.h"
+#include "tools/command/version.h"
+#include "tools/lib/interrupt.h"
+#include "tools/lib/json.h"
+#include "tools/lib/table.h"
+
+namespace attnlab::command {
+
+int VerifyAccuracy(const std::vector<AttentionProblem>& problems, const std::string& device,
+                   int64_t seed, const Formats& formats, ResultFiles& files,
+                   const Streams& streams) {
+  const absl::StatusOr<Device> where = ParseDevice(device == "auto" ? "cpu" : device);
+  if (!where.ok()) return Fail(streams, "verify", where.status());
+  std::vector<Json> rows;
+  bool interrupted = false;
+  for (const AttentionProblem& problem : problems) {
+    const StopOnCtrlC stop("verify");
+    const auto found = fp8::MeasureAccuracy(problem, *where, static_cast<uint64_t>(seed));
+    interrupted = Interrupt::Pressed();
+    if (interrupted) break;
+    if (!found.ok()) return Fail(streams, "verify", found.status());
+    Table table({{"", Table::kLeft},
+                 {"kernel", Table::kLeft},
+                 {"RMSE", Table::kRight},
+                 {"largest error", Table::kRight}});
+    for (const fp8::Accuracy& a : *found) {
+      table.AddRow({a.name, a.kernel, ErrorNumber(a.rmse), ErrorNumber(a.largest)});
+      rows.push_back({{"problem", problem.ToString()},
+                      {"numbers", a.name},
+                      {"kernel", a.kernel},
+                      {"seed", seed},
+                      {"rmse", a.rmse},
+                      {"largest_error", a.largest}});
+    }
+    if (formats.Tables()) {
+      streams.out << problem.ToString() << "\n\n"
+                  << table.Text(streams.colours, streams.columns) << "\n";
+    }
+  }
+  if (!interrupted || !rows.empty()) {
+    const Json json = {
+        {"command", "verify"}, {"attnlab", AttnlabJson()}, {"date", UtcNow()}, {"rows", rows}};
+    const absl::Status s = files.Write(json, rows, streams);
+    if (!s.ok()) return Fail(streams, "verify", s);
+  }
+  streams.out << std::flush;
+  return interrupted ? Interrupted(streams, "verify", rows.empty()) : kOk;
+}
+
+}  // namespace attnlab::command
