@@ -181,7 +181,8 @@ class Farm:
 
     def _identity(self):
         """What must be the same when a run goes on. Bundles lie in directories that are named by their contents."""
-        return {"engine": type(self.engine).__name__, "bundles": {str(c): os.path.basename(d) for c, d in sorted(self.bundles.items())},
+        return {"engine": type(self.engine).__name__,
+                "bundles": {str(c): os.path.basename(d) for c, d in sorted(self.bundles.items())},
                 "runners": sorted((r, p.capability) for r, p in self.pool_of.items())}  # fmt: skip
 
     def _note(self, **event):
@@ -201,12 +202,16 @@ class Farm:
         # Half a line was being written when the run was killed. What it said had not happened yet.
         whole = text[: text.rfind("\n") + 1]
         os.truncate(self.journal.name, len(whole.encode()))
-        events = [json.loads(line) for line in whole.splitlines()]
+        try:
+            events = [json.loads(line) for line in whole.splitlines()]
+        except ValueError as error:
+            raise plan.PlanError("%s: is damaged: %s" % (self.journal.name, error)) from None
         identity = json.loads(json.dumps(self._identity()))
         if not events:
             self._note(run=identity)
         elif events[0].get("run") != identity:
-            raise plan.PlanError("%s: is the run of other bundles or runners, or of another engine; take another --out" % self.out)
+            raise plan.PlanError("%s: is the run of other bundles or runners, or of another engine; "
+                                 "take another --out" % self.out)  # fmt: skip
         elif events[-1] == {"reported": True}:
             self.say("%s: has ended before; nothing runs" % self.out)
         begun = {}

@@ -141,6 +141,10 @@ class FarmTest(unittest.TestCase):
             made.journal.close()
             with open(path, encoding="utf-8") as f:
                 self.assertTrue(all(map(json.loads, f)))
+        with open(path, "a", encoding="utf-8") as f:
+            f.write("not JSON\n")
+        with self.assertRaisesRegex(plan.PlanError, "journal.jsonl: is damaged"):
+            self.farm(12, 2).resume()
 
     def test_a_sick_runner_gets_nothing_more(self):
         made = self.farm(12, 2, lambda b: "late" if b.runner == "simulated-0" else None)
