@@ -5,6 +5,7 @@ Skipped where Debian's slurmctld, slurmd and munge are missing.
 
 import collections
 import getpass
+import json
 import os
 import shutil
 import signal
@@ -195,7 +196,9 @@ class SlurmTest(unittest.TestCase):
         thread.join(10)
         items = made.results()["items"]
         self.check(items)
-        self.assertLessEqual({"died", "hung"}, {a["status"] for i in items for a in i["attempts"]})
+        with open(os.path.join(self.out, "journal.jsonl"), encoding="utf-8") as f:
+            ends = {event["why"][0] for event in map(json.loads, f) if "end" in event}
+        self.assertLessEqual({"died", "hung"}, ends)
 
 
 if __name__ == "__main__":
