@@ -31,11 +31,11 @@ import whole_file  # of //tools/python
 from ci.farm import engines
 from ci.farm import plan
 from ci.farm import report
-from ci.farm.run_tests import digest, directory_of, has_failure
+from ci.farm.run_tests import GOOD, digest, directory_of, has_failure
 
 LOST = ("died", "hung", "killed", "corrupt", "not done")
-GOOD = ("passed", "skipped")
 FAILED = ("failed", "timeout")
+UNTRIED = ("not started", "interrupted")  # what becomes of a batch
 MOST_LOST_BATCHES = 2  # in a row; then a runner gets nothing more
 START_AGAIN = 10.0  # seconds after runners could not be started
 START_PATIENCE = 600.0
@@ -240,23 +240,23 @@ class Farm:
         """Counts the results of a batch that has ended."""
         lost = why[0] in ("died", "hung")
         for key, attempt in collect(batch, why).items():
-            if attempt.status in ("not started", "interrupted") or (
-                    attempt.status == "not begun" and why[0] in ("not started", "interrupted")):
+            # Of a batch that was not the runner's to end, what has no result was not tried.
+            if why[0] in UNTRIED and attempt.status in UNTRIED + ("not begun",):
                 self.pending.append(key)
                 continue
             tried = self.attempts[key]
             tried.append(attempt)
             lost = lost or attempt.status == "corrupt"
-            failures = sum(a.status in FAILED for a in tried)
-            if attempt.status in FAILED:
-                again = failures < 2
-            elif attempt.status in LOST:
-                again = sum(a.status in LOST for a in tried) < self.most
-            else:
-                again = attempt.status == "not begun"
-            if again:
+            if attempt.status not in GOOD and self._may_try_again(tried):
                 self.pending.append(key)
         self.lost_in_row[batch.runner] = self.lost_in_row[batch.runner] + 1 if lost else 0
+
+    def _may_try_again(self, tried):
+        """By how often the last thing that went wrong did."""
+        for statuses, most in ((FAILED, 2), (LOST, self.most)):
+            if tried[-1].status in statuses:
+                return sum(attempt.status in statuses for attempt in tried) < most
+        return True  # not begun
 
     def _end(self, batch, why):
         self._note(end=batch.number, why=why)

@@ -242,7 +242,7 @@ class SilentSlurmTest(unittest.TestCase):
         program("sbatch", "echo no controller >&2; exit 1\n")
         program("squeue", "echo 7_0 RUNNING of something else\n")
         out = os.path.join(directory.name, "out")
-        test = plan.Test("//t", 90, 0, 0, 1, "small")
+        test = plan.Test("//t", 90, 0, 0, 1, "short")
         for mocked in (("START_AGAIN", 0.0), ("START_PATIENCE", 0.0)):
             patch = mock.patch.object(farm, *mocked)
             patch.start()
@@ -276,7 +276,7 @@ class FailingTest(unittest.TestCase):
         self.out = directory.name
 
     def attempts(self, *statuses):
-        made = farm.Farm([plan.Test("//t", 90, 0, 0, 1, "small")], [plan.Pool("p", 90, 9, 1)], {90: ""}, {},
+        made = farm.Farm([plan.Test("//t", 90, 0, 0, 1, "short")], [plan.Pool("p", 90, 9, 1)], {90: ""}, {},
                          engines.Local(), self.out)  # fmt: skip
         made.journal.close()
         made.attempts["//t", 90, 0] = [farm.Attempt("p-0", s, "", None, 0) for s in statuses]

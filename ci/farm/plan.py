@@ -28,17 +28,14 @@ import whole_file  # noqa: E402  also in a checkout
 # The same numbers as GPUS in ci/gpu.bzl.
 CAPABILITIES = (75, 80, 86, 89, 90, 100, 120)
 
-# Seconds of a test that never ran, by its size.
-SECONDS_OF_SIZE = {"small": 10, "medium": 60, "large": 300, "enormous": 900}
-
-# By Bazel's timeouts.
-SIZES = {"short": "small", "moderate": "medium", "long": "large", "eternal": "enormous"}
+# Seconds of a test that never ran, by Bazel's timeout.
+SECONDS_OF_TIMEOUT = {"short": 10, "moderate": 60, "long": 300, "eternal": 900}
 
 # `runners` machines with `gpus` GPUs each.
 # `slurm`: options for sbatch.
 Pool = collections.namedtuple("Pool", "name capability runners gpus slurm", defaults=((),))
 # `capability`: of the bundle that it is in, and of the runners. `named`: for which it has code; 0: that.
-Test = collections.namedtuple("Test", "label capability named gpus shards size")
+Test = collections.namedtuple("Test", "label capability named gpus shards timeout")
 Item = collections.namedtuple("Item", "label capability shard shards seconds")
 
 
@@ -144,7 +141,7 @@ def parse_manifest(text, where, capability):
             raise PlanError("%s: has no tests" % where)
         for test in manifest["tests"]:
             int(test["env"].get("ATTNLAB_COMPUTE_CAPABILITY", 0))
-            test["label"], SIZES[test["timeout"]]
+            test["label"], SECONDS_OF_TIMEOUT[test["timeout"]]
             _count(where, "gpus", test["gpus"], least=0)
             _count(where, "shards", test["shards"])
         if not all(isinstance(label, str) for label in manifest["others"]):
@@ -181,7 +178,7 @@ def tests_of(manifests, pools):
         named = int(of[able[0]]["env"].get("ATTNLAB_COMPUTE_CAPABILITY", 0))
         for capability in able[:1] if named else able:
             test = of[capability]
-            tests.append(Test(label, capability, named, test["gpus"], test["shards"], SIZES[test["timeout"]]))
+            tests.append(Test(label, capability, named, test["gpus"], test["shards"], test["timeout"]))
     return tests, unplaced
 
 
@@ -251,11 +248,13 @@ def _divide(work, pools, order):
 
 
 def make_plan(tests, pools, seconds, unplaced=()):
-    """`seconds`: of tests that ran before, by label or by (label, capability). Of `unplaced`, the plan only says that they are."""
+    """`seconds`: of tests that ran before, by label or by (label, capability). Of `unplaced`, the plan only
+    says that they are."""
     work = []
     for test in tests:
         names = frozenset(pool.name for pool in pools_for(test, pools))
-        total = seconds.get((test.label, test.capability), seconds.get(test.label, SECONDS_OF_SIZE[test.size]))
+        usual = seconds.get(test.label, SECONDS_OF_TIMEOUT[test.timeout])
+        total = seconds.get((test.label, test.capability), usual)
         for shard in range(test.shards):
             work.append((names, Item(test.label, test.capability, shard, test.shards, total / test.shards)))
     # Longest first; and so that tests which only some runners can take come before all others. Either

@@ -8,8 +8,8 @@ import unittest
 from ci.farm import plan
 
 
-def test(label, capability=90, gpus=1, shards=1, size="medium", named=0):
-    return plan.Test(label, capability, named, gpus, shards, size)
+def test(label, capability=90, gpus=1, shards=1, timeout="moderate", named=0):
+    return plan.Test(label, capability, named, gpus, shards, timeout)
 
 
 def pool(name, capability, runners=1, gpus=1):

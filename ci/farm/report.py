@@ -12,7 +12,7 @@ import re
 import xml.etree.ElementTree as ElementTree
 
 from ci.farm import speed
-from ci.farm.run_tests import has_failure, is_skipped
+from ci.farm.run_tests import GOOD, has_failure, is_skipped
 
 # In the order in which the page shows them.
 STATUSES = ("failed", "lost", "flaky", "skipped", "passed")
@@ -60,7 +60,7 @@ def junit(results, out):
             why = "; ".join("%(runner)s: %(status)s %(why)s" % a for a in item["attempts"])
             ElementTree.SubElement(case, "error", message="lost: " + (why or "no runner was left"))
             continue
-        passed = [a for a in done if a["status"] in ("passed", "skipped")]
+        passed = [a for a in done if a["status"] in GOOD]
         for case in ElementTree.parse(os.path.join(out, (passed or done)[-1]["directory"], "test.xml")).iter("testcase"):
             suite.append(case)
     for test in results["unplaced"]:
