@@ -24,6 +24,7 @@
 
 #include "attention/baseline/permute.h"
 #include "attention/baseline/softmax.h"
+#include "attention/core/mix.h"
 #include "attention/core/statistics.h"
 #include "attention/cuda/look_for_gpus.h"
 #include "tools/lib/arguments.h"
@@ -54,10 +55,7 @@ void CheckGpu() {
 
 // A random number of mean 0, computed from an index as a sum of uniforms.
 __host__ __device__ float RandomAt(uint64_t index) {
-  uint64_t x = index * 0x9E3779B97F4A7C15u + 0xD1B54A32D192ED03u;
-  x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9u;
-  x = (x ^ (x >> 27)) * 0x94D049BB133111EBu;
-  x ^= x >> 31;
+  const uint64_t x = Mix(index * kGolden + 0xD1B54A32D192ED03u);
   float sum = 0;
   for (int i = 0; i < 4; ++i) sum += static_cast<float>((x >> (16 * i)) & 0xFFFF) / 65536 - 0.5f;
   return 1.7f * sum;

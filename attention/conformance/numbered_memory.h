@@ -7,6 +7,7 @@
 
 #include <cstdint>
 
+#include "attention/core/mix.h"
 #include "attention/device/element.h"
 #include "attention/device/host_device.h"
 #include "cuda_runtime.h"
@@ -15,11 +16,7 @@ namespace attnlab::conformance {
 
 // The value of element `index`: in [-2, 2), uniform, and exact in every dtype.
 ATTNLAB_HOST_DEVICE inline float NumberAt(uint64_t seed, int64_t index) {
-  // The finaliser of SplitMix64, as in inputs.cc.
-  uint64_t x = seed * 0xD1342543DE82EF95 + static_cast<uint64_t>(index + 1) * 0x9E3779B97F4A7C15;
-  x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9;
-  x = (x ^ (x >> 27)) * 0x94D049BB133111EB;
-  x ^= x >> 31;
+  const uint64_t x = Mix(seed * 0xD1342543DE82EF95 + static_cast<uint64_t>(index + 1) * kGolden);
   return static_cast<float>(static_cast<int>(x >> 56) - 128) * (1.0f / 64);
 }
 

@@ -108,6 +108,9 @@ struct AttentionProblem {
     return scale_block == 0 ? 1 : (rows + scale_block - 1) / scale_block;
   }
 
+  // The index of the one that row `row` has.
+  int64_t ScaleBlockOf(int64_t row) const { return scale_block == 0 ? 0 : row / scale_block; }
+
   // The number of query heads that share one KV head.
   int64_t GroupSize() const { return hq / hkv; }
 

@@ -293,7 +293,10 @@ absl::Status ValidateView(absl::string_view name, const ConstTensorView& view,
   return CheckReach(name, view);
 }
 
-absl::Status ValidateTensors(const AttentionProblem& p, const AttentionTensors& t) {
+namespace {
+
+// Q, K and V.
+absl::Status ValidateQkv(const AttentionProblem& p, const AttentionTensors& t) {
   const bool packed = p.lens == Lengths::kPacked, paged = p.page != 0;
   const int64_t batch = packed ? 1 : p.b;
   // The number of packed tokens is free, because the offsets assign them; so is the page count.
@@ -313,7 +316,6 @@ absl::Status ValidateTensors(const AttentionProblem& p, const AttentionTensors& 
   if (device.kind == DeviceKind::kCpu && device.ordinal != 0) {
     return Invalid("q", absl::StrCat("on CPU ", device.ordinal, "; there is only CPU 0"));
   }
-  const bool with_lse = t.lse.data != nullptr;
   const auto check = [device](absl::string_view name, const ConstTensorView& view,
                               const std::array<int64_t, 4>& shape, DType dtype) {
     return ValidateView(name, view, shape, dtype, device);
@@ -321,14 +323,36 @@ absl::Status ValidateTensors(const AttentionProblem& p, const AttentionTensors& 
   absl::Status s = check("q", t.q, {batch, q_rows, p.hq, p.d}, p.dtype);
   if (s.ok()) s = check("k", t.k, {kv_batch, kv_rows, p.hkv, p.d}, p.KvDType());
   if (s.ok()) s = check("v", t.v, {kv_batch, kv_rows, p.hkv, p.dv}, p.KvDType());
-  if (s.ok()) s = check("o", t.o, {batch, q_rows, p.hq, p.dv}, p.ODType());
-  if (s.ok() && with_lse) s = check("lse", t.lse, {batch, q_rows, p.hq, 1}, DType::kFloat32);
-  if (s.ok()) s = CheckDistinct("o", t.o);
-  if (s.ok() && with_lse) s = CheckDistinct("lse", t.lse);
-  if (!s.ok()) return s;
-  s = ValidateLengths(p, t);
+  return s;
+}
+
+// What else a kernel reads.
+absl::Status ValidateTheOthers(const AttentionProblem& p, const AttentionTensors& t) {
+  absl::Status s = ValidateLengths(p, t);
   if (s.ok()) s = ValidatePageTable(p, t);
   if (s.ok()) s = ValidateScales(p, t);
+  return s;
+}
+
+}  // namespace
+
+absl::Status ValidateInputs(const AttentionProblem& p, const AttentionTensors& t) {
+  const absl::Status s = ValidateQkv(p, t);
+  return s.ok() ? ValidateTheOthers(p, t) : s;
+}
+
+absl::Status ValidateTensors(const AttentionProblem& p, const AttentionTensors& t) {
+  if (absl::Status s = ValidateQkv(p, t); !s.ok()) return s;
+  const bool with_lse = t.lse.data != nullptr;
+  // Those of Q.
+  const int64_t batch = t.q.shape[0], rows = t.q.shape[1];
+  absl::Status s = ValidateView("o", t.o, {batch, rows, p.hq, p.dv}, p.ODType(), t.q.device);
+  if (s.ok() && with_lse) {
+    s = ValidateView("lse", t.lse, {batch, rows, p.hq, 1}, DType::kFloat32, t.q.device);
+  }
+  if (s.ok()) s = CheckDistinct("o", t.o);
+  if (s.ok() && with_lse) s = CheckDistinct("lse", t.lse);
+  if (s.ok()) s = ValidateTheOthers(p, t);
   if (!s.ok()) return s;
   if (!IsEmpty(t.o)) {
     if (with_lse && t.lse.data == t.o.data) return Invalid("lse", "shares its address with o");

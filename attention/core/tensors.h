@@ -68,6 +68,9 @@ struct AttentionTensors {
 // for it, so kernels there clamp what they read to the tensors and write nothing out of bounds.
 absl::Status ValidateTensors(const AttentionProblem& problem, const AttentionTensors& tensors);
 
+// ValidateTensors() without O and LSE, which may be anything.
+absl::Status ValidateInputs(const AttentionProblem& problem, const AttentionTensors& tensors);
+
 // Checks one view: dtype, shape, device, address and strides, with the errors above.
 absl::Status ValidateView(absl::string_view name, const ConstTensorView& view,
                           const std::array<int64_t, 4>& shape, DType dtype, Device device);
@@ -116,8 +119,8 @@ inline KeyPlace PlaceOf(const AttentionProblem& problem, const AttentionTensors&
 inline float ScaleOf(const AttentionProblem& problem, const ConstTensorView& scales,
                      int64_t sequence, int64_t head, int64_t row = 0) {
   if (scales.data == nullptr) return 1;
-  const int64_t block = problem.scale_block == 0 ? 0 : row / problem.scale_block;
-  return static_cast<const float*>(scales.data)[scales.Offset(sequence, block, head, 0)];
+  return static_cast<const float*>(
+      scales.data)[scales.Offset(sequence, problem.ScaleBlockOf(row), head, 0)];
 }
 
 }  // namespace attnlab

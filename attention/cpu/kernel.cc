@@ -10,7 +10,6 @@
 #include "attention/core/mask.h"
 #include "attention/core/parallel.h"
 #include "attention/core/registry.h"
-#include "attention/core/supports.h"
 #include "attention/cpu/schedule.h"
 #include "attention/cpu/tile.h"
 #include "attention/cuda/memory.h"
@@ -102,13 +101,6 @@ TileTask TaskOf(const AttentionProblem& p, const AttentionTensors& t, const Opti
   return task;
 }
 
-absl::StatusOr<Options> Choose(const AttentionProblem& p, const DeviceInfo& device,
-                               const LaunchConfig& config) {
-  absl::Status s = CheckDtypeAndPage(p, {KvForm::kFp8, KvForm::kFp8Q, KvForm::kPaged});
-  if (!s.ok()) return s;
-  return OptionsFor(p, device, config);
-}
-
 class PreparedCpu : public Prepared {
  public:
   PreparedCpu(const AttentionProblem& problem, const Options& options)
@@ -155,7 +147,7 @@ class PreparedCpu : public Prepared {
 
 absl::StatusOr<Traffic> ExpectedTraffic(const AttentionProblem& p, const DeviceInfo& device,
                                         const LaunchConfig& config) {
-  const absl::StatusOr<Options> options = Choose(p, device, config);
+  const absl::StatusOr<Options> options = OptionsFor(p, device, config);
   if (!options.ok()) return options.status();
   const Schedule schedule(p, *options);
 
@@ -205,7 +197,7 @@ class CpuKernel : public Kernel {
   absl::StatusOr<std::unique_ptr<const Prepared>> Prepare(
       const AttentionProblem& problem, const DeviceInfo& device,
       const LaunchConfig& config) const override {
-    const absl::StatusOr<Options> options = Choose(problem, device, config);
+    const absl::StatusOr<Options> options = OptionsFor(problem, device, config);
     if (!options.ok()) return options.status();
     return std::make_unique<const PreparedCpu>(problem, *options);
   }

@@ -15,6 +15,7 @@
 #include <cmath>
 #include <cstdint>
 
+#include "attention/core/mix.h"
 #include "attention/device/host_device.h"
 
 namespace attnlab::fp8 {
@@ -24,11 +25,7 @@ ATTNLAB_HOST_DEVICE constexpr int64_t HadamardBlock(int64_t d) { return d & -d; 
 
 // Whether D has a minus sign for column `column`.
 ATTNLAB_HOST_DEVICE inline bool IsNegated(uint64_t seed, int64_t column) {
-  // The finaliser of SplitMix64, as in attention/oracle/inputs.cc.
-  uint64_t x = seed + 0x9E3779B97F4A7C15 * static_cast<uint64_t>(column + 1);
-  x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9;
-  x = (x ^ (x >> 27)) * 0x94D049BB133111EB;
-  return ((x ^ (x >> 31)) & 1) != 0;
+  return (Mix(seed + kGolden * static_cast<uint64_t>(column + 1)) & 1) != 0;
 }
 
 // Replaces a row of d elements by its product.

@@ -96,9 +96,8 @@ class Quantizer {
   }
 
   float& ScaleOf(const Task& task) const {
-    const int64_t block = p_.scale_block == 0 ? 0 : task.begin / p_.scale_block;
     return static_cast<float*>(
-        s_.scales.data)[s_.scales.Offset(task.sequence, block, task.head, 0)];
+        s_.scales.data)[s_.scales.Offset(task.sequence, p_.ScaleBlockOf(task.begin), task.head, 0)];
   }
 
   // NaN is above all.
@@ -137,14 +136,6 @@ absl::Status Quantize(const AttentionProblem& problem, const AttentionTensors& f
     return absl::UnimplementedError(
         absl::StrCat("q: on ", ToString(from.q.device), "; only the CPU is supported"));
   }
-  // Outputs are not used, but ValidateTensors() needs some. This one is never accessed.
-  static char unused[8];
-  const auto with_output = [&](AttentionTensors t, DType dtype) {
-    t.o = BshdView(unused, dtype, Device::Cpu(), t.q.shape[0], t.q.shape[1], t.q.shape[2],
-                   problem.dv);
-    t.lse = {};
-    return t;
-  };
   AttentionProblem wide = problem;
   wide.dtype = from.q.dtype;
   wide.o_dtype = {};
@@ -152,13 +143,12 @@ absl::Status Quantize(const AttentionProblem& problem, const AttentionTensors& f
   if (wide.dtype == DType::kFloat8E4M3) {
     return absl::InvalidArgumentError("q: dtype is fp8_e4m3, must be fp32, fp16 or bf16");
   }
-  if (absl::Status s = ValidateTensors(wide, with_output(from, wide.ODType())); !s.ok()) return s;
+  if (absl::Status s = ValidateInputs(wide, from); !s.ok()) return s;
   for (const TensorView* scales : {&to.q_scale, &to.k_scale, &to.v_scale}) {
     if (scales->data == nullptr)
       return absl::InvalidArgumentError("scales: a data pointer is null");
   }
-  const AttentionTensors narrow = with_output(to.Inputs(from), problem.ODType());
-  if (absl::Status s = ValidateTensors(problem, narrow); !s.ok()) return s;
+  if (absl::Status s = ValidateInputs(problem, to.Inputs(from)); !s.ok()) return s;
 
   const Stream kStreams[] = {
       {from.q, to.q, to.q_scale, /*is_q=*/true, options.hadamard},

@@ -43,7 +43,7 @@ struct QuantizeOptions {
 // no sequence uses are not written, nor are the scales of blocks without rows. Infinity and NaN reach
 // all that shares their scale. On the CPU, with all its threads.
 //
-// InvalidArgument for a problem of another dtype, and for tensors that ValidateTensors() rejects.
+// InvalidArgument for a problem of another dtype, and for tensors that ValidateInputs() rejects.
 // Unimplemented for pages, and on a GPU.
 absl::Status Quantize(const AttentionProblem& problem, const AttentionTensors& from,
                       const Fp8Tensors& to, const QuantizeOptions& options = {});

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "attention/core/mix.h"
 #include "attention/core/parallel.h"
 #include "attention/core/stop.h"
 #include "attention/cuda/machine.h"
@@ -15,16 +16,7 @@ namespace attnlab::oracle {
 namespace {
 
 constexpr int kQ = 0, kK = 1, kV = 2;
-constexpr uint64_t kGolden = 0x9E3779B97F4A7C15;
 constexpr int64_t kRowsPerTask = 64;
-
-// The finaliser of SplitMix64 (Steele, Lea, Flood: Fast Splittable Pseudorandom Number
-// Generators): a bijection of 64 bits that removes visible patterns.
-uint64_t Mix(uint64_t x) {
-  x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9;
-  x = (x ^ (x >> 27)) * 0x94D049BB133111EB;
-  return x ^ (x >> 31);
-}
 
 uint64_t Combine(uint64_t a, uint64_t b) { return Mix(a + kGolden * (b + 1)); }
 

@@ -11,7 +11,6 @@
 #include "attention/core/parallel.h"
 #include "attention/core/registry.h"
 #include "attention/core/stop.h"
-#include "attention/core/supports.h"
 #include "attention/oracle/row.h"
 
 namespace attnlab::oracle {
@@ -44,9 +43,6 @@ class ReferenceKernel : public Kernel {
       const AttentionProblem& p, const DeviceInfo& device,
       const LaunchConfig& config) const override {
     if (absl::Status s = config.CheckKeys({}); !s.ok()) return s;
-    if (absl::Status s = CheckDtypeAndPage(p, {KvForm::kFp8, KvForm::kFp8Q, KvForm::kPaged});
-        !s.ok())
-      return s;
     const int threads = std::max(device.threads, 1);
     return PreparedAs(Scratch(p).Bytes(threads),
                       [p, threads](const AttentionTensors& t, const Launch& launch) {

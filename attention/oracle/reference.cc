@@ -10,7 +10,6 @@
 #include "absl/strings/str_cat.h"
 #include "attention/core/parallel.h"
 #include "attention/core/stop.h"
-#include "attention/core/supports.h"
 #include "attention/cuda/machine.h"
 #include "attention/oracle/row.h"
 
@@ -151,18 +150,10 @@ absl::StatusOr<Result> Begin(const AttentionProblem& p, const AttentionTensors& 
 absl::Status Check(const AttentionProblem& p, const AttentionTensors& t,
                    absl::Span<const Row> rows) {
   if (absl::Status s = p.Validate(); !s.ok()) return s;
-  if (absl::Status s = CheckDtypeAndPage(p, {KvForm::kFp8, KvForm::kFp8Q, KvForm::kPaged}); !s.ok())
-    return s;
   if (t.q.device.kind != DeviceKind::kCpu) {
     return absl::InvalidArgumentError(absl::StrCat("q: on ", ToString(t.q.device), ", not on cpu"));
   }
-  // Outputs are not used, but ValidateTensors() needs some. This one is never accessed.
-  static char unused[8];
-  AttentionTensors with_outputs = t;
-  with_outputs.o =
-      BshdView(unused, p.ODType(), Device::Cpu(), t.q.shape[0], t.q.shape[1], t.q.shape[2], p.dv);
-  with_outputs.lse = {};
-  if (absl::Status s = ValidateTensors(p, with_outputs); !s.ok()) return s;
+  if (absl::Status s = ValidateInputs(p, t); !s.ok()) return s;
   for (size_t i = 0; i < rows.size(); ++i) {
     const Row& r = rows[i];
     if (r.sequence < 0 || r.sequence >= p.b || r.head < 0 || r.head >= p.hq || r.row < 0 ||

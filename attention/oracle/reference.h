@@ -11,7 +11,7 @@
 //
 // Inputs are on the host, in any dtype and in pages, with any scales, strides, head counts, masks and
 // lengths. The tensors' `o` and `lse` are ignored. Both functions return
-//   InvalidArgument    for what AttentionProblem::Validate() or ValidateTensors() rejects, tensors
+//   InvalidArgument    for what AttentionProblem::Validate() or ValidateInputs() rejects, tensors
 //                      that are not on the host, and rows that do not exist;
 //   ResourceExhausted  if there is too little memory for K and V of one head.
 #ifndef ATTENTION_ORACLE_REFERENCE_H_

@@ -10,7 +10,6 @@
 #include "absl/status/status.h"
 #include "attention/core/dtype.h"
 #include "attention/core/mask.h"
-#include "attention/core/supports.h"
 #include "attention/core/tensors.h"
 
 namespace attnlab::conformance {
@@ -71,9 +70,6 @@ class TiledKernel : public Kernel {
 
   absl::StatusOr<std::unique_ptr<const Prepared>> Prepare(
       const AttentionProblem& p, const DeviceInfo&, const LaunchConfig& config) const override {
-    if (absl::Status s = CheckDtypeAndPage(p, {KvForm::kFp8, KvForm::kFp8Q, KvForm::kPaged});
-        !s.ok())
-      return s;
     if (bug_ != Bug::kTakesAnyConfig) {
       if (absl::Status s = config.CheckKeys({}); !s.ok()) return s;
     }
