@@ -1,7 +1,7 @@
 """Packs a bundle of tests: pack.py ARCHIVE TESTS_JSON LISTING RUNNER_FILE...
 
 LISTING has a line "PATH<tab>FILE" for each file that tests need. In the archive, all is in tests/: the
-runner's files, tests.json, and runfiles/PATH. Files that are the same file are stored once. The same
+runner's files, tests.json, and tests.runfiles/PATH. Files that are the same file are stored once. The same
 inputs give the same bytes.
 """
 
@@ -35,7 +35,7 @@ def pack(archive_path, manifest, listing, runner):
                 add(archive, stored, os.path.basename(file), file)
             add(archive, stored, "tests.json", manifest)
             for path, file in sorted(files):
-                add(archive, stored, "runfiles/" + path, file)
+                add(archive, stored, "tests.runfiles/" + path, file)
 
 
 if __name__ == "__main__":

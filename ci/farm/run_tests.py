@@ -32,6 +32,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 SECONDS = {"short": 60, "moderate": 300, "long": 900, "eternal": 3600}  # Bazel's timeouts
 GOOD = ("passed", "skipped")  # statuses of tests with which a run is all right
 LOG_BYTES_IN_XML = 1 << 16
+RUNFILES = "tests.runfiles"  # what starts a Python program looks for a directory of such a name
 ENDS_WITHIN = 60  # seconds, when killed; a driver that hangs keeps its processes
 # XML has no other characters.
 NOT_XML = re.compile("[^\t\n\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
@@ -151,7 +152,7 @@ class Runs:
                 kill_group(process, signal.SIGKILL)
 
     def _environment(self, item, test, directory, temporary):
-        program = os.path.join(self.bundle.directory, "runfiles")
+        program = os.path.join(self.bundle.directory, RUNFILES)
         env = {name: value for name, value in os.environ.items()
                if name in ("PATH", "HOME", "USER", "LANG", "CUDA_HOME", "CUDA_PATH", "LD_LIBRARY_PATH",
                            "CUDA_VISIBLE_DEVICES") or name.startswith("ATTNLAB_")}  # fmt: skip
@@ -161,8 +162,7 @@ class Runs:
             "TEST_TARGET": item.label, "TEST_TMPDIR": temporary, "TEST_SIZE": "medium",
             "TEST_TIMEOUT": str(SECONDS[test["timeout"]]), "XML_OUTPUT_FILE": os.path.join(directory, "test.xml"),
             "TEST_UNDECLARED_OUTPUTS_DIR": os.path.join(directory, "outputs"),
-            "GTEST_OUTPUT": "xml:" + os.path.join(directory, "test.xml"), "GTEST_TMP_DIR": temporary,
-            "BAZEL_TEST": "1",
+            "GTEST_TMP_DIR": temporary, "BAZEL_TEST": "1",
         })  # fmt: skip
         if test["shards"] > 1:
             status = os.path.join(directory, "sharded")
@@ -174,7 +174,7 @@ class Runs:
         return env
 
     def _command(self, test):
-        program = os.path.join(self.bundle.directory, "runfiles", test["program"])
+        program = os.path.join(self.bundle.directory, RUNFILES, test["program"])
         slot = [sys.executable, os.path.join(self.bundle.directory, "gpu_slot.py")] if test["gpus"] else []
         return slot + [program] + test["args"]
 
@@ -222,7 +222,7 @@ class Runs:
 
     def _wait(self, item, test, directory, temporary, log):
         """The exit status of the program; "timeout" or "no start"."""
-        root = os.path.join(self.bundle.directory, "runfiles", self.bundle.workspace)
+        root = os.path.join(self.bundle.directory, RUNFILES, self.bundle.workspace)
         with open(log, "wb") as output:
             try:
                 with self._lock:
@@ -338,6 +338,8 @@ def main(argv, out=sys.stdout):
             if unknown:
                 raise BadInput("%s: is not in this bundle" % unknown[0])
             items = [item for item in bundle.items() if not flags.tests or item.label in flags.tests]
+            # Those that may take long come first, so that none of them is left at the end.
+            items.sort(key=lambda item: -SECONDS[bundle.tests[item.label]["timeout"]])
         flags.out = os.path.abspath(flags.out)
         os.makedirs(flags.out, exist_ok=True)
         if glob.glob(os.path.join(flags.out, "*.jsonl")):

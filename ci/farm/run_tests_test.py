@@ -21,14 +21,14 @@ class RunTestsTest(unittest.TestCase):
         self.directory = directory.name
         self.out = os.path.join(self.directory, "out")
         self.tests = []
-        os.makedirs(os.path.join(self.directory, "runfiles", "ws"))
+        os.makedirs(os.path.join(self.directory, run_tests.RUNFILES, "ws"))
         self.addCleanup(mock.patch.stopall)
         mock.patch.object(run_tests, "HERE", self.directory).start()
         mock.patch.dict(run_tests.SECONDS, short=2).start()
         mock.patch.object(run_tests.signal, "signal").start()
 
     def add(self, name, script, shards=1, **more):
-        path = os.path.join(self.directory, "runfiles", "ws", name)
+        path = os.path.join(self.directory, run_tests.RUNFILES, "ws", name)
         with open(path, "w", encoding="utf-8") as f:
             f.write("#!/bin/sh\n" + script)
         os.chmod(path, stat.S_IRWXU)
@@ -78,7 +78,7 @@ class RunTestsTest(unittest.TestCase):
         _, _, records = self.run_main()
         with open(os.path.join(self.out, records["shows", 0]["directory"], "test.log"), encoding="utf-8") as f:
             log = f.read()
-        self.assertTrue(log.startswith(os.path.realpath(os.path.join(self.directory, "runfiles", "ws")) + "\n"))
+        self.assertTrue(log.startswith(os.path.realpath(os.path.join(self.directory, run_tests.RUNFILES, "ws")) + "\n"))
         for expected in ("TEST_WORKSPACE=ws", "TEST_TARGET=//p:shows", "MINE=yes", "--a b c"):
             self.assertIn(expected, log)
         temporary = log.split("TEST_TMPDIR=")[1].split()[0]
