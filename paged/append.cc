@@ -108,7 +108,7 @@ template <int kWidth, typename In, typename Out>
 void MoveToken(const AppendArguments& a, const AppendPlace& place) {
   for (int n = 0; n < a.count; ++n) {
     const AppendStream& s = a.streams[n];
-    const auto pieces = static_cast<int32_t>(s.pieces.Value());
+    const int32_t pieces = s.dim / kWidth;
     const AppendRow row = RowOf(s, a.rotary, place);
     for (int32_t head = 0; head < s.heads; ++head) {
       if (std::is_same_v<In, Out> && !s.rotates) {
@@ -182,9 +182,8 @@ absl::Status Append(const AttentionProblem& p, const AttentionTensors& t, const 
       wide = wide && IsWide(n.q, width) && IsWide(t.q, width);
     }
   }
-  for (AppendStream& s : a.streams) {
-    if (s.dim > 0) s.pieces = device::Divisor(static_cast<uint32_t>(wide ? s.dim / width : s.dim));
-  }
+  a.streams[0].doubles = IsWide(n.k, 2 * width) && IsWide(t.k, 2 * width);
+  a.streams[1].doubles = IsWide(n.v, 2 * width) && IsWide(t.v, 2 * width);
   const device::Arguments arguments = device::ArgumentsOf(p, t);
   a.q_sequences = arguments.q_sequences;
   a.kv_sequences = arguments.kv_sequences;

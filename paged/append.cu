@@ -56,7 +56,7 @@ __device__ int64_t SequenceOf(const AppendArguments& a, int64_t token) {
 template <int kAhead, bool kRotates, int kWidth, typename In, typename Out>
 __device__ void MoveTokens(const AppendArguments& a, const AppendStream& s,
                            const AppendRow* row_of_token, int tokens) {
-  const int pieces = static_cast<int>(s.pieces.Value()), rows = tokens * s.heads;
+  const int pieces = s.dim / kWidth, rows = tokens * s.heads;
   // Of rows that are rotated by halves, the second half moves with the first.
   const bool by_halves = s.rotates && !a.rotary.interleaved;
   const int moved_with = by_halves ? a.rotary.dim / 2 / kWidth : 0;
@@ -112,6 +112,9 @@ __global__ void __launch_bounds__(kThreads, 4)
   } else if (s.rotates) {
     MoveTokens<1, true, kWidth, In, Out>(a, s, rows, tokens_of_block);
   } else {
+    if constexpr (sizeof(Out) < sizeof(In) && kWidth > 1) {  // stores of 16 bytes
+      if (s.doubles) return MoveTokens<2, false, 2 * kWidth, In, Out>(a, s, rows, tokens_of_block);
+    }
     MoveTokens<4, false, kWidth, In, Out>(a, s, rows, tokens_of_block);
   }
 }

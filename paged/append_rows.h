@@ -29,8 +29,7 @@ struct AppendStream {
   int64_t scale_batch = 0, scale_head = 0;
   int32_t heads = 0, dim = 0;
   device::Divisor by_heads;  // heads
-  // The pieces of a row, `width` elements each; the host chooses the width (append.cc).
-  device::Divisor pieces;
+  bool doubles = false;      // rows can be moved in pieces of twice the width
 };
 
 struct AppendRotary {
