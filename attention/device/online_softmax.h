@@ -51,9 +51,9 @@ struct OnlineSoftmax {
 
   // The same, but only if a score exceeds the running maximum by more than kMostGrowth. The running
   // maximum then becomes the true maximum: a key that outweighs all others has a weight of exactly
-  // 1, which no dtype rounds.
-  ATTNLAB_HOST_DEVICE float GrowLazily(float max, float scale = 1) {
-    return MoveTo(Exceeds(max, scale) ? -max * scale : neg_max);
+  // 1, which no dtype rounds. Or it becomes so much less that this key has a weight of 2^log_top.
+  ATTNLAB_HOST_DEVICE float GrowLazily(float max, float scale = 1, float log_top = 0) {
+    return MoveTo(Exceeds(max, scale) ? log_top - max * scale : neg_max);
   }
   ATTNLAB_HOST_DEVICE bool Exceeds(float max, float scale = 1) const {
     return fmaf(max, scale, neg_max) > kMostGrowth;

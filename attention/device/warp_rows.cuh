@@ -117,11 +117,12 @@ class WarpRows {
     return true;
   }
 
-  // The same where O is not there yet: returns whether any row has to be rescaled, by `factors`.
-  __device__ bool Grow(LaneRows& max, float scale_log2, LaneRows& factors) {
+  // The same where O is not there yet: returns whether any row has to be rescaled, by `factors`. log_top:
+  // as of GrowLazily().
+  __device__ bool Grow(LaneRows& max, float scale_log2, LaneRows& factors, float log_top = 0) {
     if (!AnyExceeds(max, scale_log2)) return false;
 #pragma unroll
-    for (int r = 0; r < kLaneRows; ++r) factors[r] = GrowRow(r, max[r], scale_log2);
+    for (int r = 0; r < kLaneRows; ++r) factors[r] = GrowRow(r, max[r], scale_log2, log_top);
     return true;
   }
   template <typename O>
@@ -171,8 +172,8 @@ class WarpRows {
   }
 
   // Exchanges the maxima of a row's lanes, and returns the factor for the row's O.
-  __device__ float GrowRow(int r, float max, float scale_log2) {
-    return rows_[r].GrowLazily(RowMax(max), scale_log2);
+  __device__ float GrowRow(int r, float max, float scale_log2, float log_top = 0) {
+    return rows_[r].GrowLazily(RowMax(max), scale_log2, log_top);
   }
 
   template <typename O>

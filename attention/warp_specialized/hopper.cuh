@@ -5,12 +5,14 @@
 
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
+#include <cuda_fp8.h>
 
 #include "attention/cuda/launch.h"
 #include "attention/device/fragments.cuh"
 #include "attention/warp_specialized/hopper_call.h"
 #include "attention/warp_specialized/hopper_consumer.cuh"
 #include "attention/warp_specialized/hopper_tile.cuh"
+#include "attention/warp_specialized/hopper_transpose.cuh"
 #include "attention/warp_specialized/hopper_work.cuh"
 
 namespace attnlab::warp_specialized {
@@ -32,8 +34,11 @@ __global__ void __launch_bounds__(Shape::kThreads, 1)
     // Uniform, or ptxas takes the warps for divergent and spills registers of the consumers.
     const int warp = device::Uniform(static_cast<int>(threadIdx.x) / 32) - kProducers / 32;
     if (warp < Producers<Shape>(h)) Produce(h, shared, warp);
+    if constexpr (Shape::kFp8) {
+      if (warp % 2 == 1) Transpose(h, shared, warp / 2);
+    }
     if (warp == 2) {
-      Schedule<T, Shape>(h, shared.work, shared.work_ring, shared.work_wanted);
+      Schedule<Shape>(h, shared.work, shared.work_ring, shared.work_wanted);
     }
   }
 }
@@ -48,15 +53,19 @@ cudaError_t LaunchElement(const HopperCall& call) {
 
 template <typename Shape>
 cudaError_t LaunchHopper(const HopperCall& call) {
-  switch (call.element) {
-    case device::Element::kFloat16:
-      return LaunchElement<__half, Shape>(call);
-    case device::Element::kBFloat16:
-      return LaunchElement<__nv_bfloat16, Shape>(call);
-    case device::Element::kFloat32:
-      break;
+  if constexpr (Shape::kFp8) {
+    return LaunchElement<__nv_fp8_e4m3, Shape>(call);
+  } else {
+    switch (call.element) {
+      case device::Element::kFloat16:
+        return LaunchElement<__half, Shape>(call);
+      case device::Element::kBFloat16:
+        return LaunchElement<__nv_bfloat16, Shape>(call);
+      case device::Element::kFloat32:
+        break;
+    }
+    return cudaErrorInvalidValue;
   }
-  return cudaErrorInvalidValue;
 }
 
 }  // namespace attnlab::warp_specialized

@@ -9,11 +9,24 @@
 #include "attention/device/arguments.h"
 #include "attention/device/divisor.h"
 #include "attention/device/element.h"
+#include "attention/device/host_device.h"
 #include "attention/device/tile_order.h"
 #include "attention/warp_specialized/hopper_shape.h"
 #include "cuda_runtime.h"
 
 namespace attnlab::warp_specialized {
+
+// Scales of Q, K or V of fp8 (core/tensors.h). Null data: all are 1.
+struct Scales {
+  const float* data = nullptr;
+  int64_t sequence = 0, block = 0, head = 0;  // strides
+  int shift = 0;                              // log2 of the rows of a block
+
+  ATTNLAB_HOST_DEVICE float At(int of_sequence, int row, int of_head) const {
+    if (data == nullptr) return 1;
+    return data[of_sequence * sequence + (row >> shift) * block + of_head * head];
+  }
+};
 
 struct HopperArguments {
   CUtensorMap q, k, v;
@@ -26,11 +39,14 @@ struct HopperArguments {
   // Whether K and V may have rows beyond the end of a sequence: those of other sequences, padding, or
   // the rest of a last page.
   bool rows_beyond = false;
+  // Of fp8.
+  Scales q_scales, k_scales, v_scales;
+  bool o_is_fp16 = false;  // else bf16
 };
 
 struct HopperCall {
   HopperArguments arguments;
-  device::Element element = device::Element::kBFloat16;  // not kFloat32
+  device::Element element = device::Element::kBFloat16;  // of shapes that are not fp8; not kFloat32
   int blocks = 0;
   cudaStream_t stream = nullptr;
 };

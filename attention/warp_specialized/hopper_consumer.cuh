@@ -20,7 +20,9 @@
 #include "attention/device/mma.cuh"
 #include "attention/warp_specialized/hopper_call.h"
 #include "attention/warp_specialized/hopper_output.cuh"
+#include "attention/warp_specialized/hopper_scales.cuh"
 #include "attention/warp_specialized/hopper_softmax.cuh"
+#include "attention/warp_specialized/hopper_sum.cuh"
 #include "attention/warp_specialized/hopper_tile.cuh"
 #include "attention/warp_specialized/hopper_work.cuh"
 
@@ -55,11 +57,11 @@ class Consumer {
 
  private:
   static constexpr int kKeys = Shape::kKeys;
+  static constexpr int kSteps = Shape::kDim * Shape::kBytes / 32;  // of a product that sums over d
   using Softmax = HopperSoftmax<Shape, kCaps>;
   using Rows = typename Softmax::Rows;
   using LaneRows = typename Softmax::LaneRows;
   using Scores = typename Softmax::Scores;
-  using Output = wgmma::Accumulators<Shape::kDimV>;
 
   // The tile that is walked first has no P V beside it.
   __device__ void First(const Work& work) {
@@ -79,13 +81,14 @@ class Consumer {
   __device__ void Begin(const Work& work, Scores& s) {
     const bool skips = SkipsTile(work);
     const int i = work.tiles - 1 - skips;
+    const TileScales<Shape> scales(h_, work, i);
     ReleaseK(i);
     softmax_.Begin(work, group_);
-    o_is_new_ = true;
+    sum_.Clear();
     LaneRows factors;
-    softmax_.template Weigh</*kFirst=*/true>(s, work, i, factors, [](Scores&) {});
+    softmax_.template Weigh</*kFirst=*/true>(s, work, i, scales, factors, [](Scores&) {});
     if (i > 0) shared_.k_ring.WaitFull(k_at_);
-    Round(s);
+    sum_.Round(s, scales);
     ClearV(work, /*waits=*/true);
     SkipV(skips);
   }
@@ -93,17 +96,20 @@ class Consumer {
   // S of tile i, while P V of the tile before is computed. K of tile i is there already.
   __device__ void Step(const Work& work, int i) {
     Scores s;
+    const TileScales<Shape> scales(h_, work, i);
     WaitForTurn();
     StartScores(s);
     shared_.v_ring.WaitFull(v_at_);
-    StartOutput();
+    sum_.Start(VAddress());
     PassTurn();
     wgmma::Wait<1>();
     wgmma::Keep(s.x);
     LaneRows factors;
     if constexpr (!Softmax::kSpeculates) ReleaseK(i);
     const bool rescale = softmax_.template Weigh</*kFirst=*/false>(
-        s, work, i, factors, [&](Scores& again) { ScoresAgain(again); });
+        s, work, i, scales, factors, [&](Scores& again) {
+          if constexpr (Softmax::kSpeculates) ScoresAgain(again);
+        });
     if constexpr (Softmax::kSpeculates) ReleaseK(i);
     wgmma::Keep(s.x);
     // Waiting for K of the next tile also keeps ptxas from moving the exponentials behind Wait<0>(),
@@ -114,10 +120,10 @@ class Consumer {
       shared_.k_ring.WaitFull(next);
     }
     wgmma::Wait<0>();
-    wgmma::Keep(o_.x);
+    sum_.Finish(VAddress());
     ReleaseV();
-    if (rescale) Rows::Multiply(o_, factors);
-    Round(s);
+    if (rescale) Rows::Multiply(sum_.o(), factors);
+    sum_.Round(s, scales);
   }
 
   // The last P V, beside S of the next query tile if there is one. Returns whether there was.
@@ -131,11 +137,11 @@ class Consumer {
         shared_.k_ring.WaitFull(k_at_);
         WaitForTurn();
         shared_.v_ring.WaitFull(v_at_);
-        StartOutput();
+        sum_.Start(VAddress());
         StartScores(s);
         PassTurn();
         wgmma::Wait<1>();
-        wgmma::Keep(o_.x);
+        sum_.Finish(VAddress());
         ReleaseV();
         Store(work);
         ReleaseWork();
@@ -147,10 +153,10 @@ class Consumer {
     }
     WaitForTurn();
     shared_.v_ring.WaitFull(v_at_);
-    StartOutput();
+    sum_.Start(VAddress());
     PassTurn();
     wgmma::Wait<0>();
-    wgmma::Keep(o_.x);
+    sum_.Finish(VAddress());
     ReleaseV();
     Store(work);
     ReleaseWork();
@@ -234,12 +240,12 @@ class Consumer {
     shared_.q_ring.WaitFull(q_at_);
     if constexpr (Shape::kKeepsQ) {
 #pragma unroll
-      for (int i = 0; i < Shape::kDim / 16; ++i) LoadQ(q_[i], i);
+      for (int i = 0; i < kSteps; ++i) LoadQ(q_[i], i);
       __syncwarp();
       ReleaseQ();
     }
   }
-  // Columns 16 i to 16 i + 15 of the warp's 16 rows, as an A fragment.
+  // Step i of the warp's 16 rows, as an A fragment.
   __device__ void LoadQ(uint32_t (&q)[4], int i) const {
     const int row = static_cast<int>(threadIdx.x) / 32 * 16 + Lane() % 16;
     device::LoadMatrices(
@@ -259,18 +265,16 @@ class Consumer {
     const wgmma::SumAlongRows k(device::SharedAddress(shared_.k[k_at_.stage]), kKeys);
     if constexpr (Shape::kKeepsQ) {
 #pragma unroll
-      for (int i = 0; i < Shape::kDim / 16; ++i) wgmma::Keep(q_[i]);
+      for (int i = 0; i < kSteps; ++i) wgmma::Keep(q_[i]);
       wgmma::Fence();
 #pragma unroll
-      for (int i = 0; i < Shape::kDim / 16; ++i) wgmma::MultiplyRows<T>(s, q_[i], k.Step(i), i > 0);
+      for (int i = 0; i < kSteps; ++i) wgmma::MultiplyRows<T>(s, q_[i], k.Step(i), i > 0);
     } else {
       const wgmma::SumAlongRows q(device::SharedAddress(shared_.q[q_at_.stage]) + group_ * 64 * 128,
                                   Shape::kRows);
       wgmma::Fence();
 #pragma unroll
-      for (int i = 0; i < Shape::kDim / 16; ++i) {
-        wgmma::MultiplyRows<T>(s, q.Step(i), k.Step(i), i > 0);
-      }
+      for (int i = 0; i < kSteps; ++i) wgmma::MultiplyRows<T>(s, q.Step(i), k.Step(i), i > 0);
     }
     wgmma::Commit();
   }
@@ -282,7 +286,7 @@ class Consumer {
 #pragma unroll
     for (float& x : s.x) x = 0;
 #pragma unroll
-    for (int i = 0; i < Shape::kDim / 16; ++i) {
+    for (int i = 0; i < kSteps; ++i) {
       device::AFragment q;
       if constexpr (Shape::kKeepsQ) {
 #pragma unroll
@@ -308,34 +312,11 @@ class Consumer {
     __syncwarp();  // all lanes have read K and Q, before one releases them
   }
 
-  __device__ void StartOutput() {
-    const wgmma::SumAlongColumns v(device::SharedAddress(shared_.v[v_at_.stage]), kKeys);
-    wgmma::Keep(o_.x);
-#pragma unroll
-    for (int i = 0; i < kKeys / 16; ++i) wgmma::Keep(p_[i]);
-    wgmma::Fence();
-#pragma unroll
-    for (int i = 0; i < kKeys / 16; ++i) {
-      wgmma::MultiplyColumns<T>(o_, p_[i], v.Step(i), i > 0 || !o_is_new_);
-    }
-    wgmma::Commit();
-    o_is_new_ = false;
-  }
-
-  // P, as the A fragments of P V.
-  __device__ void Round(const Scores& s) {
-#pragma unroll
-    for (int i = 0; i < kKeys / 16; ++i) {
-#pragma unroll
-      for (int j = 0; j < 4; ++j) {
-        p_[i][j] = device::PackPair<T>(s.x[8 * i + 2 * j], s.x[8 * i + 2 * j + 1]);
-      }
-    }
-  }
-
   // Rows of V beyond the sequence may be NaN, and 0 · NaN is NaN. All consumers clear those of the
-  // last tile of keys. One that leaves the query tile out does not wait for the others.
+  // last tile of keys. One that leaves the query tile out does not wait for the others. Of fp8 that is
+  // done already (hopper_transpose.cuh).
   __device__ void ClearV(const Work& work, bool waits) {
+    if constexpr (Shape::kFp8) return;
     const int first_row = work.keys - (work.tiles - 1) * kKeys;
     if (!h_.rows_beyond || first_row >= kKeys) return;
     constexpr int kChunks = 8, kThreads = 128 * Shape::kConsumers;  // 16-byte chunks per row
@@ -371,6 +352,7 @@ class Consumer {
     k_at_.Advance();
     if (!Shape::kKeepsQ && i == 0) ReleaseQ();
   }
+  __device__ uint32_t VAddress() const { return device::SharedAddress(shared_.v[v_at_.stage]); }
   __device__ void ReleaseV() {
     if (Lane() == 0) shared_.v_ring.Release(v_at_);
     v_at_.Advance();
@@ -391,9 +373,17 @@ class Consumer {
         static_cast<float*>(a.lse.data)[a.lse.Offset(work.q.batch, work.q.token + query, head)] =
             rows.State(r).Lse();
       }
-      T* const to =
-          static_cast<T*>(a.o.data) + a.o.Offset(work.q.batch, work.q.token + query, head);
-      StoreRow<T>(o_, r, rows.State(r).Inverse(), to, exists, a.dv, a.o.whole_chunks);
+      const int64_t offset = a.o.Offset(work.q.batch, work.q.token + query, head);
+      const float factor = rows.State(r).Inverse();
+      if constexpr (!Shape::kFp8) {
+        StoreRow(sum_.o(), r, factor, static_cast<T*>(a.o.data) + offset, exists, a.dv, a.o.whole_chunks);
+      } else if (h_.o_is_fp16) {
+        StoreRow(sum_.o(), r, factor, static_cast<__half*>(a.o.data) + offset, exists, a.dv,
+                 a.o.whole_chunks);
+      } else {
+        StoreRow(sum_.o(), r, factor, static_cast<__nv_bfloat16*>(a.o.data) + offset, exists, a.dv,
+                 a.o.whole_chunks);
+      }
     }
   }
 
@@ -406,10 +396,8 @@ class Consumer {
   HopperShared<Shape>& shared_;
   const int group_ = device::Uniform(static_cast<int>(threadIdx.x) / 128);
   Softmax softmax_;
-  Output o_;
-  bool o_is_new_ = true;                                  // nothing is added up in O yet
-  uint32_t p_[kKeys / 16][4];                             // P
-  uint32_t q_[Shape::kKeepsQ ? Shape::kDim / 16 : 1][4];  // Q
+  HopperSum<T, Shape> sum_;
+  uint32_t q_[Shape::kKeepsQ ? kSteps : 1][4];  // Q
   typename device::Ring<Shape::kWorks>::Place work_at_;
   typename device::Ring<Shape::kQStages>::Place q_at_;
   typename device::Ring<Shape::kStages>::Place k_at_, v_at_;

@@ -5,9 +5,12 @@
 namespace attnlab::warp_specialized {
 
 // kDim_, kDimV_: the most that d and dv may be. kKeys_: keys per tile. kStages_: tiles of K, and of V,
-// in shared memory. kConsumers_: warpgroups that compute, with 64 rows of the query tile each.
-template <int kDim_, int kDimV_, int kKeys_, int kStages_, int kConsumers_>
+// in shared memory. kConsumers_: warpgroups that compute, with 64 rows of the query tile each. kBytes_: of
+// an element of Q, K and V.
+template <int kDim_, int kDimV_, int kKeys_, int kStages_, int kConsumers_, int kBytes_ = 2>
 struct HopperShape {
+  static constexpr int kBytes = kBytes_;
+  static constexpr bool kFp8 = kBytes == 1;
   static constexpr int kDim = kDim_, kDimV = kDimV_;
   static constexpr int kKeys = kKeys_, kStages = kStages_, kConsumers = kConsumers_;
   static constexpr int kRows = 64 * kConsumers;
@@ -17,8 +20,8 @@ struct HopperShape {
 
   // Consumers keep Q in registers if there are enough. Its place in shared memory is then free for
   // the next query tile as soon as they have read it. If not, small tiles have two places.
-  static constexpr bool kKeepsQ = kConsumers == 2 && kDim <= 128;
-  static constexpr int kQStages = kConsumers == 3 ? 2 : 1;
+  static constexpr bool kKeepsQ = !kFp8 && kConsumers == 2 && kDim <= 128;
+  static constexpr int kQStages = kConsumers == 3 || (kFp8 && kDim <= 128) ? 2 : 1;
   // Whether the products of one query tile run beside the last ones of the tile before.
   static constexpr bool kGoesAcross = kKeepsQ || kQStages == 2;
 
@@ -27,13 +30,20 @@ struct HopperShape {
   static constexpr int kProducerRegisters = kConsumers == 3 ? 32 : 40;
   static constexpr int kConsumerRegisters = kConsumers == 3 ? 160 : 232;
 
-  // Blocks of 64 columns; the last may be half empty.
-  static constexpr int kBlocks = (kDim + 63) / 64, kBlocksV = (kDimV + 63) / 64;
-  static constexpr int kQBytes = kRows * kBlocks * 128;
-  static constexpr int kKBytes = kKeys * kBlocks * 128, kVBytes = kKeys * kBlocksV * 128;
+  // Blocks of 128 bytes of each row; the last may be partly empty.
+  static constexpr int kBlockColumns = 128 / kBytes;
+  static constexpr int kBlocks = (kDim + kBlockColumns - 1) / kBlockColumns,
+                       kBlocksV = (kDimV + kBlockColumns - 1) / kBlockColumns;
+  static constexpr int kQBytes = kRows * kBlocks * 128, kKBytes = kKeys * kBlocks * 128;
+  // V as TMA copies it, and as consumers read it: fp8 is transposed in between (hopper_transpose.cuh).
+  static constexpr int kCopiedVBytes = kKeys * kBlocksV * 128;
+  static constexpr int kVBytes = kFp8 ? kDimV * ((kKeys + 127) / 128) * 128 : kCopiedVBytes;
+  static constexpr int kCopiedStages = kFp8 ? 2 : 0;
+  static constexpr int kTransposers = kFp8 ? 2 : 0;  // warps
   // The rest of HopperShared: the Works and the barriers.
   static constexpr int kSharedBytes = kQStages * kQBytes + kStages * (kKBytes + kVBytes) +
-                                      kWorks * 48 + 16 * (kWorks + kQStages + 2 * kStages) + 16;
+                                      kCopiedStages * kCopiedVBytes + kWorks * 64 +
+                                      16 * (kWorks + kQStages + 2 * kStages + kCopiedStages) + 16;
 
   static_assert(kProducerRegisters + kConsumers * kConsumerRegisters <=
                 (kConsumers + 1) * (65536 / kThreads / 8 * 8));
@@ -49,10 +59,18 @@ using Hopper192v128 = HopperShape<192, 128, 128, 2, 2>;
 using Hopper192 = HopperShape<192, 192, 112, 2, 2>;  // 128 keys do not fit shared memory
 using Hopper256 = HopperShape<256, 256, 80, 2, 2>;   // nor do 96 here
 
+// fp8. S takes kKeys / 2, P kKeys / 8, O kDimV / 2, and a tile's P V as much as O, or of a large O a part
+// (hopper_sum.cuh).
+using Fp8Hopper64 = HopperShape<64, 64, 128, 4, 2, 1>;
+using Fp8Hopper128 = HopperShape<128, 128, 128, 4, 2, 1>;
+using Fp8Hopper192v128 = HopperShape<192, 128, 128, 3, 2, 1>;
+using Fp8Hopper256 = HopperShape<256, 256, 64, 3, 2, 1>;
+
 // Calls f(Hopper64(), Hopper96(), …), with all of them in the order in which they are tried.
 template <typename F>
 constexpr auto WithHopperShapes(F f) {
-  return f(Hopper64(), Hopper96(), Hopper128(), Hopper192v128(), Hopper192(), Hopper256());
+  return f(Hopper64(), Hopper96(), Hopper128(), Hopper192v128(), Hopper192(), Hopper256(),
+           Fp8Hopper64(), Fp8Hopper128(), Fp8Hopper192v128(), Fp8Hopper256());
 }
 
 }  // namespace attnlab::warp_specialized

@@ -14,6 +14,7 @@
 #include "attention/device/online_softmax.h"
 #include "attention/device/warp_rows.cuh"
 #include "attention/warp_specialized/hopper_call.h"
+#include "attention/warp_specialized/hopper_scales.cuh"
 #include "attention/warp_specialized/hopper_work.cuh"
 
 namespace attnlab::warp_specialized {
@@ -23,7 +24,8 @@ class HopperSoftmax {
  public:
   // Whether tiles may do without maxima. K then stays longer in its stage, which takes more than two;
   // and a softcap leaves too few registers.
-  static constexpr bool kSpeculates = Shape::kStages > 2 && !kCaps;
+  // Of fp8, what mma.sync makes of Q and K has other bits than what wgmma does.
+  static constexpr bool kSpeculates = Shape::kStages > 2 && !kCaps && !Shape::kFp8;
 
   using Scores = device::wgmma::Accumulators<Shape::kKeys>;
   using Rows = device::WarpRows<16, Shape::kKeys, Shape::kDimV>;
@@ -48,15 +50,22 @@ class HopperSoftmax {
     full_begin_ = max(0, work.sees_begin + last + kKeys - 1) / kKeys;
     full_end_ = end / kKeys;
     all_seen_ = end > full_end_ * kKeys;
+    if constexpr (Shape::kFp8) LoadRowScales(work);
   }
 
   // Replaces the scores of tile i of keys by weights. Returns whether O has to be multiplied by
   // `factors`. `again` computes the scores once more. kFirst: the first tile of a query tile. It needs
   // neither.
   template <bool kFirst, typename Again>
-  __device__ bool Weigh(Scores& s, const Work& work, int i, LaneRows& factors, Again again) {
+  __device__ bool Weigh(Scores& s, const Work& work, int i, const TileScales<Shape>& scales,
+                        LaneRows& factors, Again again) {
     const bool masked = i >= full_end_ || i < full_begin_;
-    if constexpr (kCaps) Rows::Cap(s, h_.a);
+    if constexpr (Shape::kFp8) {
+      ScaleRows(scales);
+      if constexpr (kCaps) CapScaled(s);
+    } else if constexpr (kCaps) {
+      Rows::Cap(s, h_.a);
+    }
     if (masked) MaskOut(s, work, i);
     bool rescale = false;
     factors[0] = factors[1] = 1;  // here, or ptxas spills
@@ -64,8 +73,13 @@ class HopperSoftmax {
     if (!masked) all_seen_ = true;
     if (!speculates) {
       LaneRows max;
-      Rows::FindMaxima(s, max);
-      rescale = rows_.Grow(max, scale_log2_, factors);
+      if constexpr (Shape::kFp8) {
+        FindScaledMaxima(s, max);
+        rescale = rows_.Grow(max, 1, factors, kLogTop);
+      } else {
+        Rows::FindMaxima(s, max);
+        rescale = rows_.Grow(max, scale_log2_, factors);
+      }
     }
     LaneRows sums;
     Exponentiate(s, sums);
@@ -92,6 +106,9 @@ class HopperSoftmax {
   static constexpr float kMostSum = 256;
   // The logarithm of the largest weight that is scaled down, and that weight. 1 / 2^100 is normal.
   static constexpr float kMostLog = 100, kMostScaled = 1.267650600e30f;
+  // The logarithm of a row's largest weight when its maximum has just grown. Of fp8, weights of 2^5 to 2^8
+  // leave small ones more bits.
+  static constexpr float kLogTop = 5;
 
   __device__ void MaskOut(Scores& s, const Work& work, int i) {
 #pragma unroll
@@ -99,6 +116,56 @@ class HopperSoftmax {
       const int query = static_cast<int>(h_.pack.Divide(Rows::Row(r)));
       Rows::MaskOut(s, r, work.sees_begin + query - i * kKeys,
                     min(work.sees_end + query, work.keys) - i * kKeys);
+    }
+  }
+
+  // What turns a score into one in base 2: the lane's j-th of its r-th row.
+  __device__ float Factor(int r, int j) const {
+    if constexpr (Shape::kFp8 && !kCaps) return factors_[r][j / 16];
+    return scale_log2_;
+  }
+
+  // Of fp8, that depends on the scales of the row and of the key. A factor of 0 would turn minus infinity
+  // into NaN.
+  __device__ void LoadRowScales(const Work& work) {
+    const int pack = static_cast<int>(h_.pack.Value());
+#pragma unroll
+    for (int r = 0; r < 2; ++r) {
+      const int row = min(Rows::Row(r), work.rows - 1), query = static_cast<int>(h_.pack.Divide(row));
+      row_scales_[r] = (kCaps ? h_.a.scale_by_softcap : scale_log2_) *
+                       h_.q_scales.At(work.sequence, work.first_query + query,
+                                      work.q.head * pack + row - query * pack);
+    }
+  }
+  __device__ void ScaleRows(const TileScales<Shape>& scales) {
+#pragma unroll
+    for (int r = 0; r < 2; ++r) {
+#pragma unroll
+      for (int part = 0; part < kKeys / 64; ++part) {
+        factors_[r][part] = fmaxf(row_scales_[r] * scales.K(part), 1e-35f);
+      }
+    }
+  }
+  __device__ void CapScaled(Scores& s) const {
+#pragma unroll
+    for (int r = 0; r < 2; ++r) {
+#pragma unroll
+      for (int j = 0; j < kKeys / 4; ++j) {
+        s.At(r, j) = h_.a.softcap * device::Tanh(s.At(r, j) * factors_[r][j / 16]);
+      }
+    }
+  }
+  __device__ void FindScaledMaxima(const Scores& s, LaneRows& max) const {
+#pragma unroll
+    for (int r = 0; r < 2; ++r) {
+#pragma unroll
+      for (int part = 0; part < kKeys / 64; ++part) {
+        float chains[2] = {s.At(r, 16 * part), s.At(r, 16 * part + 1)};
+#pragma unroll
+        for (int j = 2; j < 16; ++j) chains[j % 2] = fmaxf(chains[j % 2], s.At(r, 16 * part + j));
+        const float largest = fmaxf(chains[0], chains[1]) * Factor(r, 16 * part);
+        max[r] = part == 0 ? largest : fmaxf(max[r], largest);
+      }
     }
   }
 
@@ -123,7 +190,7 @@ class HopperSoftmax {
       float chains[2] = {0, 0};
 #pragma unroll
       for (int j = 0; j < kKeys / 4; ++j) {
-        s.At(r, j) = rows_.State(r).Weight(s.At(r, j), scale_log2_);
+        s.At(r, j) = rows_.State(r).Weight(s.At(r, j), Factor(r, j));
         chains[j % 2] += s.At(r, j);
       }
       sums[r] = chains[0] + chains[1];
@@ -152,6 +219,8 @@ class HopperSoftmax {
 
   const HopperArguments& h_;
   const float scale_log2_;
+  float row_scales_[Shape::kFp8 ? 2 : 1];
+  float factors_[Shape::kFp8 ? 2 : 1][Shape::kFp8 ? kKeys / 64 : 1];  // of the tile at hand
   Rows rows_;
   int full_begin_ = 0, full_end_ = 0;  // the tiles of keys that need no mask
   bool all_seen_ = false;              // whether each row saw a key before the next of them

@@ -4,8 +4,9 @@
 // there are no more. Each consumer has 64 rows of the query tile.
 //
 //   producers   warp 0   Produce()    copies Q, K and V of each tile to shared memory (TMA)
-//               warp 1   Produce()    copies half of K and V, if pages are smaller than a tile
+//               warp 1   Produce()    copies half of K and V, if pages split tiles
 //               warp 2   Schedule()   works out which tiles these are (hopper_work.cuh)
+//   of fp8      warps 1, 3  Transpose()  V (hopper_transpose.cuh)
 //   consumers            Consume()    S = Q Kᵀ, softmax, O += P V (wgmma), stores O
 //                                     (hopper_consumer.cuh)
 //
@@ -15,6 +16,7 @@
 #define ATTENTION_WARP_SPECIALIZED_HOPPER_TILE_CUH_
 
 #include <cstdint>
+#include <type_traits>
 
 #include "attention/device/hopper/mbarrier.cuh"
 #include "attention/device/hopper/tma.cuh"
@@ -23,33 +25,76 @@
 
 namespace attnlab::warp_specialized {
 
+// V as it was copied, where it has to be transposed.
+template <typename Shape, bool = Shape::kFp8>
+struct CopiedV {};
 template <typename Shape>
-struct HopperShared {
+struct CopiedV<Shape, true> {
+  char copied_v[Shape::kCopiedStages][Shape::kCopiedVBytes];
+};
+template <typename Shape, bool = Shape::kFp8>
+struct CopiedVRing {};
+template <typename Shape>
+struct CopiedVRing<Shape, true> {
+  device::Ring<Shape::kCopiedStages> copied_v_ring;
+};
+
+template <typename Shape>
+struct HopperTiles : CopiedV<Shape> {
   char q[Shape::kQStages][Shape::kQBytes];
   char k[Shape::kStages][Shape::kKBytes];
   char v[Shape::kStages][Shape::kVBytes];
   Work work[Shape::kWorks];
+};
+
+template <typename Shape>
+struct HopperShared : HopperTiles<Shape>, CopiedVRing<Shape> {
   device::Ring<Shape::kWorks> work_ring;
   device::Ring<Shape::kQStages> q_ring;
   device::Ring<Shape::kStages> k_ring, v_ring;
   device::Barrier work_wanted;
 
-  // One thread calls this. Each warp of consumers releases a stage once; work is for producers, too.
+  // One thread calls this. Each warp of consumers releases a stage once; work is for the warps that copy
+  // and transpose, too.
   __device__ void Init(int producers) {
     constexpr uint32_t kWarps = 4 * Shape::kConsumers;
-    work_ring.Init(kWarps + producers);
+    work_ring.Init(kWarps + producers + Shape::kTransposers);
     q_ring.Init(kWarps);
     k_ring.Init(kWarps);
-    v_ring.Init(kWarps);
+    if constexpr (Shape::kFp8) {
+      this->copied_v_ring.Init(Shape::kTransposers);
+      v_ring.Init(kWarps, /*fills=*/Shape::kTransposers);
+    } else {
+      v_ring.Init(kWarps);
+    }
     work_wanted.Init(1);
     cuda::ptx::fence_mbarrier_init(cuda::ptx::sem_release, cuda::ptx::scope_cluster);
   }
 };
 
-// How many warps copy. If boxes are whole tiles, there is nothing to share.
+// How many warps copy. If boxes are whole tiles, there is nothing to share; of fp8, the other warp has
+// other work.
 template <typename Shape>
 __device__ int Producers(const HopperArguments& h) {
-  return h.box_keys < Shape::kKeys ? 2 : 1;
+  return h.box_keys < Shape::kKeys && !Shape::kFp8 ? 2 : 1;
+}
+
+// Where V is copied to.
+template <typename Shape>
+__device__ auto& VRing(HopperShared<Shape>& shared) {
+  if constexpr (Shape::kFp8) {
+    return shared.copied_v_ring;
+  } else {
+    return shared.v_ring;
+  }
+}
+template <typename Shape>
+__device__ char* VPlace(HopperShared<Shape>& shared, int stage) {
+  if constexpr (Shape::kFp8) {
+    return shared.copied_v[stage];
+  } else {
+    return shared.v[stage];
+  }
 }
 
 // One warp. K of a tile comes before V of the tile before, as consumers need them, and so it is from one
@@ -63,11 +108,12 @@ __device__ int Producers(const HopperArguments& h) {
 // has every other one. Producer 0 alone says how many bytes are to come. No stage is full before that.
 template <typename Shape>
 __device__ void Produce(const HopperArguments& h, HopperShared<Shape>& shared, int producer) {
-  constexpr int kKeys = Shape::kKeys;
+  constexpr int kKeys = Shape::kKeys, kColumns = Shape::kBlockColumns;
   const device::Pages& pages = h.a.pages;
   typename device::Ring<Shape::kWorks>::Place work_at;
   typename device::Ring<Shape::kQStages>::Place q_at;
-  typename device::Ring<Shape::kStages>::Place k_at, v_at;
+  typename device::Ring<Shape::kStages>::Place k_at;
+  typename std::remove_reference_t<decltype(VRing(shared))>::Place v_at;
   const int lane = static_cast<int>(threadIdx.x) % 32;
   const bool first = lane == 0 && producer == 0;
   // The lane's box begins there in a tile of keys.
@@ -76,10 +122,10 @@ __device__ void Produce(const HopperArguments& h, HopperShared<Shape>& shared, i
   bool owes_v = false;
   device::TileOrigin v_from;
   const auto load_v = [&] {
-    shared.v_ring.WaitEmpty(v_at);
-    uint64_t* const full = shared.v_ring.FillWith(v_at, Shape::kVBytes, first);
-    char* const to = shared.v[v_at.stage] + row * 128;
-    if (copies) device::LoadTile<Shape::kBlocksV>(h.v, v_from, to, kKeys, full);
+    VRing(shared).WaitEmpty(v_at);
+    uint64_t* const full = VRing(shared).FillWith(v_at, Shape::kCopiedVBytes, first);
+    char* const to = VPlace(shared, v_at.stage) + row * 128;
+    if (copies) device::LoadTile<Shape::kBlocksV, kColumns>(h.v, v_from, to, kKeys, full);
     v_at.Advance();
     owes_v = false;
   };
@@ -101,7 +147,8 @@ __device__ void Produce(const HopperArguments& h, HopperShared<Shape>& shared, i
       shared.q_ring.WaitEmpty(q_at);
       uint64_t* const q_full = shared.q_ring.FillWith(q_at, Shape::kQBytes, first);
       if (first) {
-        device::LoadTile<Shape::kBlocks>(h.q, work.q, shared.q[q_at.stage], Shape::kRows, q_full);
+        device::LoadTile<Shape::kBlocks, kColumns>(h.q, work.q, shared.q[q_at.stage], Shape::kRows,
+                                                   q_full);
       }
       q_at.Advance();
     }
@@ -118,7 +165,7 @@ __device__ void Produce(const HopperArguments& h, HopperShared<Shape>& shared, i
       shared.k_ring.WaitEmpty(k_at);
       uint64_t* const full = shared.k_ring.FillWith(k_at, Shape::kKBytes, first);
       char* const to = shared.k[k_at.stage] + row * 128;
-      if (copies) device::LoadTile<Shape::kBlocks>(h.k, from, to, kKeys, full);
+      if (copies) device::LoadTile<Shape::kBlocks, kColumns>(h.k, from, to, kKeys, full);
       k_at.Advance();
       if (owes_v) load_v();
       v_from = from;

@@ -20,10 +20,12 @@ struct alignas(16) Work {
   // Keys, counted from tile 0: there are `keys`, of which query i of the tile sees
   // [sees_begin + i, sees_end + i).
   int keys, sees_begin, sees_end;
+  // Of fp8, for the scales: the first query and the first key, counted from the sequence's beginning.
+  int sequence, first_query, first_key;
 
   static constexpr int kNoMore = -1;
 };
-static_assert(sizeof(Work) == 48);
+static_assert(sizeof(Work) == 64);
 
 // Writes tile `index` to `work`.
 template <typename Shape>
@@ -61,18 +63,24 @@ __device__ void Describe(const HopperArguments& h, uint32_t index, Work& work) {
   work.keys = kv_len - begin;
   work.sees_begin = sees_begin - begin;
   work.sees_end = max(sees_end, begin - kFar) - begin;
+  if constexpr (Shape::kFp8) {
+    work.sequence = static_cast<int>(sequence);
+    work.first_query = query;
+    work.first_key = begin;
+  }
 }
 
 // Rows that see no key: O is 0, and LSE minus infinity. All lanes of a warp call this.
-template <typename T>
-__device__ void StoreEmpty(const HopperArguments& h, const Work& work) {
+__device__ inline void StoreEmpty(const HopperArguments& h, const Work& work) {
   const device::Arguments& a = h.a;
   const int lane = static_cast<int>(threadIdx.x) % 32, pack = static_cast<int>(h.pack.Value());
   for (int row = 0; row < work.rows; ++row) {
     const int query = static_cast<int>(h.pack.Divide(row)),
               head = work.q.head * pack + row - query * pack;
-    T* const o = static_cast<T*>(a.o.data) + a.o.Offset(work.q.batch, work.q.token + query, head);
-    for (int i = lane; i < a.dv; i += 32) o[i] = T(0.0f);
+    // Of 16 bits, whichever: zeros are the same.
+    auto* const o =
+        static_cast<uint16_t*>(a.o.data) + a.o.Offset(work.q.batch, work.q.token + query, head);
+    for (int i = lane; i < a.dv; i += 32) o[i] = 0;
     if (lane == 0 && a.lse.data != nullptr) {
       static_cast<float*>(a.lse.data)[a.lse.Offset(work.q.batch, work.q.token + query, head)] =
           -INFINITY;
@@ -89,7 +97,7 @@ __device__ inline uint32_t TileAfter(uint32_t index) {
 
 // One warp. The producer says through `wanted` when it will soon need the next tile. A block that took
 // its next tile earlier, at the start of a long one, would keep it from blocks that are done sooner.
-template <typename T, typename Shape>
+template <typename Shape>
 __device__ void Schedule(const HopperArguments& h, Work (&works)[Shape::kWorks],
                          device::Ring<Shape::kWorks>& ring, device::Barrier& wanted) {
   typename device::Ring<Shape::kWorks>::Place at;
@@ -106,7 +114,7 @@ __device__ void Schedule(const HopperArguments& h, Work (&works)[Shape::kWorks],
     if (first && !empty) ring.Fill(at);
     if (first && counts && index == blockIdx.x) counter.Read(), counter.Begin();
     if (empty) {
-      StoreEmpty<T>(h, work);  // consumers need not know
+      StoreEmpty(h, work);  // consumers need not know
     } else {
       at.Advance();
       ring.WaitEmpty(at);

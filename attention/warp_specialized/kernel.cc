@@ -34,6 +34,17 @@ constexpr std::array<Launcher, sizeof...(Shapes)> LaunchersOf(Shapes...) {
 }
 constexpr auto kLaunchers = WithHopperShapes([](auto... shapes) { return LaunchersOf(shapes...); });
 
+// Scales of Q, K or V as device code finds them.
+Scales ScalesOf(const AttentionProblem& p, const ConstTensorView& view) {
+  Scales scales;
+  scales.data = static_cast<const float*>(view.data);
+  scales.sequence = view.strides[0];
+  scales.block = p.scale_block == 0 ? 0 : view.strides[1];
+  scales.head = view.strides[2];
+  scales.shift = p.scale_block == 128 ? 7 : 6;
+  return scales;
+}
+
 class PreparedHopper : public Prepared {
  public:
   PreparedHopper(const AttentionProblem& p, const DeviceInfo& device, const Options& options)
@@ -43,6 +54,7 @@ class PreparedHopper : public Prepared {
     h.pack = device::Divisor(static_cast<uint32_t>(options.grid.pack));
     h.box_keys = options.box_keys;
     h.rows_beyond = p.lens != Lengths::kFixed || (p.page != 0 && p.skv % p.page != 0);
+    h.o_is_fp16 = p.ODType() == DType::kFloat16;
     call_.element = device::ElementOf(p.dtype);
     call_.blocks = options.blocks;
     launch_ = kLaunchers[options.shape];
@@ -76,6 +88,11 @@ class PreparedHopper : public Prepared {
     call.arguments.k = *k;
     call.arguments.v = *v;
     call.arguments.a = device::ArgumentsOf(problem_, t);
+    if (problem_.dtype == DType::kFloat8E4M3) {
+      call.arguments.q_scales = ScalesOf(problem_, t.q_scale);
+      call.arguments.k_scales = ScalesOf(problem_, t.k_scale);
+      call.arguments.v_scales = ScalesOf(problem_, t.v_scale);
+    }
     call.stream = static_cast<cudaStream_t>(launch.stream);
     const cuda_backend::ScopedDevice current(ordinal_);
     if (!current.status().ok()) return current.status();
@@ -98,8 +115,8 @@ class WarpSpecializedKernel : public Kernel {
   WarpSpecializedKernel() {
     traits_.name = "warp_specialized";
     traits_.summary =
-        "producer warps copy, consumer warps compute; Hopper's TMA and wgmma, fp16 and bf16, head "
-        "dims to 256, pages of 8 keys and more";
+        "producer warps copy, consumer warps compute; Hopper's TMA and wgmma, fp16, bf16 and fp8, "
+        "head dims to 256, pages of 8 keys and more";
     traits_.device = DeviceKind::kCuda;
     traits_.compute_capabilities = {90};
     traits_.needs_aligned_rows = true;
@@ -111,7 +128,7 @@ class WarpSpecializedKernel : public Kernel {
   absl::StatusOr<std::unique_ptr<const Prepared>> Prepare(
       const AttentionProblem& p, const DeviceInfo& device,
       const LaunchConfig& config) const override {
-    if (absl::Status s = CheckDtypeAndPage(p, {KvForm::kPaged}); !s.ok()) return s;
+    if (absl::Status s = CheckDtypeAndPage(p, {KvForm::kPaged, KvForm::kFp8Q}); !s.ok()) return s;
     const absl::StatusOr<Options> options =
         OptionsFor(p, device, cuda_backend::CodeCapabilityOf(device), config);
     if (!options.ok()) return options.status();
@@ -120,7 +137,7 @@ class WarpSpecializedKernel : public Kernel {
 
   absl::StatusOr<Traffic> ExpectedTraffic(const AttentionProblem& p, const DeviceInfo& device,
                                           const LaunchConfig& config) const override {
-    if (absl::Status s = CheckDtypeAndPage(p, {KvForm::kPaged}); !s.ok()) return s;
+    if (absl::Status s = CheckDtypeAndPage(p, {KvForm::kPaged, KvForm::kFp8Q}); !s.ok()) return s;
     const absl::StatusOr<Options> options =
         OptionsFor(p, device, cuda_backend::CodeCapabilityOf(device), config);
     if (!options.ok()) return options.status();

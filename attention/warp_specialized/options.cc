@@ -19,7 +19,7 @@ namespace {
 
 template <typename... Shapes>
 constexpr std::array<HopperTile, sizeof...(Shapes)> TilesOf(Shapes...) {
-  return {{{Shapes::kDim, Shapes::kDimV, Shapes::kRows, Shapes::kKeys, Shapes::kSharedBytes}...}};
+  return {{{Shapes::kBytes, Shapes::kDim, Shapes::kDimV, Shapes::kRows, Shapes::kKeys, Shapes::kSharedBytes}...}};
 }
 constexpr auto kHopperTiles = WithHopperShapes([](auto... shapes) { return TilesOf(shapes...); });
 
@@ -28,6 +28,7 @@ constexpr int kLeastBoxKeys = 8;
 
 absl::StatusOr<size_t> ShapeFor(const AttentionProblem& p) {
   for (size_t i = 0; i < kHopperTiles.size(); ++i) {
+    if (SizeOf(p.dtype) != kHopperTiles[i].bytes) continue;
     if (p.d <= kHopperTiles[i].head_dim && p.dv <= kHopperTiles[i].head_dim_v) return i;
   }
   const bool d = p.d > 256;
@@ -81,7 +82,10 @@ absl::StatusOr<Options> OptionsFor(const AttentionProblem& p, const DeviceInfo& 
                                                  "; this kernel's wgmma is that of 9.0 alone"));
   }
   if (p.dtype == DType::kFloat32) {
-    return absl::UnimplementedError("dtype: wgmma multiplies fp16 and bf16, not fp32");
+    return absl::UnimplementedError("dtype: wgmma multiplies fp16, bf16 and fp8, not fp32");
+  }
+  if (p.ODType() == DType::kFloat32) {
+    return absl::UnimplementedError("odtype: fp32 is not one of fp16 and bf16");
   }
   if (p.page != 0 && p.page < kLeastBoxKeys) {
     return absl::UnimplementedError(absl::StrCat("page: ", p.page,

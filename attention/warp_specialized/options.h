@@ -15,6 +15,7 @@ namespace attnlab::warp_specialized {
 
 // A shape of hopper_shape.h.
 struct HopperTile {
+  int bytes = 0;                     // of an element of Q, K and V
   int head_dim = 0, head_dim_v = 0;  // the most that d and dv may be
   int rows = 0, keys = 0;
   int shared_bytes = 0;
@@ -38,8 +39,8 @@ struct Options {
 //
 // Errors:
 //
-//   Unimplemented       GPUs and code other than those of compute capability 9.0; fp32; pages of
-//                       fewer than 8 keys; head dims above 256; rows that see too many keys; more
+//   Unimplemented       GPUs and code other than those of compute capability 9.0; fp32; O of fp32 of fp8;
+//                       pages of fewer than 8 keys; head dims above 256; rows that see too many keys; more
 //                       than 2^31 - 1 query tiles
 //   InvalidArgument     any configuration: there is nothing to configure
 //   ResourceExhausted   a tile that does not fit the device's shared memory

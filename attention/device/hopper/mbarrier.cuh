@@ -53,10 +53,11 @@ class Ring {
     }
   };
 
-  // One thread calls this. `releases`: how often consumers release a stage.
-  __device__ void Init(uint32_t releases) {
+  // One thread calls this. `releases`: how often consumers release a stage; `fills`: how often it is
+  // filled.
+  __device__ void Init(uint32_t releases, uint32_t fills = 1) {
     for (int i = 0; i < kStages; ++i) {
-      full_[i].Init(1);
+      full_[i].Init(fills);
       empty_[i].Init(releases);
     }
   }

@@ -19,6 +19,17 @@ int64_t StrideOf(const ConstTensorView& view, int axis) {
   return view.shape[axis] > 1 ? view.strides[axis] * SizeOf(view.dtype) : kAlignment;
 }
 
+CUtensorMapDataType TypeOf(DType dtype) {
+  switch (dtype) {
+    case DType::kFloat16:
+      return CU_TENSOR_MAP_DATA_TYPE_FLOAT16;
+    case DType::kFloat8E4M3:
+      return CU_TENSOR_MAP_DATA_TYPE_UINT8;
+    default:
+      return CU_TENSOR_MAP_DATA_TYPE_BFLOAT16;
+  }
+}
+
 bool IsEmpty(const ConstTensorView& view) {
   return std::count(view.shape.begin(), view.shape.end(), 0) > 0;
 }
@@ -57,12 +68,11 @@ absl::StatusOr<CUtensorMap> MakeTensorMap(absl::string_view name, const ConstTen
   const int64_t head = StrideOf(view, 2);
   const cuuint64_t strides[] = {size(head), size(StrideOf(view, 1)), size(head * pack),
                                 size(StrideOf(view, 0))};
-  const cuuint32_t tile[] = {64, box(pack), box(rows / pack), 1, 1};
+  const cuuint32_t tile[] = {box(128 / static_cast<int>(SizeOf(view.dtype))), box(pack), box(rows / pack), 1, 1};
   const cuuint32_t steps[] = {1, 1, 1, 1, 1};
   const CUresult result =
       (*encode)(&map,
-                view.dtype == DType::kFloat16 ? CU_TENSOR_MAP_DATA_TYPE_FLOAT16
-                                              : CU_TENSOR_MAP_DATA_TYPE_BFLOAT16,
+                TypeOf(view.dtype),
                 5, const_cast<void*>(view.data), sizes, strides, tile, steps,
                 CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
                 CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);

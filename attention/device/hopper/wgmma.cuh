@@ -1,7 +1,8 @@
-// wgmma: Hopper's matrix product of a warpgroup (4 warps), D += A B, for 16-bit factors and fp32
-// accumulators.
+// wgmma: Hopper's matrix product of a warpgroup (4 warps), D += A B, for factors of 16 or 8 bits and
+// fp32 accumulators. Sums of fp8 keep about 14 bits, so they should be short.
 //
-// D has 64 rows and N columns, A 64 rows and 16 columns, B 16 rows and N columns. Warp w of the group
+// D has 64 rows and N columns, A 64 rows and 32 bytes of columns, B as many rows and N columns. Below,
+// that is 16 columns and rows; of fp8 it is 32. Warp w of the group
 // has rows 16 w to 16 w + 15 of D, in the layout of mma.sync. B lies in shared memory; A lies there
 // or in registers. A sum over more than 16 takes several products, one per step k:
 //
@@ -21,6 +22,7 @@
 
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
+#include <cuda_fp8.h>
 
 #include <cstdint>
 #include <type_traits>
@@ -106,7 +108,7 @@ template <typename T, int kColumns>
 __device__ void MultiplyRows(Accumulators<kColumns>& d, uint64_t a, uint64_t b, bool accumulate) {
   const int add = accumulate;
   float(&x)[kColumns / 2] = d.x;
-  ATTNLAB_WGMMA_DISPATCH(ATTNLAB_WGMMA_SHARED)
+  ATTNLAB_WGMMA_DISPATCH(ATTNLAB_WGMMA_SHARED, ", 0, 0")
 }
 
 // The same with A in registers, as a fragment of mma.sync m16n8k16.
@@ -115,16 +117,17 @@ __device__ void MultiplyRows(Accumulators<kColumns>& d, const uint32_t (&a)[4], 
                              bool accumulate) {
   const int add = accumulate;
   float(&x)[kColumns / 2] = d.x;
-  ATTNLAB_WGMMA_DISPATCH(ATTNLAB_WGMMA_ROWS)
+  ATTNLAB_WGMMA_DISPATCH(ATTNLAB_WGMMA_REGISTERS, ", 0")
 }
 
 // The same with A in registers and a descriptor of SumAlongColumns.
 template <typename T, int kColumns>
 __device__ void MultiplyColumns(Accumulators<kColumns>& d, const uint32_t (&a)[4], uint64_t b,
                                 bool accumulate) {
+  static_assert(sizeof(T) == 2, "sums of fp8 run along rows");
   const int add = accumulate;
   float(&x)[kColumns / 2] = d.x;
-  ATTNLAB_WGMMA_DISPATCH(ATTNLAB_WGMMA_COLUMNS)
+  ATTNLAB_WGMMA_DISPATCH(ATTNLAB_WGMMA_REGISTERS, ", 1")
 }
 
 }  // namespace attnlab::device::wgmma
