@@ -106,8 +106,8 @@ class Consumer {
     wgmma::Keep(s.x);
     LaneRows factors;
     if constexpr (!Softmax::kSpeculates) ReleaseK(i);
-    const bool rescale = softmax_.template Weigh</*kFirst=*/false>(
-        s, work, i, scales, factors, [&](Scores& again) {
+    const bool rescale =
+        softmax_.template Weigh</*kFirst=*/false>(s, work, i, scales, factors, [&](Scores& again) {
           if constexpr (Softmax::kSpeculates) ScoresAgain(again);
         });
     if constexpr (Softmax::kSpeculates) ReleaseK(i);
@@ -376,7 +376,8 @@ class Consumer {
       const int64_t offset = a.o.Offset(work.q.batch, work.q.token + query, head);
       const float factor = rows.State(r).Inverse();
       if constexpr (!Shape::kFp8) {
-        StoreRow(sum_.o(), r, factor, static_cast<T*>(a.o.data) + offset, exists, a.dv, a.o.whole_chunks);
+        StoreRow(sum_.o(), r, factor, static_cast<T*>(a.o.data) + offset, exists, a.dv,
+                 a.o.whole_chunks);
       } else if (h_.o_is_fp16) {
         StoreRow(sum_.o(), r, factor, static_cast<__half*>(a.o.data) + offset, exists, a.dv,
                  a.o.whole_chunks);

@@ -27,8 +27,8 @@ class TileScales<Shape, true> {
 #pragma unroll
     for (int part = 0; part < kParts; ++part) {
       // Blocks behind the last key have no scale; their keys are masked out, and their V is 0.
-      const int key = min(work.first_key + i * Shape::kKeys + part * 64,
-                          work.first_key + work.keys - 1);
+      const int key =
+          min(work.first_key + i * Shape::kKeys + part * 64, work.first_key + work.keys - 1);
       k_[part] = h.k_scales.At(work.sequence, key, work.kv.head);
       v_[part] = h.v_scales.At(work.sequence, key, work.kv.head);
     }

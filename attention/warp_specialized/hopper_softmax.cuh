@@ -131,7 +131,8 @@ class HopperSoftmax {
     const int pack = static_cast<int>(h_.pack.Value());
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
-      const int row = min(Rows::Row(r), work.rows - 1), query = static_cast<int>(h_.pack.Divide(row));
+      const int row = min(Rows::Row(r), work.rows - 1),
+                query = static_cast<int>(h_.pack.Divide(row));
       row_scales_[r] = (kCaps ? h_.a.scale_by_softcap : scale_log2_) *
                        h_.q_scales.At(work.sequence, work.first_query + query,
                                       work.q.head * pack + row - query * pack);

@@ -62,7 +62,7 @@ class HopperSum {
   static constexpr int kSteps = Shape::kKeys / 16;
 
   Output o_;
-  bool is_new_ = true;         // nothing is added up in O yet
+  bool is_new_ = true;  // nothing is added up in O yet
   uint32_t p_[kSteps][4];
 };
 

@@ -82,7 +82,8 @@ __device__ void Transpose(const HopperArguments& h, HopperShared<Shape>& shared,
       for (int c = warp; c < Shape::kDimV / 16; c += Shape::kTransposers) {
         const uint32_t block = from + c / 8 * kKeys * 128 + (c % 8 ^ lane % 8) * 16;
 #pragma unroll 2
-        for (int n = 0; n < kKeys / 32; ++n) TransposeBlock<Shape>(block, to + c * 16 * 128, n, exist);
+        for (int n = 0; n < kKeys / 32; ++n)
+          TransposeBlock<Shape>(block, to + c * 16 * 128, n, exist);
       }
       device::FenceSharedStores();
       __syncwarp();

@@ -19,7 +19,8 @@ namespace {
 
 template <typename... Shapes>
 constexpr std::array<HopperTile, sizeof...(Shapes)> TilesOf(Shapes...) {
-  return {{{Shapes::kBytes, Shapes::kDim, Shapes::kDimV, Shapes::kRows, Shapes::kKeys, Shapes::kSharedBytes}...}};
+  return {{{Shapes::kBytes, Shapes::kDim, Shapes::kDimV, Shapes::kRows, Shapes::kKeys,
+            Shapes::kSharedBytes}...}};
 }
 constexpr auto kHopperTiles = WithHopperShapes([](auto... shapes) { return TilesOf(shapes...); });
 

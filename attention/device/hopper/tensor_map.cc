@@ -68,13 +68,12 @@ absl::StatusOr<CUtensorMap> MakeTensorMap(absl::string_view name, const ConstTen
   const int64_t head = StrideOf(view, 2);
   const cuuint64_t strides[] = {size(head), size(StrideOf(view, 1)), size(head * pack),
                                 size(StrideOf(view, 0))};
-  const cuuint32_t tile[] = {box(128 / static_cast<int>(SizeOf(view.dtype))), box(pack), box(rows / pack), 1, 1};
+  const cuuint32_t tile[] = {box(128 / static_cast<int>(SizeOf(view.dtype))), box(pack),
+                             box(rows / pack), 1, 1};
   const cuuint32_t steps[] = {1, 1, 1, 1, 1};
   const CUresult result =
-      (*encode)(&map,
-                TypeOf(view.dtype),
-                5, const_cast<void*>(view.data), sizes, strides, tile, steps,
-                CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
+      (*encode)(&map, TypeOf(view.dtype), 5, const_cast<void*>(view.data), sizes, strides, tile,
+                steps, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
                 CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
   if (absl::Status s = cuda_backend::DriverStatus(result, "cuTensorMapEncodeTiled"); !s.ok()) {
     return s;

@@ -115,44 +115,43 @@
 
 // `types`: the columns of A, and the types of D, A and B. `transposes`: whether sums run along columns of
 // A and of B; fp8 has no such choice.
-#define ATTNLAB_WGMMA_SHARED(n, types, transposes)                              \
-  asm volatile("{ .reg .pred p; setp.ne.b32 p, " ATTNLAB_C_##n                  \
-               ", 0;"                                                           \
-               "wgmma.mma_async.sync.aligned.m64n" #n types                     \
-               " {" ATTNLAB_NAMES_OF_##n "}, " ATTNLAB_A_##n ", " ATTNLAB_B_##n \
-               ", p, 1, 1" transposes "; }"                                     \
-               : ATTNLAB_OPERANDS_OF_##n                                        \
+#define ATTNLAB_WGMMA_SHARED(n, types, transposes)                                    \
+  asm volatile("{ .reg .pred p; setp.ne.b32 p, " ATTNLAB_C_##n                        \
+               ", 0;"                                                                 \
+               "wgmma.mma_async.sync.aligned.m64n" #n types " {" ATTNLAB_NAMES_OF_##n \
+               "}, " ATTNLAB_A_##n ", " ATTNLAB_B_##n ", p, 1, 1" transposes "; }"    \
+               : ATTNLAB_OPERANDS_OF_##n                                              \
                : "l"(a), "l"(b), "r"(add))
-#define ATTNLAB_WGMMA_REGISTERS(n, types, transposes)                                             \
-  asm volatile("{ .reg .pred p; setp.ne.b32 p, " ATTNLAB_F_##n                                    \
-               ", 0;"                                                                             \
-               "wgmma.mma_async.sync.aligned.m64n" #n types                                       \
-               " {" ATTNLAB_NAMES_OF_##n "}, {" ATTNLAB_A_##n "," ATTNLAB_B_##n "," ATTNLAB_C_##n \
-               "," ATTNLAB_D_##n "}, " ATTNLAB_E_##n ", p, 1, 1" transposes "; }"                 \
-               : ATTNLAB_OPERANDS_OF_##n                                                          \
+#define ATTNLAB_WGMMA_REGISTERS(n, types, transposes)                                     \
+  asm volatile("{ .reg .pred p; setp.ne.b32 p, " ATTNLAB_F_##n                            \
+               ", 0;"                                                                     \
+               "wgmma.mma_async.sync.aligned.m64n" #n types " {" ATTNLAB_NAMES_OF_##n     \
+               "}, {" ATTNLAB_A_##n "," ATTNLAB_B_##n "," ATTNLAB_C_##n "," ATTNLAB_D_##n \
+               "}, " ATTNLAB_E_##n ", p, 1, 1" transposes "; }"                           \
+               : ATTNLAB_OPERANDS_OF_##n                                                  \
                : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(add))
 
-#define ATTNLAB_WGMMA_TYPES(n, form, transposes)                    \
-  if constexpr (kColumns == n) {                                    \
-    if constexpr (std::is_same<T, __half>::value) {                 \
-      form(n, "k16.f32.f16.f16", transposes);                       \
-    } else if constexpr (std::is_same<T, __nv_bfloat16>::value) {   \
-      form(n, "k16.f32.bf16.bf16", transposes);                     \
-    } else {                                                        \
-      static_assert(std::is_same<T, __nv_fp8_e4m3>::value);         \
-      form(n, "k32.f32.e4m3.e4m3", "");                             \
-    }                                                               \
+#define ATTNLAB_WGMMA_TYPES(n, form, transposes)                  \
+  if constexpr (kColumns == n) {                                  \
+    if constexpr (std::is_same<T, __half>::value) {               \
+      form(n, "k16.f32.f16.f16", transposes);                     \
+    } else if constexpr (std::is_same<T, __nv_bfloat16>::value) { \
+      form(n, "k16.f32.bf16.bf16", transposes);                   \
+    } else {                                                      \
+      static_assert(std::is_same<T, __nv_fp8_e4m3>::value);       \
+      form(n, "k32.f32.e4m3.e4m3", "");                           \
+    }                                                             \
   }
-#define ATTNLAB_WGMMA_DISPATCH(form, transposes)                                          \
-  static_assert(kColumns == 64 || kColumns == 80 || kColumns == 96 || kColumns == 112 ||  \
-                    kColumns == 128 || kColumns == 192 || kColumns == 256,                \
-                "no other width is written out here");                                    \
-  ATTNLAB_WGMMA_TYPES(64, form, transposes)                                                           \
-  ATTNLAB_WGMMA_TYPES(80, form, transposes)                                                           \
-  ATTNLAB_WGMMA_TYPES(96, form, transposes)                                                           \
-  ATTNLAB_WGMMA_TYPES(112, form, transposes)                                                          \
-  ATTNLAB_WGMMA_TYPES(128, form, transposes)                                                          \
-  ATTNLAB_WGMMA_TYPES(192, form, transposes)                                                          \
+#define ATTNLAB_WGMMA_DISPATCH(form, transposes)                                         \
+  static_assert(kColumns == 64 || kColumns == 80 || kColumns == 96 || kColumns == 112 || \
+                    kColumns == 128 || kColumns == 192 || kColumns == 256,               \
+                "no other width is written out here");                                   \
+  ATTNLAB_WGMMA_TYPES(64, form, transposes)                                              \
+  ATTNLAB_WGMMA_TYPES(80, form, transposes)                                              \
+  ATTNLAB_WGMMA_TYPES(96, form, transposes)                                              \
+  ATTNLAB_WGMMA_TYPES(112, form, transposes)                                             \
+  ATTNLAB_WGMMA_TYPES(128, form, transposes)                                             \
+  ATTNLAB_WGMMA_TYPES(192, form, transposes)                                             \
   ATTNLAB_WGMMA_TYPES(256, form, transposes)
 
 #endif  // ATTENTION_DEVICE_HOPPER_WGMMA_ASM_CUH_

@@ -20,6 +20,8 @@ _DTYPES = {
     "uint8": "uint8",
 }
 
+_NAMES = {name: of_library for of_library, name in _DTYPES.items()}
+
 _names: Dict[Any, str] = {}  # cache of names by dtype
 
 WORKSPACE_ALIGNMENT = 256
@@ -74,9 +76,10 @@ class Numpy:
         return View(data, array.shape, tuple(strides), _name(array.dtype), "cpu", 0)
 
     @staticmethod
-    def new(like, shape: Tuple[int, ...], fp32: bool = False, fill=None):
+    def new(like, shape: Tuple[int, ...], dtype: str, fill=None):
+        # NumPy has no bfloat16. Arrays of it, and of fp8, are those of ml_dtypes.
         numpy = sys.modules["numpy"]
-        dtype = numpy.float32 if fp32 else like.dtype
+        dtype = sys.modules["ml_dtypes"].bfloat16 if dtype == "bf16" else _NAMES[dtype]
         return numpy.empty(shape, dtype) if fill is None else numpy.full(shape, fill, dtype)
 
     @staticmethod
@@ -123,9 +126,9 @@ class Torch:
         return View(data, shape, strides, _name(tensor.dtype), device.type, device.index or 0)
 
     @staticmethod
-    def new(like, shape: Tuple[int, ...], fp32: bool = False, fill=None):
+    def new(like, shape: Tuple[int, ...], dtype: str, fill=None):
         torch = sys.modules["torch"]
-        dtype = torch.float32 if fp32 else like.dtype
+        dtype = getattr(torch, _NAMES[dtype])
         if fill is None:
             return torch.empty(shape, dtype=dtype, device=like.device)
         return torch.full(shape, fill, dtype=dtype, device=like.device)

@@ -111,10 +111,14 @@ def _table(table, q: View) -> View:
 
 def _scale(name: str, scales) -> library.CTensor:
     view = arrays.view(name, scales)
-    if len(view.shape) != 2:
-        raise errors.InvalidArgument(f"{name}: has {len(view.shape)} axes, must have 2 (B, Hkv)")
-    (b, heads), (row, head) = view.shape, view.strides
-    return _tensor(name, view._replace(shape=(b, 1, heads, 1), strides=(row, 0, head, 1)), fp32=True)
+    shape, strides = view.shape, view.strides
+    if len(shape) == 2:  # one scale per head
+        shape, strides = (shape[0], 1, shape[1]), (strides[0], 0, strides[1])
+    if len(shape) != 3:
+        raise errors.InvalidArgument(
+            f"{name}: has {len(shape)} axes, must have 2 (B, H) or 3 (B, blocks, H)"
+        )
+    return _tensor(name, view._replace(shape=shape + (1,), strides=strides + (1,)), fp32=True)
 
 
 def _tensor(name: str, view: View, fp32: bool = False) -> library.CTensor:
@@ -135,7 +139,7 @@ class _Inputs:
     """Q, K, V, their scales, the lengths and the page table, validated."""
 
     def __init__(
-        self, q, k, v, layout, cu_seqlens_q, cu_seqlens_kv, q_lens, kv_lens, page_table, k_scale, v_scale
+        self, q, k, v, layout, cu_seqlens_q, cu_seqlens_kv, q_lens, kv_lens, page_table, scales
     ):
         if not isinstance(layout, str) or layout not in outputs.AXES:
             raise errors.InvalidArgument(f"layout: {layout!r} is not one of {', '.join(outputs.AXES)}")
@@ -152,10 +156,10 @@ class _Inputs:
             view = arrays.view(name, array)
             self.views[name] = _four(name, view, layout, self.packed and not paged)
         self.tensors = {name: _tensor(name, view) for name, view in self.views.items()}
-        self.others = (page_table, k_scale, v_scale)  # alive as long as this object
-        for name, scales in (("k_scale", k_scale), ("v_scale", v_scale)):
-            if scales is not None:
-                self.tensors[name] = _scale(name, scales)
+        self.others = (page_table, scales)  # alive as long as this object
+        for name, given in zip(("q_scale", "k_scale", "v_scale"), scales):
+            if given is not None:
+                self.tensors[name] = _scale(name, given)
 
 
 class Call:
@@ -192,13 +196,15 @@ def bind(
     q_lens=None,
     kv_lens=None,
     page_table=None,
+    q_scale=None,
     k_scale=None,
     v_scale=None,
     workspace=None,
 ) -> Call:
     """The Call of a plan. Arguments as in attention()."""
+    scales = (q_scale, k_scale, v_scale)
     inputs = _Inputs(
-        q, k, v, layout, cu_seqlens_q, cu_seqlens_kv, q_lens, kv_lens, page_table, k_scale, v_scale
+        q, k, v, layout, cu_seqlens_q, cu_seqlens_kv, q_lens, kv_lens, page_table, scales
     )
     if inputs.lengths.mode != plan.problem.lens and "packed" in (
         inputs.lengths.mode,
@@ -227,7 +233,8 @@ def _bind(plan: Plan, inputs: _Inputs, out, return_lse: bool, lse, workspace) ->
     wanted = outputs.shapes(batch, rows, plan.problem.hq, plan.problem.dv, layout, packed)
     ours = out is None
     if ours:
-        out = outputs.new("out", q, inputs.q.device, new[0], fill=0 if uneven else None)
+        dtype = plan.problem.output_dtype
+        out = outputs.new("out", q, inputs.q.device, new[0], dtype, fill=0 if uneven else None)
     view = arrays.view("out", out, output=True)
     tensors = {**inputs.tensors, "o": _tensor("out", _four("out", view, layout, packed))}
     if not ours:
@@ -235,7 +242,7 @@ def _bind(plan: Plan, inputs: _Inputs, out, return_lse: bool, lse, workspace) ->
     ours = lse is None
     if ours and return_lse:
         fill = float("-inf") if uneven else None
-        lse = outputs.new("lse", q, inputs.q.device, new[1], fp32=True, fill=fill)
+        lse = outputs.new("lse", q, inputs.q.device, new[1], "fp32", fill=fill)
     if lse is not None:
         view = arrays.view("lse", lse, output=True)
         tensors["lse"] = _tensor("lse", outputs.lse_view(view, packed), fp32=True)
@@ -285,6 +292,7 @@ def attention(
     window_size: Tuple[int, int] = (-1, -1),
     scale: Optional[float] = None,
     softcap: float = 0.0,
+    scale_block: int = 0,
     layout: str = "bshd",
     out=None,
     return_lse: bool = False,
@@ -298,6 +306,7 @@ def attention(
     q_lens=None,
     kv_lens=None,
     page_table=None,
+    q_scale=None,
     k_scale=None,
     v_scale=None,
     workspace=None,
@@ -306,7 +315,7 @@ def attention(
 
     layout "bshd": q [B, Sq, Hq, D], k [B, Skv, Hkv, D], v [B, Skv, Hkv, Dv], O [B, Sq, Hq, Dv];
     "bhsd": head before sequence. Hkv divides Hq. All arrays are float32, float16 or bfloat16; k and v
-    may be float8_e4m3fn under 16-bit q. Any strides; the last axis is contiguous. Nothing is copied.
+    may be float8_e4m3fn under 16-bit q, and so may all three. O is then bfloat16, or as `out` is. Any strides; the last axis is contiguous. Nothing is copied.
 
     mask            "none"; "causal"; (left, right): a sliding window, with the number of keys before and
                     after a query's own position. The last query is aligned with the last key.
@@ -329,8 +338,9 @@ def attention(
     page_table      int32 [B, N]: the pages of each sequence in order, for k [pages, page, Hkv, D] and v
                     [pages, page, Hkv, Dv] ("bhsd": Hkv before page). A sequence has kv_lens keys, or all
                     of max_seqlen_kv [N * page]. Packed q has cu_seqlens_q and max_seqlen_q alone
-    k_scale, v_scale
-                    float32 [B, Hkv]: factors of float8_e4m3fn k and v
+    q_scale, k_scale, v_scale
+                    float32 [B, Hq] and [B, Hkv]: factors of float8_e4m3fn q, k and v; with scale_block,
+                    [B, blocks, H], of 64 or 128 rows each
     workspace       uint8 scratch of at least Plan.info.workspace_bytes, aligned to 256, that shares no
                     memory with the arrays; otherwise allocated
 
@@ -338,8 +348,9 @@ def attention(
     infinity. On a GPU the work goes to PyTorch's current stream of the tensors' device. Raises
     attnlab.Error.
     """
+    scales = (q_scale, k_scale, v_scale)
     inputs = _Inputs(
-        q, k, v, layout, cu_seqlens_q, cu_seqlens_kv, q_lens, kv_lens, page_table, k_scale, v_scale
+        q, k, v, layout, cu_seqlens_q, cu_seqlens_kv, q_lens, kv_lens, page_table, scales
     )
     lengths, paged = inputs.lengths, inputs.table is not None
     b, sq, hq, d = inputs.views["q"].shape
@@ -360,11 +371,13 @@ def attention(
     for name, given in (("kernel", kernel), ("config", config)):
         if not isinstance(given, str):
             raise errors.InvalidArgument(f"{name}: {given!r} is not a string")
+    fp8 = inputs.q.dtype == "fp8_e4m3"
+    o_dtype = arrays.view("out", out).dtype if fp8 and out is not None else None
     cache = inputs.views["k"].dtype == "fp8_e4m3" and inputs.q.dtype in ("fp16", "bf16")
     problem = Problem(
         b, hq, hkv, sq, skv, d, inputs.views["v"].shape[3], inputs.q.dtype, mask_of(mask, causal, window_size),
         None if scale is None else real("scale", scale), real("softcap", softcap), lengths.mode,
-        page, "fp8_e4m3" if cache else None,
+        page, "fp8_e4m3" if cache else None, o_dtype, integer("scale_block", scale_block),
     )  # fmt: skip
     try:
         plan = cached(problem, inputs.q.kind, inputs.q.ordinal, kernel, config)

@@ -47,23 +47,19 @@ def lse_view(view: View, packed: bool) -> View:
     )
 
 
-def _element_size(array) -> int:
-    return array.element_size() if hasattr(array, "element_size") else array.itemsize
-
-
 def _is_about_memory(error: Exception) -> bool:
     # PyTorch's error for lack of memory on the CPU has no type of its own.
     return not isinstance(error, RuntimeError) or bool(re.search("memory|overflow", str(error), re.I))
 
 
-def new(name: str, like, device: str, shape: Shape, fp32: bool = False, fill=None) -> Any:
-    """A new array of `like`'s library: fp32 if `fp32`, otherwise with its dtype."""
+def new(name: str, like, device: str, shape: Shape, dtype: str, fill=None) -> Any:
+    """A new array of `like`'s library and device."""
     try:
-        return arrays.adapter("q", like).new(like, shape, fp32, fill)
+        return arrays.adapter("q", like).new(like, shape, dtype, fill)
     except (MemoryError, ValueError, OverflowError, RuntimeError) as error:
         if not _is_about_memory(error):
             raise
-        count = math.prod(shape) * (4 if fp32 else _element_size(like))
+        count = math.prod(shape) * (4 if dtype == "fp32" else 2)
         raise errors.ResourceExhausted(
             f"{name}: {count} bytes for the shape {list(shape)} cannot be allocated on {device}"
         ) from error

@@ -131,6 +131,10 @@ class Problem:
     o_dtype: Optional[str] = None  # None: dtype, or bf16 if that is fp8_e4m3
     scale_block: int = 0  # rows with one scale; 0: all rows of a head
 
+    @property
+    def output_dtype(self) -> str:
+        return self.o_dtype or ("bf16" if self.dtype == "fp8_e4m3" else self.dtype)
+
     @staticmethod
     def parse(line: str) -> "Problem":
         """Parses a line in the form of attention/core/problem.h. Raises InvalidArgument."""

@@ -19,7 +19,7 @@ import torch
 
 import attnlab
 
-from .suites import Case
+from .suites import SCALE_BLOCK, Case
 
 BACKENDS = ("cudnn", "flash", "efficient", "math", "auto")
 # Other libraries: the module to import, and what pip installs.
@@ -84,7 +84,7 @@ class AttnlabKernel:
             calls = []
             for q, k, v in inputs:
                 # In the memory order of q, and filled with NaN.
-                out = torch.empty_like(q).fill_(float("nan"))
+                out = torch.empty_like(q, dtype=output_dtype(case, q)).fill_(float("nan"))
                 more = {"out": out, "workspace": workspace}
                 if case.page:
                     k, v = (pages_of(case, x).transpose(1, 2) for x in (k, v))
@@ -92,6 +92,12 @@ class AttnlabKernel:
                 if case.kv_dtype:
                     of_heads = torch.ones(case.b, case.hkv, device=q.device)
                     more["k_scale"], more["v_scale"] = of_heads * K_SCALE, of_heads * V_SCALE
+                if case.dtype == "fp8_e4m3":
+                    blocks = [-(-n // SCALE_BLOCK) for n in (case.sq, case.skv)]
+                    of_q = torch.ones(case.b, blocks[0], case.hq, device=q.device)
+                    of_kv = torch.ones(case.b, blocks[1], case.hkv, device=q.device)
+                    more["q_scale"], more["k_scale"] = of_q * Q_SCALE, of_kv * K_SCALE
+                    more["v_scale"] = of_kv * V_SCALE
                 calls.append(plan.bind(q, k, v, layout="bhsd", **more))
             calls[0]()
             _wait(q)
@@ -111,7 +117,7 @@ class TorchBackend:
         self.name = name
 
     def prepare(self, case: Case, inputs) -> List[Callable]:
-        if case.page or case.kv_dtype:
+        if case.page or case.kv_dtype or case.dtype == "fp8_e4m3":
             raise Unable("takes neither pages nor fp8")
         if case.causal and case.sq != case.skv:
             raise Unable("aligns a causal mask with the first key")
@@ -184,9 +190,14 @@ class Library:
     def _fa3(library, case: Case, q, k, v) -> Callable:
         if case.page or case.kv_dtype:
             raise ValueError("takes neither pages nor an fp8 cache")
+        scales = {}
+        if case.dtype == "fp8_e4m3":
+            of_heads = torch.ones(case.b, case.hkv, device=q.device)
+            for name, factor in (("q", Q_SCALE), ("k", K_SCALE), ("v", V_SCALE)):
+                scales[name + "_descale"] = of_heads * factor
 
         def call():
-            found = library.flash_attn_func(q, k, v, causal=case.causal)
+            found = library.flash_attn_func(q, k, v, causal=case.causal, **scales)
             return (found[0] if isinstance(found, tuple) else found).transpose(1, 2)
 
         return call
@@ -196,8 +207,8 @@ class Library:
         """Its prefill of a batch, with the schedule made once, as attnlab's plan is."""
         _set_architecture(q)
         flat_q, flat_k, flat_v = (x.reshape(-1, *x.shape[2:]) for x in (q, k, v))
-        if case.kv_dtype:
-            raise ValueError("is not called with an fp8 cache here")
+        if case.kv_dtype or case.dtype == "fp8_e4m3":
+            raise ValueError("is not called with fp8 here")
 
         def begins(length: int):
             return torch.arange(case.b + 1, dtype=torch.int32, device=q.device) * length
@@ -298,8 +309,12 @@ def _reason(error: Exception, said=()) -> str:
     return "; ".join(dict.fromkeys(lines))
 
 
-# Factors of an fp8 cache. Powers of two: values_of() rounds nothing.
-K_SCALE, V_SCALE = 0.5, 2.0
+# Factors of fp8. Powers of two: values_of() rounds nothing.
+Q_SCALE, K_SCALE, V_SCALE = 0.5, 0.5, 2.0
+
+
+def output_dtype(case: Case, q):
+    return torch.bfloat16 if case.dtype == "fp8_e4m3" else q.dtype
 
 
 def pages_of(case: Case, x):
@@ -317,21 +332,24 @@ def page_table(case: Case, device):
 
 
 def values_of(case: Case, q, k, v):
-    """K and V as attention sees them: not paged, in the dtype of Q."""
+    """Q, K and V as attention sees them: not paged, in the dtype of Q, or in bf16 if that is fp8."""
     if case.page:
         table = page_table(case, k.device).long()
         shape = (case.b, case.skv, case.hkv, case.d)
         k, v = (pages_of(case, x)[table].view(shape).transpose(1, 2) for x in (k, v))
-    if case.kv_dtype:
+    if case.dtype == "fp8_e4m3":
+        q, k, v = (x.bfloat16() * s for x, s in ((q, Q_SCALE), (k, K_SCALE), (v, V_SCALE)))
+    elif case.kv_dtype:
         k, v = k.to(q.dtype) * K_SCALE, v.to(q.dtype) * V_SCALE
-    return k, v
+    return q, k, v
 
 
 def make_inputs(case: Case, device: str, layout: str, sets: int, seed: int):
     """`sets` random normal (q, k, v), as [batch, head, sequence, dim], in memory of the case's
     layout. Of a paged case, K and V are its pages one after the other."""
-    dtype = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}[case.dtype]
-    kv_dtype = torch.float8_e4m3fn if case.kv_dtype else dtype
+    dtype = {"fp32": torch.float32, "fp16": torch.float16}.get(case.dtype, torch.bfloat16)
+    q_dtype = torch.float8_e4m3fn if case.dtype == "fp8_e4m3" else dtype
+    kv_dtype = torch.float8_e4m3fn if case.kv_dtype else q_dtype
     generator = torch.Generator(device).manual_seed(seed)
 
     def one(heads: int, length: int, of=kv_dtype):
@@ -341,7 +359,7 @@ def make_inputs(case: Case, device: str, layout: str, sets: int, seed: int):
         return x.transpose(1, 2) if layout == "bshd" else x
 
     return [
-        (one(case.hq, case.sq, dtype), one(case.hkv, case.skv), one(case.hkv, case.skv))
+        (one(case.hq, case.sq, q_dtype), one(case.hkv, case.skv), one(case.hkv, case.skv))
         for _ in range(sets)
     ]
 

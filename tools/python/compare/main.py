@@ -14,7 +14,7 @@ import attnlab
 
 from . import clock as clocks
 from . import contenders, machine, oracle, report
-from .suites import SUITES, Case
+from .suites import SCALE_BLOCK, SUITES, Case
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 _SETS_AT_MOST = 8
@@ -35,7 +35,7 @@ def cases_of(problems: List[str]) -> List[Case]:
             ("scale", p.scale is None),
             ("softcap", p.softcap == 0),
             ("kv_dtype", p.kv_dtype in (None, "fp8_e4m3")),
-            ("dtype", p.dtype in ("fp32", "fp16", "bf16")),
+            ("dtype", p.dtype in ("fp32", "fp16", "bf16") or p.scale_block == SCALE_BLOCK),
             ("dv", p.dv == p.d),
             ("mask", p.mask in ("none", "causal")),
             ("sq", p.sq > 0),
@@ -80,7 +80,7 @@ def compare(case: Case, entrants, clock, options, deadline) -> Dict:
         inputs = contenders.make_inputs(case, options.device, options.layout, sets, options.seed)
         q, k, v = inputs[0]
         judge = oracle.Oracle(
-            q, *contenders.values_of(case, q, k, v), case.causal, options.oracle_rows
+            *contenders.values_of(case, q, k, v), case.causal, options.oracle_rows, q.dtype
         )
     except torch.cuda.OutOfMemoryError as error:
         for entrant in entrants:

@@ -14,8 +14,10 @@ import torch
 
 RULE = "2 fair u + (e / 2 + 8 e32 (1 + score)) u + spacing, docs/numerics.md"
 
-_EPSILON = {torch.float32: 2.0**-23, torch.float16: 2.0**-10, torch.bfloat16: 2.0**-7}
-_SMALLEST = {torch.float32: 2.0**-126, torch.float16: 2.0**-14, torch.bfloat16: 2.0**-126}
+_FP8 = torch.float8_e4m3fn
+_EPSILON = {torch.float32: 2.0**-23, torch.float16: 2.0**-10, torch.bfloat16: 2.0**-7, _FP8: 2.0**-3}
+_SMALLEST = {torch.float32: 2.0**-126, torch.float16: 2.0**-14, torch.bfloat16: 2.0**-126,
+             _FP8: 2.0**-126}  # fmt: skip
 _CHUNK_BYTES = 1 << 29  # limit for one matrix of scores in double
 
 
@@ -28,19 +30,21 @@ class Verdict(NamedTuple):
 
 
 class Oracle:
-    """The exact O on some rows of every head. Tensors are [batch, head, sequence, dim]."""
+    """The exact O on some rows of every head. Tensors are [batch, head, sequence, dim]. `dtype` is that of
+    the kernels' inputs, if another: fp8 comes as bf16."""
 
-    def __init__(self, q, k, v, causal: bool, rows: int):
+    def __init__(self, q, k, v, causal: bool, rows: int, dtype=None):
+        dtype = dtype or q.dtype
         batch, heads, sq, d = q.shape
         self.rows = torch.linspace(0, sq - 1, min(rows, sq), device=q.device).long().unique()
-        self.dtype = q.dtype
+        self.dtype = dtype
         scale = d**-0.5
         group = heads // k.shape[1]
         chunk = max(1, _CHUNK_BYTES // (8 * len(self.rows) * k.shape[2]))
         limit = self.rows + k.shape[2] - sq  # the last key that a row sees
         hidden = torch.arange(k.shape[2], device=q.device) > limit[:, None] if causal else None
         exact, units, floors, fair = [], [], [], 0.0
-        e, e32 = _EPSILON[q.dtype], _EPSILON[torch.float32]
+        e, e32 = _EPSILON[dtype], _EPSILON[torch.float32]
         for b in range(batch):
             for first in range(0, heads, chunk):
                 which = slice(first, min(first + chunk, heads))
@@ -53,8 +57,8 @@ class Oracle:
                 score = 1 + torch.maximum(seen.abs().amax(-1, keepdim=True), lse.abs())
                 exact.append(o)
                 units.append(unit)
-                floors.append((e / 2 + 8 * e32 * score) * unit + _SMALLEST[q.dtype] * e)
-                plain = _attend(*(x.float() for x in inputs), scale, hidden, q.dtype)[0]
+                floors.append((e / 2 + 8 * e32 * score) * unit + _SMALLEST[dtype] * e)
+                plain = _attend(*(x.float() for x in inputs), scale, hidden, dtype)[0]
                 error = (plain.to(q.dtype).double() - o).abs() / unit
                 fair = max(fair, float(error.nan_to_num(0, 0, 0).max()))
                 del inputs, p, s, lse, spread, seen, plain, error
@@ -77,6 +81,9 @@ def _attend(q, k, v, scale, hidden, round_p_to=None):
     s = q @ k.transpose(1, 2) * scale
     masked = s if hidden is None else s.masked_fill(hidden, float("-inf"))
     p = torch.softmax(masked, -1)
-    if round_p_to is not None:
+    if round_p_to is _FP8:  # as multiples of 1/256 of what the largest score gives
+        weights = torch.exp(masked - masked.amax(-1, keepdim=True))
+        p = (weights * 256).to(_FP8).to(p.dtype) / 256 / weights.sum(-1, keepdim=True)
+    elif round_p_to is not None:
         p = p.to(round_p_to).to(p.dtype)
     return p @ v, p, s, masked.logsumexp(-1, keepdim=True)

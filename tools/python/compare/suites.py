@@ -10,7 +10,7 @@ class Case(NamedTuple):
     sq: int
     skv: int
     d: int
-    dtype: str  # "fp32", "fp16", "bf16"
+    dtype: str  # "fp32", "fp16", "bf16", "fp8_e4m3"
     causal: bool
     kv_dtype: str = ""  # of K and V: "fp8_e4m3", or that of Q
     page: int = 0  # tokens per page of K and V; 0: not paged
@@ -24,6 +24,7 @@ class Case(NamedTuple):
             + (f",kvdtype={self.kv_dtype}" if self.kv_dtype else "")
             + f",mask={mask}"
             + (f",page={self.page}" if self.page else "")
+            + (f",scaleblock={SCALE_BLOCK}" if self.dtype == "fp8_e4m3" else "")
         )
 
     def flops(self) -> float:
@@ -36,9 +37,15 @@ class Case(NamedTuple):
 
     def bytes(self) -> int:
         """The bytes of Q, K, V and O."""
-        element = 4 if self.dtype == "fp32" else 2
-        of_kv = 1 if self.kv_dtype else element
-        return 2 * self.b * self.d * (element * self.hq * self.sq + of_kv * self.hkv * self.skv)
+        element = {"fp32": 4, "fp8_e4m3": 1}.get(self.dtype, 2)
+        of_kv, of_o = 1 if self.kv_dtype else element, max(element, 2)
+        return self.b * self.d * (
+            (element + of_o) * self.hq * self.sq + 2 * of_kv * self.hkv * self.skv
+        )
+
+
+# Rows of fp8 with one scale, in attnlab. Other libraries have one per head.
+SCALE_BLOCK = 128
 
 
 class Suite(NamedTuple):
@@ -81,6 +88,17 @@ SUITES: Dict[str, Suite] = {
         "bshd",
         [
             _self_attention(16384 // s, 2048 // d, s, d, "bf16", causal)
+            for d in (64, 128, 256)
+            for causal in (False, True)
+            for s in (512, 1024, 2048, 4096, 8192, 16384)
+        ],
+    ),
+    "fp8": Suite(
+        "the same in fp8_e4m3, with a scale per 128 rows",
+        "cuda",
+        "bshd",
+        [
+            _self_attention(16384 // s, 2048 // d, s, d, "fp8_e4m3", causal)
             for d in (64, 128, 256)
             for causal in (False, True)
             for s in (512, 1024, 2048, 4096, 8192, 16384)

@@ -34,6 +34,8 @@ class SuitesTest(unittest.TestCase):
         self.assertEqual(len(set(SUITES["fp32"].cases)), 12)
         for name in ("cpu", "gpt2", "fp32"):
             self.assertEqual({case.dtype for case in SUITES[name].cases}, {"fp32"})
+        self.assertEqual([case._replace(dtype="bf16") for case in SUITES["fp8"].cases],
+                         SUITES["fa3-paper"].cases)  # fmt: skip
         for name in ("decode", "decode-shapes"):
             self.assertEqual({case.sq for case in SUITES[name].cases}, {1})
         self.assertEqual(len(set(SUITES["decode"].cases)), 12)

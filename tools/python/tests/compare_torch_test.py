@@ -114,13 +114,14 @@ class ContendersTest(unittest.TestCase):
                     self.assertLessEqual(oracle.Oracle(q, k, v, True, 9).judge(out).part, 1, name)
 
     def test_pages_fp8_and_causal_chunks(self):
-        for more in (",page=16", ",dtype=bf16,kvdtype=fp8_e4m3", ",dtype=fp16,kvdtype=fp8_e4m3,page=8"):
+        for more in (",page=16", ",dtype=bf16,kvdtype=fp8_e4m3", ",dtype=fp16,kvdtype=fp8_e4m3,page=8",
+                     ",dtype=fp8_e4m3,scaleblock=128"):  # fmt: skip
             line = f"b=2,hq=4,hkv=2,sq=5,skv=48,d=32,mask=causal{more}"
             case, sets = inputs_of(line, layout="bshd", sets=2)
             self.assertEqual(case, main.cases_of([case.line()])[0])
             ours = contenders.AttnlabKernel(contenders.KernelSpec("cpu", ""), 2)
             for call, (q, k, v) in zip(ours.prepare(case, sets), sets):
-                judge = oracle.Oracle(q, *contenders.values_of(case, q, k, v), True, 9)
+                judge = oracle.Oracle(*contenders.values_of(case, q, k, v), True, 9, q.dtype)
                 self.assertLessEqual(judge.judge(call()).part, 1, line)
                 self.assertGreater(judge.judge(torch.zeros_like(q)).part, 1, line)
             with self.assertRaises(contenders.Unable):

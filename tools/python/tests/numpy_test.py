@@ -197,6 +197,23 @@ class ValuesTest(unittest.TestCase):
         got = attnlab.attention(q, k, v, k_scale=scales[0], v_scale=scales[1], return_lse=True)
         self.check(got, numpy_attention.padded(q, *scaled), scaled[1], "float16")
 
+    @unittest.skipIf(ml_dtypes is None, "ml_dtypes is not installed")
+    def test_fp8(self):
+        fp8 = [x.astype(ml_dtypes.float8_e4m3fn) for x in qkv(21)]
+        scales = [
+            numpy.ones((x.shape[0], 1, x.shape[2]), "float32") * factor
+            for x, factor in zip(fp8, (0.5, 0.25, 2))
+        ]
+        exact = [x.astype("float32") * s[:, :, :, None] for x, s in zip(fp8, scales)]
+        want = numpy_attention.padded(*exact)[0]
+        for out in (None, numpy.empty(want.shape, "float16"), numpy.empty(want.shape, "float32")):
+            o = attnlab.attention(*fp8, q_scale=scales[0], k_scale=scales[1], v_scale=scales[2],
+                                  scale_block=64, out=out)  # fmt: skip
+            self.assertEqual(o.dtype, ml_dtypes.bfloat16 if out is None else out.dtype)
+            self.assertLess(abs(o.astype("float64") - want).max(), 0.1 * abs(want).max())
+        with self.assertRaisesRegex(attnlab.InvalidArgument, "q_scale: has 1 axes, must have 2"):
+            attnlab.attention(*fp8, q_scale=scales[0][0, 0])
+
     def test_packed(self):
         q_ends = numpy.array([0, 5, 5, 12], "int32")
         kv_ends = numpy.array([0, 4, 9, 30], "int32")
