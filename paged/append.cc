@@ -24,18 +24,6 @@ absl::Status Invalid(absl::string_view field, absl::string_view message) {
   return absl::InvalidArgumentError(absl::StrCat(field, ": ", message));
 }
 
-absl::Status CheckRotary(const AttentionProblem& p, const AttentionTensors& t, const Rotary& r) {
-  const ConstTensorView& table = r.table;
-  const int64_t dim = table.shape[3], positions = table.shape[1];
-  if (dim < 2 || dim > p.d || dim % 2 != 0) {
-    return Invalid("rotary", absl::StrCat("dim ", dim, " is not even and in [2, ", p.d, "]"));
-  }
-  if (positions < p.skv) {
-    return Invalid("rotary", absl::StrCat(positions, " positions, but skv = ", p.skv));
-  }
-  return ValidateView("rotary", table, {1, positions, 1, dim}, DType::kFloat32, t.q.device);
-}
-
 absl::Status Validate(const AttentionProblem& p, const AttentionTensors& t, const NewTokens& n) {
   if (absl::Status s = p.Validate(); !s.ok()) return s;
   if (p.page == 0) return Invalid("page", "0; there are no pages to append to");
@@ -48,7 +36,7 @@ absl::Status Validate(const AttentionProblem& p, const AttentionTensors& t, cons
   absl::Status s = ValidateView("new k", n.k, shape, p.dtype, t.q.device);
   shape[3] = p.dv;
   if (s.ok()) s = ValidateView("new v", n.v, shape, p.dtype, t.q.device);
-  if (s.ok() && n.rotary.table.data != nullptr) s = CheckRotary(p, t, n.rotary);
+  if (s.ok()) s = ValidateRotary(p, n.rotary, t.q.device);
   if (s.ok() && n.q.data != nullptr) {
     if (n.rotary.table.data == nullptr) return Invalid("new q", "is given without a rotary table");
     s = ValidateView("new q", n.q, t.q.shape, p.dtype, t.q.device);

@@ -13,20 +13,11 @@
 
 #include "absl/status/status.h"
 #include "attention/core/problem.h"
+#include "attention/core/rotary.h"
 #include "attention/core/tensor.h"
 #include "attention/core/tensors.h"
 
 namespace attnlab::paged {
-
-// Rotary position embedding (Su et al., "RoFormer", 2021) of the first `dim` dims of a head. The
-// angles are the caller's, so that any way of scaling them works.
-struct Rotary {
-  // fp32 [1, positions, 1, dim]: for a token's position in its sequence the cosines of dim / 2
-  // angles, then their sines. `dim` is even, 2 to d. At least skv positions. Null: no rotation.
-  ConstTensorView table;
-  // A pair that is rotated: dims 2 i and 2 i + 1, or else i and i + dim / 2.
-  bool interleaved = false;
-};
 
 struct NewTokens {
   // lens = fixed, padded: [b, sq, hkv, d] and [b, sq, hkv, dv]; packed: [1, tokens_q, …]. Of Q's

@@ -3,24 +3,19 @@
 //   bazel run //paged:append_benchmark
 //
 // bytes_per_second counts what is read and what is written. Inputs lie in one place, so those that
-// fit L2 are read from there. On a GPU, calls are timed in a row: each but the first is queued when the
-// one before it ends, so that the host's part does not count.
+// fit L2 are read from there.
 #include <algorithm>
-#include <chrono>
 #include <cstdint>
 #include <numeric>
 #include <random>
-#include <string>
 #include <utility>
 #include <vector>
 
-#include "absl/status/status.h"
-#include "absl/status/statusor.h"
+#include "attention/bench/calls.h"
 #include "attention/core/dtype.h"
 #include "attention/core/problem.h"
 #include "attention/core/tensor.h"
 #include "attention/core/tensors.h"
-#include "attention/cuda/backend.h"
 #include "attention/cuda/memory.h"
 #include "benchmark/benchmark.h"
 #include "paged/append.h"
@@ -29,39 +24,6 @@
 
 namespace attnlab::paged {
 namespace {
-
-Device AnyDevice() {
-  const auto gpus = cuda_backend::Devices();
-  return gpus.ok() && !gpus->empty() ? Device::Cuda(0) : Device::Cpu();
-}
-
-// Calls `work` until the time is up, on a GPU some times in a row. There, the time is the GPU's.
-template <typename Work>
-void Run(benchmark::State& state, Device device, int64_t bytes, const Work& work) {
-  const bool on_gpu = device.kind == DeviceKind::kCuda;
-  absl::StatusOr<cuda_backend::Timer> timer =
-      on_gpu ? cuda_backend::Timer::Create(device.ordinal)
-             : absl::StatusOr<cuda_backend::Timer>(absl::UnavailableError("no GPU"));
-  if (on_gpu && !timer.ok()) {
-    state.SkipWithError(std::string(timer.status().message()).c_str());
-    return;
-  }
-  const int calls = on_gpu ? 20 : 1;
-  for (auto _ : state) {
-    absl::Status s = on_gpu ? timer->Start(nullptr) : absl::OkStatus();
-    const auto start = std::chrono::steady_clock::now();
-    for (int i = 0; i < calls && s.ok(); ++i) s = work();
-    const std::chrono::duration<double> host = std::chrono::steady_clock::now() - start;
-    const absl::StatusOr<double> seconds =
-        on_gpu && s.ok() ? timer->StopSeconds(nullptr) : absl::StatusOr<double>(host.count());
-    if (!s.ok() || !seconds.ok()) {
-      state.SkipWithError(std::string(s.ok() ? seconds.status().message() : s.message()).c_str());
-      return;
-    }
-    state.SetIterationTime(*seconds / calls);
-  }
-  state.SetBytesProcessed(state.iterations() * bytes);
-}
 
 struct Case {
   const char* problem;
@@ -75,7 +37,7 @@ int64_t BytesOf(const AttentionProblem& p, bool rotary) {
 }
 
 void BM_Append(benchmark::State& state, Case c) {
-  const Device device = AnyDevice();
+  const Device device = bench::AnyDevice();
   const AttentionProblem p = AttentionProblem::Parse(c.problem).value();
   const int64_t columns = p.Pages(p.skv), pages = p.b * columns;
   Buffer k = RandomRows(device, p.dtype, p.b * p.sq * p.hkv * p.d).value();
@@ -109,16 +71,18 @@ void BM_Append(benchmark::State& state, Case c) {
     added.rotary.table = BshdView(table.data(), DType::kFloat32, device, 1, p.skv, 1, p.d);
     added.q = rows(q, p.hq, p.d);
   }
-  Run(state, device, BytesOf(p, c.rotary), [&] { return Append(p, t, added); });
+  bench::RunCalls(state, device, BytesOf(p, c.rotary), [&] { return Append(p, t, added); });
 }
 
 // A copy that reads and writes as many bytes in all.
 void BM_Copy(benchmark::State& state, Case c) {
-  const Device device = AnyDevice();
+  const Device device = bench::AnyDevice();
   const int64_t bytes = BytesOf(AttentionProblem::Parse(c.problem).value(), c.rotary);
   Buffer pages = RandomRows(device, DType::kFloat32, bytes / 4).value();
   const PageMemory memory = {device, pages.data(), nullptr, bytes / 2, 2, 0};
-  Run(state, device, bytes, [&] { return CopyPages({{PageCopy::kWithinPool, 0, 1}}, memory); });
+  bench::RunCalls(state, device, bytes, [&] {
+    return CopyPages({{PageCopy::kWithinPool, 0, 1}}, memory);
+  });
 }
 
 // The host's part of a call may be many times the GPU's, so a short time on the GPU is enough.

@@ -3,13 +3,18 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <limits>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "attention/core/dtype.h"
 #include "attention/core/parallel.h"
 #include "attention/cuda/machine.h"
+#include "attention/device/arguments_of.h"
 #include "attention/fp8/hadamard.h"
+#include "attention/fp8/quantize_gpu.h"
+#include "attention/fp8/quantize_rows.h"
+#include "attention/fp8/rotate.h"
 
 namespace attnlab::fp8 {
 namespace {
@@ -21,7 +26,8 @@ constexpr int64_t kRows = 64;    // of a task: of one head, and of at most one b
 struct Stream {
   const ConstTensorView& from;
   const TensorView &to, &scales;
-  bool is_q, hadamard;
+  bool is_q;
+  QuantizeOptions options;  // of these rows
 };
 
 // Rows [begin, end) of one head of a sequence.
@@ -31,9 +37,8 @@ struct Task {
 
 class Quantizer {
  public:
-  Quantizer(const AttentionProblem& p, const AttentionTensors& from, const Stream& stream,
-            uint64_t seed)
-      : p_(p), from_(from), s_(stream), seed_(seed), dim_(stream.from.shape[3]) {
+  Quantizer(const AttentionProblem& p, const AttentionTensors& from, const Stream& stream)
+      : p_(p), from_(from), s_(stream), dim_(stream.from.shape[3]) {
     for (int64_t i = 0; i < p.b; ++i) {
       const Sequence sequence = SequenceOf(p, from, i);
       const int64_t rows = s_.is_q ? sequence.q_len : sequence.kv_len;
@@ -61,9 +66,10 @@ class Quantizer {
     }
     for (size_t i = 0; i < tasks_.size(); ++i) ScaleOf(tasks_[i]) = scale[i];
     ForEachTask([&](int64_t i) {
+      const float inverse = 1 / scale[i];
       ForEachRow(tasks_[i], [&](int64_t r, const float* row) {
         auto* const to = static_cast<Float8E4M3*>(s_.to.data) + Place(s_.to, tasks_[i], r);
-        for (int64_t c = 0; c < dim_; ++c) to[c] = Float8E4M3(row[c] / scale[i]);
+        for (int64_t c = 0; c < dim_; ++c) to[c] = Float8E4M3(row[c] * inverse);
       });
     });
   }
@@ -82,8 +88,24 @@ class Quantizer {
     for (int64_t r = task.begin; r < task.end; ++r) {
       const int64_t at = Place(s_.from, task, r);
       for (int64_t i = 0; i < dim_; ++i) row[i] = LoadElement(s_.from.data, s_.from.dtype, at + i);
-      if (s_.hadamard) MultiplyByHadamard(row.data(), dim_, seed_);
+      if (s_.options.rotary.table.data != nullptr) Rotate(task, r, row.data());
+      if (s_.options.hadamard) MultiplyByHadamard(row.data(), dim_, s_.options.seed);
       function(r, row.data());
+    }
+  }
+
+  void Rotate(const Task& task, int64_t row, float* x) const {
+    const ConstTensorView& table = s_.options.rotary.table;
+    const Sequence s = SequenceOf(p_, from_, task.sequence);
+    const int64_t position = s_.is_q ? s.kv_len - s.q_len + row : row;
+    const int64_t half = table.shape[3] / 2;
+    const float* const cosines =
+        static_cast<const float*>(table.data) +
+        std::clamp<int64_t>(position, 0, table.shape[1] - 1) * table.strides[1];
+    for (int64_t i = 0; i < half; ++i) {
+      const int64_t first = s_.options.rotary.interleaved ? 2 * i : i,
+                    second = s_.options.rotary.interleaved ? 2 * i + 1 : i + half;
+      Turn(x[first], x[second], cosines[i], cosines[half + i]);
     }
   }
 
@@ -108,10 +130,98 @@ class Quantizer {
   const AttentionProblem& p_;
   const AttentionTensors& from_;
   const Stream s_;
-  const uint64_t seed_;
   const int64_t dim_;
   std::vector<Task> tasks_;
 };
+
+// Rows that code for GPUs reads and writes 16 bytes at a time.
+absl::Status CheckRows(absl::string_view name, const ConstTensorView& view) {
+  for (const int axis : {0, 1, 2}) {
+    const int64_t bytes = view.strides[axis] * SizeOf(view.dtype);
+    if (view.shape[axis] > 1 && bytes % 16 != 0) {
+      return absl::UnimplementedError(absl::StrCat(
+          name, ": a stride of ", bytes, " bytes; on a GPU, it must be a multiple of 16"));
+    }
+  }
+  if (reinterpret_cast<uintptr_t>(view.data) % 16 != 0) {
+    return absl::UnimplementedError(
+        absl::StrCat(name, ": its address is not a multiple of 16, as it must be on a GPU"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status QuantizeThere(const AttentionProblem& p, const AttentionTensors& from,
+                           const Stream (&streams)[3], void* stream) {
+  for (const Stream& s : streams) {
+    const char* const name = &s == streams ? "q" : &s == streams + 1 ? "k" : "v";
+    if (s.from.dtype == DType::kFloat32) {
+      return absl::UnimplementedError(
+          absl::StrCat(name, ": dtype: fp32 is not one of fp16 and bf16, as on a GPU"));
+    }
+    const int64_t d = s.from.shape[3];
+    if (!HasCode(d)) {
+      return absl::UnimplementedError(
+          absl::StrCat(s.is_q || &s == streams + 1 ? "d" : "dv", ": ", d,
+                       " is not one of 64, 96, 128, 192 and 256, for which a GPU has code"));
+    }
+    absl::Status status = CheckRows(name, s.from);
+    if (status.ok()) status = CheckRows(absl::StrCat(name, " of fp8"), s.to);
+    const ConstTensorView& table = s.options.rotary.table;
+    if (status.ok() && table.data != nullptr) {
+      status = CheckRows("rotary", table);
+      if (table.shape[3] % 16 != 0) {
+        status = absl::UnimplementedError(absl::StrCat("rotary: dim ", table.shape[3],
+                                                       "; on a GPU, it must be a multiple of 16"));
+      }
+    }
+    if (!status.ok()) return status;
+  }
+  const device::Arguments arguments = device::ArgumentsOf(p, from);
+  for (const Stream& s : streams) {
+    AttentionTensors of = from;
+    of.q = s.from, of.o = s.to;  // for their strides
+    const device::Arguments rows = device::ArgumentsOf(p, of);
+    QuantizeRows a;
+    a.from = rows.q;
+    a.to = rows.o;
+    a.scales = static_cast<float*>(s.scales.data);
+    a.sequences = s.is_q ? arguments.q_sequences : arguments.kv_sequences;
+    a.kv_sequences = arguments.kv_sequences;
+    a.b = p.b;
+    a.heads = static_cast<int32_t>(s.from.shape[2]);
+    a.d = static_cast<int32_t>(s.from.shape[3]);
+    a.block = p.scale_block == 128 ? 128 : 64;
+    const int64_t longest = s.is_q ? p.sq : p.skv, blocks = (longest + a.block - 1) / a.block;
+    if (longest == 0 || p.b == 0) continue;
+    if (blocks * p.b * a.heads > std::numeric_limits<int32_t>::max()) {
+      return absl::UnimplementedError(absl::StrCat("b: ", p.b, " sequences of ", blocks,
+                                                   " blocks in ", a.heads,
+                                                   " heads are above 2^31 - 1"));
+    }
+    a.blocks = static_cast<int32_t>(blocks);
+    // One for all along an axis of length 1.
+    const int64_t scales[] = {p.b, p.ScaleBlocks(longest), a.heads};
+    bool one_of_each = p.scale_block != 0;
+    for (const int axis : {0, 1, 2}) {
+      a.scale_strides[axis] = scales[axis] > 1 ? s.scales.strides[axis] : 0;
+      one_of_each &= scales[axis] == 1 || s.scales.strides[axis] != 0;
+    }
+    a.one_scale = !one_of_each && blocks * p.b * a.heads > 1;
+    a.hadamard = s.options.hadamard;
+    a.seed = s.options.seed;
+    const Rotary& rotary = s.options.rotary;
+    if (rotary.table.data != nullptr) {
+      a.table = static_cast<const float*>(rotary.table.data);
+      a.position_stride = rotary.table.strides[1];
+      a.positions = rotary.table.shape[1];
+      a.rotary_dim = static_cast<int32_t>(rotary.table.shape[3]);
+      a.interleaved = rotary.interleaved;
+    }
+    absl::Status status = QuantizeOnGpu(from.q.device.ordinal, a, s.from.dtype, stream);
+    if (!status.ok()) return status;
+  }
+  return absl::OkStatus();
+}
 
 }  // namespace
 
@@ -122,7 +232,7 @@ AttentionTensors Fp8Tensors::Inputs(AttentionTensors from) const {
 }
 
 absl::Status Quantize(const AttentionProblem& problem, const AttentionTensors& from,
-                      const Fp8Tensors& to, const QuantizeOptions& options) {
+                      const Fp8Tensors& to, const QuantizeOptions& options, void* stream) {
   if (absl::Status s = problem.Validate(); !s.ok()) return s;
   if (problem.dtype != DType::kFloat8E4M3) {
     return absl::InvalidArgumentError(
@@ -131,10 +241,6 @@ absl::Status Quantize(const AttentionProblem& problem, const AttentionTensors& f
   if (problem.page != 0) {
     return absl::UnimplementedError(
         absl::StrCat("page: ", problem.page, "; pages are not supported, only page = 0"));
-  }
-  if (from.q.device.kind != DeviceKind::kCpu) {
-    return absl::UnimplementedError(
-        absl::StrCat("q: on ", ToString(from.q.device), "; only the CPU is supported"));
   }
   AttentionProblem wide = problem;
   wide.dtype = from.q.dtype;
@@ -149,13 +255,15 @@ absl::Status Quantize(const AttentionProblem& problem, const AttentionTensors& f
       return absl::InvalidArgumentError("scales: a data pointer is null");
   }
   if (absl::Status s = ValidateInputs(problem, to.Inputs(from)); !s.ok()) return s;
+  if (absl::Status s = ValidateRotary(problem, options.rotary, from.q.device); !s.ok()) return s;
 
-  const Stream kStreams[] = {
-      {from.q, to.q, to.q_scale, /*is_q=*/true, options.hadamard},
-      {from.k, to.k, to.k_scale, /*is_q=*/false, options.hadamard},
-      {from.v, to.v, to.v_scale, /*is_q=*/false, /*hadamard=*/false},
+  const Stream streams[] = {
+      {from.q, to.q, to.q_scale, /*is_q=*/true, options},
+      {from.k, to.k, to.k_scale, /*is_q=*/false, options},
+      {from.v, to.v, to.v_scale, /*is_q=*/false, {}},
   };
-  for (const Stream& stream : kStreams) Quantizer(problem, from, stream, options.seed).Run();
+  if (from.q.device.kind == DeviceKind::kCuda) return QuantizeThere(problem, from, streams, stream);
+  for (const Stream& rows : streams) Quantizer(problem, from, rows).Run();
   return absl::OkStatus();
 }
 

@@ -18,6 +18,7 @@
 
 #include "absl/status/status.h"
 #include "attention/core/problem.h"
+#include "attention/core/rotary.h"
 #include "attention/core/tensor.h"
 #include "attention/core/tensors.h"
 
@@ -37,16 +38,24 @@ struct QuantizeOptions {
   // is, and what is lost by fp8 becomes less if some elements are much larger than others.
   bool hadamard = false;
   uint64_t seed = 0;  // of the matrix's signs
+  // Turns Q and K before that. The last query of a sequence has the position of its last key.
+  Rotary rotary;
 };
 
 // `from` has Q, K and V in fp32, fp16 or bf16, and the problem's lengths; its o is not used. Rows that
-// no sequence uses are not written, nor are the scales of blocks without rows. Infinity and NaN reach
-// all that shares their scale. On the CPU, with all its threads.
+// no sequence uses are not written, nor are the scales of blocks without rows, unless other blocks share
+// them. Infinity and NaN reach all that shares their scale.
 //
-// InvalidArgument for a problem of another dtype, and for tensors that ValidateInputs() rejects.
-// Unimplemented for pages, and on a GPU.
+// On the CPU, with all its threads, and done on return. On a GPU, asynchronous on the stream
+// (cudaStream_t): it allocates nothing, and can be captured in a graph. The results are the same, bit for
+// bit. If each block has a scale of its own, each row is read once; if not, twice.
+//
+// InvalidArgument for a problem of another dtype, and for tensors that ValidateInputs() or
+// ValidateRotary() rejects. Unimplemented for pages; on a GPU for fp32, head dims other than 64, 96, 128,
+// 192 and 256, rows that do not begin at multiples of 16 bytes, and rotary dims that are no multiple of 16.
 absl::Status Quantize(const AttentionProblem& problem, const AttentionTensors& from,
-                      const Fp8Tensors& to, const QuantizeOptions& options = {});
+                      const Fp8Tensors& to, const QuantizeOptions& options = {},
+                      void* stream = nullptr);
 
 }  // namespace attnlab::fp8
 
