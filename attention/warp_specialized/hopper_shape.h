@@ -48,6 +48,7 @@ struct HopperShape {
   static_assert(kProducerRegisters + kConsumers * kConsumerRegisters <=
                 (kConsumers + 1) * (65536 / kThreads / 8 * 8));
   static_assert(kSharedBytes <= 227 * 1024);
+  static_assert(!kFp8 || kKeys % 64 == 0, "a tile begins where a block of scales does");
 };
 
 // By head dim. In registers, S takes kKeys / 2 per thread, P kKeys / 4, O kDimV / 2, and Q, where it

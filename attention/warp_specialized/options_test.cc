@@ -42,6 +42,27 @@ TEST(OptionsTest, ATileForEachHeadDim) {
   }
 }
 
+TEST(OptionsTest, TilesOfFp8) {
+  const struct {
+    const char* dims;
+    int head_dim, head_dim_v, keys;
+  } kCases[] = {
+      {"d=64", 64, 64, 128},   {"d=96", 128, 128, 128}, {"d=192,dv=128", 192, 128, 128},
+      {"d=192", 256, 256, 64}, {"d=256", 256, 256, 64},
+  };
+  for (const auto& c : kCases) {
+    const auto options = For(std::string("hq=1,sq=1000,dtype=fp8_e4m3,") + c.dims);
+    ASSERT_TRUE(options.ok()) << c.dims << ": " << options.status();
+    EXPECT_EQ(options->tile.bytes, 1) << c.dims;
+    EXPECT_EQ(options->tile.head_dim, c.head_dim) << c.dims;
+    EXPECT_EQ(options->tile.head_dim_v, c.head_dim_v) << c.dims;
+    // A tile begins where a block of 64 keys with one scale does.
+    EXPECT_EQ(options->tile.keys, c.keys) << c.dims;
+  }
+  EXPECT_THAT(std::string(For("hq=1,sq=8,d=64,dtype=fp8_e4m3,odtype=fp32").status().message()),
+              HasSubstr("odtype: fp32 is not one of fp16 and bf16"));
+}
+
 TEST(OptionsTest, ShortQueriesShareTiles) {
   const auto decode = For("b=3,hq=32,hkv=8,sq=1,skv=4096,d=128,dtype=bf16");
   ASSERT_TRUE(decode.ok()) << decode.status();
@@ -118,7 +139,7 @@ TEST(OptionsTest, DeclinesWithValueAndLimit) {
       {"hq=1,sq=8,d=64,dtype=bf16", 80,
        "device: 8.0 with code for 8.0; this kernel's wgmma is that of 9.0 alone"},
       {"hq=1,sq=8,d=64,dtype=bf16", 100, "device: 10.0 with code for 10.0"},
-      {"hq=1,sq=8,d=64,dtype=fp32", 90, "dtype: wgmma multiplies fp16 and bf16, not fp32"},
+      {"hq=1,sq=8,d=64,dtype=fp32", 90, "dtype: wgmma multiplies fp16, bf16 and fp8, not fp32"},
       {"hq=1,sq=8,d=64,dtype=bf16,page=1", 90, "page: 1; TMA copies whole pages"},
       {"hq=1,sq=8,d=64,dtype=fp16,page=4", 90, "pages of at least 8 keys"},
       {"hq=1,sq=8,d=257,dtype=bf16", 90, "d: 257 is above 256"},
