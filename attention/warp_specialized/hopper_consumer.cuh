@@ -81,7 +81,7 @@ class Consumer {
   __device__ void Begin(const Work& work, Scores& s) {
     const bool skips = SkipsTile(work);
     const int i = work.tiles - 1 - skips;
-    const TileScales<Shape> scales(h_, work, i);
+    const TileScales<Shape> scales = ScalesAt(shared_, k_at_.stage);
     ReleaseK(i);
     softmax_.Begin(work, group_);
     sum_.Clear();
@@ -96,12 +96,12 @@ class Consumer {
   // S of tile i, while P V of the tile before is computed. K of tile i is there already.
   __device__ void Step(const Work& work, int i) {
     Scores s;
-    const TileScales<Shape> scales(h_, work, i);
     WaitForTurn();
     StartScores(s);
     shared_.v_ring.WaitFull(v_at_);
     sum_.Start(VAddress());
     PassTurn();
+    const TileScales<Shape> scales = ScalesAt(shared_, k_at_.stage);
     wgmma::Wait<1>();
     wgmma::Keep(s.x);
     LaneRows factors;
@@ -348,6 +348,7 @@ class Consumer {
 
   // After the scores of tile i. Tile 0 is the last one, with which Q is done as well.
   __device__ void ReleaseK(int i) {
+    if constexpr (Shape::kFp8) __syncwarp();  // all lanes have read the scales
     if (Lane() == 0) shared_.k_ring.Release(k_at_);
     k_at_.Advance();
     if (!Shape::kKeepsQ && i == 0) ReleaseQ();

@@ -8,11 +8,11 @@
 
 namespace attnlab::warp_specialized {
 
-// Of a tile of keys. A block with one scale has 64 keys or more, so 64 keys of a tile share one.
+// Of a tile of keys: the producer hands them over together with K. A block with one scale has 64 keys or
+// more, so 64 keys of a tile share one.
 template <typename Shape, bool = Shape::kFp8>
 class TileScales {
  public:
-  __device__ TileScales(const HopperArguments&, const Work&, int) {}
   __device__ float K(int) const { return 1; }
 };
 
@@ -20,18 +20,20 @@ template <typename Shape>
 class TileScales<Shape, true> {
  public:
   static constexpr int kParts = Shape::kKeys / 64;
+  static constexpr int kCount = 2 * kParts;
   using Scores = device::wgmma::Accumulators<Shape::kKeys>;
 
-  // Loads those of tile i. They arrive while the caller does something else.
-  __device__ TileScales(const HopperArguments& h, const Work& work, int i) {
-#pragma unroll
-    for (int part = 0; part < kParts; ++part) {
-      // Blocks behind the last key have no scale; their keys are masked out, and their V is 0.
-      const int key =
-          min(work.first_key + i * Shape::kKeys + part * 64, work.first_key + work.keys - 1);
-      k_[part] = h.k_scales.At(work.sequence, key, work.kv.head);
-      v_[part] = h.v_scales.At(work.sequence, key, work.kv.head);
-    }
+  // Loads the lane's of kCount scales of tile i.
+  static __device__ float Load(const HopperArguments& h, const Work& work, int i, int lane) {
+    if (lane >= kCount || i < 0) return 1;
+    // Blocks behind the last key have no scale; their keys are masked out, and their V is 0.
+    const int key = min(i * Shape::kKeys + lane % kParts * 64, work.keys - 1);
+    return (lane < kParts ? h.k_scales : h.v_scales)
+        .At(work.sequence, work.first_key + key, work.kv.head);
+  }
+  __device__ void Set(int lane, float scale) {
+    if (lane < kParts) k_[lane] = scale;
+    if (lane >= kParts && lane < kCount) v_[lane - kParts] = scale;
   }
 
   __device__ float K(int part) const { return k_[part]; }

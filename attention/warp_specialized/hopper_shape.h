@@ -40,10 +40,11 @@ struct HopperShape {
   static constexpr int kVBytes = kFp8 ? kDimV * ((kKeys + 127) / 128) * 128 : kCopiedVBytes;
   static constexpr int kCopiedStages = kFp8 ? 2 : 0;
   static constexpr int kTransposers = kFp8 ? 2 : 0;  // warps
-  // The rest of HopperShared: the Works and the barriers.
+  // The rest of HopperShared: the Works, the barriers, and of fp8 two scales per 64 keys.
   static constexpr int kSharedBytes = kQStages * kQBytes + kStages * (kKBytes + kVBytes) +
                                       kCopiedStages * kCopiedVBytes + kWorks * 64 +
-                                      16 * (kWorks + kQStages + 2 * kStages + kCopiedStages) + 16;
+                                      16 * (kWorks + kQStages + 2 * kStages + kCopiedStages) +
+                                      ((kFp8 ? kStages * kKeys / 8 : 0) + 8 + 15) / 16 * 16;
 
   static_assert(kProducerRegisters + kConsumers * kConsumerRegisters <=
                 (kConsumers + 1) * (65536 / kThreads / 8 * 8));

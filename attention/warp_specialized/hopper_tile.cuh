@@ -21,6 +21,7 @@
 #include "attention/device/hopper/mbarrier.cuh"
 #include "attention/device/hopper/tma.cuh"
 #include "attention/warp_specialized/hopper_call.h"
+#include "attention/warp_specialized/hopper_scales.cuh"
 #include "attention/warp_specialized/hopper_work.cuh"
 
 namespace attnlab::warp_specialized {
@@ -33,10 +34,11 @@ struct CopiedV<Shape, true> {
   char copied_v[Shape::kCopiedStages][Shape::kCopiedVBytes];
 };
 template <typename Shape, bool = Shape::kFp8>
-struct CopiedVRing {};
+struct Fp8State {};
 template <typename Shape>
-struct CopiedVRing<Shape, true> {
+struct Fp8State<Shape, true> {
   device::Ring<Shape::kCopiedStages> copied_v_ring;
+  TileScales<Shape> scales[Shape::kStages];  // of each stage of K
 };
 
 template <typename Shape>
@@ -48,7 +50,7 @@ struct HopperTiles : CopiedV<Shape> {
 };
 
 template <typename Shape>
-struct HopperShared : HopperTiles<Shape>, CopiedVRing<Shape> {
+struct HopperShared : HopperTiles<Shape>, Fp8State<Shape> {
   device::Ring<Shape::kWorks> work_ring;
   device::Ring<Shape::kQStages> q_ring;
   device::Ring<Shape::kStages> k_ring, v_ring;
@@ -97,12 +99,22 @@ __device__ char* VPlace(HopperShared<Shape>& shared, int stage) {
   }
 }
 
+// Of the tile whose K is in a stage.
+template <typename Shape>
+__device__ TileScales<Shape> ScalesAt(const HopperShared<Shape>& shared, int stage) {
+  if constexpr (Shape::kFp8) {
+    return shared.scales[stage];
+  } else {
+    return {};
+  }
+}
+
 // One warp. K of a tile comes before V of the tile before, as consumers need them, and so it is from one
 // query tile to the next if consumers go across.
 //
 // A tile of keys is copied in boxes of h.box_keys rows, each by a lane of its own: one box or, if K and V
 // are paged, so many that each lies in one page. Only where a box begins depends on pages. A lane reads
-// the table's entry for its box one tile ahead.
+// the table's entry for its box one tile ahead, and of fp8 its scale.
 //
 // A copy takes a warp about 100 cycles, so for many boxes there is a second warp, `producer` 1, which
 // has every other one. Producer 0 alone says how many bytes are to come. No stage is full before that.
@@ -141,7 +153,12 @@ __device__ void Produce(const HopperArguments& h, HopperShared<Shape>& shared, i
       if (!copies || static_cast<uint32_t>(key) >= static_cast<uint32_t>(work.keys)) return 0;
       return pages.EntryOf(work.kv.batch, work.kv.token + key);
     };
+    const auto scale_of = [&](int tile) -> float {
+      if constexpr (Shape::kFp8) return TileScales<Shape>::Load(h, work, tile, lane);
+      return 1;
+    };
     int entry = entry_of(i - 1);
+    float scale = scale_of(i - 1);
     // Producer 1 must not wait for Q's place: Q goes on without it (Ring).
     if (producer == 0) {
       shared.q_ring.WaitEmpty(q_at);
@@ -163,6 +180,11 @@ __device__ void Produce(const HopperArguments& h, HopperShared<Shape>& shared, i
           pages.PageOf(entry)};
       entry = entry_of(i - 1);
       shared.k_ring.WaitEmpty(k_at);
+      if constexpr (Shape::kFp8) {
+        shared.scales[k_at.stage].Set(lane, scale);
+        scale = scale_of(i - 1);
+        __syncwarp();
+      }
       uint64_t* const full = shared.k_ring.FillWith(k_at, Shape::kKBytes, first);
       char* const to = shared.k[k_at.stage] + row * 128;
       if (copies) device::LoadTile<Shape::kBlocks, kColumns>(h.k, from, to, kKeys, full);

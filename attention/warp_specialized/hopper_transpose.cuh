@@ -30,28 +30,34 @@
 
 namespace attnlab::warp_specialized {
 
-// Keys 32 n to 32 n + 31 of 16 columns. `from`, `to`: the lane's row of the first block of either tile.
-// Keys that do not count may be NaN, and become 0: the first `keys` do.
-template <typename Shape>
-__device__ void TransposeBlock(uint32_t from, uint32_t to, int n, int keys) {
-  const int lane = static_cast<int>(threadIdx.x) % 32;
-  uint32_t x[4], y[4];
-  device::LoadMatricesTransposed(x, from + n * 32 * 128);
-  if (keys < 32 * n + 32) {
+// 16 columns of a tile. `from`, `to`: the lane's row of the first 32 keys. kAll: whether all keys count.
+// Others may be NaN, and become 0: the first `keys` count.
+template <typename Shape, bool kAll>
+__device__ void TransposeColumns(uint32_t from, uint32_t to, int keys) {
+  constexpr int kBlocks = Shape::kKeys / 32;
+  const int pair = static_cast<int>(threadIdx.x) % 4;
+  uint32_t x[kBlocks][4];
 #pragma unroll
-    for (int i = 0; i < 4; ++i) {
-      const int first = 32 * n + 8 * i + lane % 4 * 2;
-      if (first >= keys) x[i] &= 0xFFFF0000;
-      if (first + 1 >= keys) x[i] &= 0x0000FFFF;
+  for (int n = 0; n < kBlocks; ++n) device::LoadMatricesTransposed(x[n], from + n * 32 * 128);
+  if constexpr (!kAll) {
+#pragma unroll
+    for (int i = 0; i < kBlocks * 4; ++i) {
+      const int first = 8 * i + pair * 2;
+      if (first >= keys) x[i / 4][i % 4] &= 0xFFFF0000;
+      if (first + 1 >= keys) x[i / 4][i % 4] &= 0x0000FFFF;
     }
   }
 #pragma unroll
-  for (int i = 0; i < 2; ++i) {
-    y[2 * i] = __byte_perm(x[2 * i], x[2 * i + 1], 0x6420);
-    y[2 * i + 1] = __byte_perm(x[2 * i], x[2 * i + 1], 0x7531);
+  for (int n = 0; n < kBlocks; ++n) {
+    uint32_t y[4];
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+      y[2 * i] = __byte_perm(x[n][2 * i], x[n][2 * i + 1], 0x6420);
+      y[2 * i + 1] = __byte_perm(x[n][2 * i], x[n][2 * i + 1], 0x7531);
+    }
+    // 32 keys are two chunks of 16 bytes, whose place the swizzle exchanges by exclusive or.
+    device::StoreMatrices(to + n / 4 * Shape::kDimV * 128 ^ n % 4 * 32, y);
   }
-  // 32 keys are two chunks of 16 bytes, whose place the swizzle exchanges by exclusive or.
-  device::StoreMatrices(to + n / 4 * Shape::kDimV * 128 ^ n % 4 * 32, y);
 }
 
 // One of Shape::kTransposers warps. Each has every other block of columns.
@@ -81,9 +87,11 @@ __device__ void Transpose(const HopperArguments& h, HopperShared<Shape>& shared,
 #pragma unroll 1
       for (int c = warp; c < Shape::kDimV / 16; c += Shape::kTransposers) {
         const uint32_t block = from + c / 8 * kKeys * 128 + (c % 8 ^ lane % 8) * 16;
-#pragma unroll 2
-        for (int n = 0; n < kKeys / 32; ++n)
-          TransposeBlock<Shape>(block, to + c * 16 * 128, n, exist);
+        if (exist >= kKeys) {
+          TransposeColumns<Shape, true>(block, to + c * 16 * 128, exist);
+        } else {
+          TransposeColumns<Shape, false>(block, to + c * 16 * 128, exist);
+        }
       }
       device::FenceSharedStores();
       __syncwarp();
