@@ -18,11 +18,12 @@
 //
 // where `fair` is the straightforward implementation's largest error in units, u_lse the row's unit
 // of LSE, `spacing` that of the denormals of O's dtype, e = Epsilon(dtype) and e32 = Epsilon(fp32).
-// e / 2 is the cost of rounding O to the dtype or, in fp8, of rounding P, since O has more bits. Scores have an fp32 error of a few units in
-// proportion to their size, and so have P and O. With u = 1 and scores up to 4 the floor is 0.0039
-// for bf16 and 5e-6 for fp32.
+// e / 2 is the cost of rounding O to the dtype or, in fp8, of rounding P, since O has more bits.
+// Scores have an fp32 error of a few units in proportion to their size, and so have P and O. With u = 1
+// and scores up to 4 the floor is 0.0039 for bf16 and 5e-6 for fp32.
 //
-// If factors are TF32, its epsilon, 2^-10, replaces 8 e32.
+// 2^-10, TF32's epsilon, replaces 8 e32 if factors are TF32; and 2^-12 if Q and K are fp8, because
+// tensor cores add their products with about 14 bits.
 //
 // An element that is not finite adds nothing to its row's unit or allowance.
 //
