@@ -83,14 +83,14 @@ __device__ inline uint32_t PackPair<__nv_bfloat16>(float low, float high) {
   return *reinterpret_cast<const uint32_t*>(&pair);
 }
 
-// Packs four floats as fp8_e4m3, rounded to nearest, the first in the lowest byte. What is too large becomes
-// the largest number.
+// Packs two or four floats as fp8_e4m3, rounded to nearest, the first in the lowest byte. What is too large
+// becomes the largest number.
+__device__ inline uint32_t PackFp8(float low, float high) {
+  return __nv_cvt_float2_to_fp8x2(make_float2(low, high), __NV_SATFINITE, __NV_E4M3);
+}
+
 __device__ inline uint32_t PackFp8(float a, float b, float c, float d) {
-  const __nv_fp8x2_storage_t low =
-      __nv_cvt_float2_to_fp8x2(make_float2(a, b), __NV_SATFINITE, __NV_E4M3);
-  const __nv_fp8x2_storage_t high =
-      __nv_cvt_float2_to_fp8x2(make_float2(c, d), __NV_SATFINITE, __NV_E4M3);
-  return low | static_cast<uint32_t>(high) << 16;
+  return PackFp8(a, b) | PackFp8(c, d) << 16;
 }
 
 // Loads four 8 x 8 matrices of 16-bit elements from shared memory. Lanes 0-7, 8-15, 16-23 and 24-31

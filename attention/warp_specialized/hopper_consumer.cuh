@@ -88,7 +88,8 @@ class Consumer {
     LaneRows factors;
     softmax_.template Weigh</*kFirst=*/true>(s, work, i, scales, factors, [](Scores&) {});
     if (i > 0) shared_.k_ring.WaitFull(k_at_);
-    sum_.Round(s, scales);
+    sum_.Prepare(s, scales);
+    sum_.Round(s);
     ClearV(work, /*waits=*/true);
     SkipV(skips);
   }
@@ -119,11 +120,11 @@ class Consumer {
       next.parity ^= softmax_.rows().State(0).sum + softmax_.rows().State(1).sum < 0;
       shared_.k_ring.WaitFull(next);
     }
-    wgmma::Wait<0>();
-    sum_.Finish(VAddress());
+    sum_.Prepare(s, scales);
+    sum_.template Finish<0>(VAddress());
     ReleaseV();
     if (rescale) Rows::Multiply(sum_.o(), factors);
-    sum_.Round(s, scales);
+    sum_.Round(s);
   }
 
   // The last P V, beside S of the next query tile if there is one. Returns whether there was.
@@ -140,8 +141,7 @@ class Consumer {
         sum_.Start(VAddress());
         StartScores(s);
         PassTurn();
-        wgmma::Wait<1>();
-        sum_.Finish(VAddress());
+        sum_.template Finish<1>(VAddress());
         ReleaseV();
         Store(work);
         ReleaseWork();
@@ -155,8 +155,7 @@ class Consumer {
     shared_.v_ring.WaitFull(v_at_);
     sum_.Start(VAddress());
     PassTurn();
-    wgmma::Wait<0>();
-    sum_.Finish(VAddress());
+    sum_.template Finish<0>(VAddress());
     ReleaseV();
     Store(work);
     ReleaseWork();

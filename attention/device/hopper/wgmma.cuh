@@ -44,6 +44,7 @@ __device__ void Wait() {
 }
 
 // No computation with these registers moves past this place.
+__device__ inline void Keep(uint32_t& x) { asm volatile("" : "+r"(x)::"memory"); }
 template <int kCount>
 __device__ void Keep(float (&x)[kCount]) {
 #pragma unroll
