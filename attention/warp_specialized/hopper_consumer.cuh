@@ -89,7 +89,7 @@ class Consumer {
     softmax_.template Weigh</*kFirst=*/true>(s, work, i, scales, factors, [](Scores&) {});
     if (i > 0) shared_.k_ring.WaitFull(k_at_);
     sum_.Prepare(s, scales);
-    sum_.Round(s);
+    sum_.Round(s, scales);
     ClearV(work, /*waits=*/true);
     SkipV(skips);
   }
@@ -124,7 +124,7 @@ class Consumer {
     sum_.template Finish<0>(VAddress());
     ReleaseV();
     if (rescale) Rows::Multiply(sum_.o(), factors);
-    sum_.Round(s);
+    sum_.Round(s, scales);
   }
 
   // The last P V, beside S of the next query tile if there is one. Returns whether there was.

@@ -2,7 +2,7 @@
 //
 //   sum.Clear()              a new query tile
 //   sum.Prepare(s, …)        may be before P V of the tile before is done
-//   sum.Round(s)             P of a tile of keys, from its weights
+//   sum.Round(s, …)          P of a tile of keys, from its weights
 //   sum.Start(v)             starts P V; one group of products
 //   sum.Finish<groups>(v)    waits for it; P V is part of O. So many groups of products were started
 //                            after it
@@ -33,7 +33,7 @@ class HopperSum {
 
   __device__ void Prepare(const Scores&, const TileScales<Shape>&) {}
   // P, as the A fragments of P V.
-  __device__ void Round(const Scores& s) {
+  __device__ void Round(const Scores& s, const TileScales<Shape>&) {
 #pragma unroll
     for (int i = 0; i < kSteps; ++i) {
 #pragma unroll
@@ -83,17 +83,13 @@ class HopperSum<__nv_fp8_e4m3, Shape> {
     for (float& x : o_.x) x = 0;
   }
 
-  // Rounds pairs. P of the tile before is in use still.
+  // Frees the registers of the weights if another chunk needs them. Otherwise that is slower.
   __device__ void Prepare(Scores& s, const TileScales<Shape>& scales) {
-    next_scale_ = scales.MultiplyV(s);
-#pragma unroll
-    for (int i = 0; i < kPairs; ++i) {
-      pairs_[i] = device::PackFp8(s.x[2 * i], s.x[2 * i + 1]);
-      device::wgmma::Keep(pairs_[i]);  // here, or ptxas does it after the wait
-    }
+    if constexpr (kChunks > 1) RoundPairs(s, scales);
   }
   // Of each 32 keys, a lane has two of each eight. V's keys have the same order (hopper_transpose.cuh).
-  __device__ void Round(const Scores&) {
+  __device__ void Round(Scores& s, const TileScales<Shape>& scales) {
+    if constexpr (kChunks == 1) RoundPairs(s, scales);
     scale_ = next_scale_;
 #pragma unroll
     for (int i = 0; i < kSteps; ++i) {
@@ -111,15 +107,13 @@ class HopperSum<__nv_fp8_e4m3, Shape> {
   __device__ void Finish(uint32_t v) {
     static_assert(kChunks == 1 || kGroups == 0);
 #pragma unroll
-    for (int chunk = 0; chunk < kChunks; ++chunk) {
-      if (chunk + 1 < kChunks) StartChunk(v, chunk + 1);
-      if (chunk + 1 < kChunks) {
-        device::wgmma::Wait<1>();
-      } else {
-        device::wgmma::Wait<kGroups>();
-      }
-      AddChunk(chunk);
+    for (int chunk = 1; chunk < kChunks; ++chunk) {
+      StartChunk(v, chunk);
+      device::wgmma::Wait<1>();
+      AddChunk(chunk - 1);
     }
+    device::wgmma::Wait<kGroups>();
+    AddChunk(kChunks - 1);
   }
 
   __device__ Output& o() { return o_; }
@@ -130,6 +124,14 @@ class HopperSum<__nv_fp8_e4m3, Shape> {
   static constexpr int kChunk = Shape::kDimV <= 128 ? Shape::kDimV : 64;
   static constexpr int kChunks = Shape::kDimV / kChunk;
 
+  __device__ void RoundPairs(Scores& s, const TileScales<Shape>& scales) {
+    next_scale_ = scales.MultiplyV(s);
+#pragma unroll
+    for (int i = 0; i < kPairs; ++i) {
+      pairs_[i] = device::PackFp8(s.x[2 * i], s.x[2 * i + 1]);
+      device::wgmma::Keep(pairs_[i]);  // here, or ptxas does it after the wait
+    }
+  }
   __device__ void StartChunk(uint32_t v_address, int chunk) {
     const device::wgmma::SumAlongRows v(v_address + chunk * kChunk * 128, Shape::kDimV);
 #pragma unroll
