@@ -124,16 +124,19 @@ class Farm(contextlib.ExitStack):
             shutil.chown(where, "postgres", "postgres")
             prefix = ["setpriv", "--reuid=postgres", "--regid=postgres", "--clear-groups"]
         port = free_port()
-        subprocess.run([*prefix, programs[-1] + "/initdb", "-D", where + "/data", "-A", "trust", "-U", "bgd"], check=True,
+        data = where + "/data"
+        subprocess.run([*prefix, programs[-1] + "/initdb", "-D", data, "-A", "trust", "-U", "bgd"], check=True,
                        stdout=subprocess.DEVNULL, cwd="/")  # fmt: skip
-        wait_for(port, *self.start("postgres", [programs[-1] + "/postgres", "-D", where + "/data", "-k", where,
-                                                "-c", "listen_addresses=127.0.0.1", "-p", str(port)], prefix))  # fmt: skip
+        command = [programs[-1] + "/postgres", "-D", data, "-k", where, "-c", "listen_addresses=127.0.0.1",
+                   "-p", str(port)]  # fmt: skip
+        wait_for(port, *self.start("postgres", command, prefix))
         return "postgresql+psycopg2://bgd@127.0.0.1:%d/postgres" % port
 
     def begin(self):
         python = os.path.join(self.directory, "venv", "bin", "python")
         subprocess.run([sys.executable, "-m", "venv", os.path.join(self.directory, "venv")], check=True)
-        subprocess.run([python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *PACKAGES], check=True)
+        pip = [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+        subprocess.run(pip + PACKAGES, check=True)
         bgd = os.path.join(os.path.dirname(python), "bgd")
         database = self.database()
         deadline = time.monotonic() + 30
@@ -160,8 +163,9 @@ class Farm(contextlib.ExitStack):
         return done.stdout
 
     def test(self):
-        return self.bazel("test", "--config=farm", "--remote_executor=grpc://127.0.0.1:%d" % self.port, "--noshow_progress",
-                          "--ui_event_filters=-info,-warning", "--symlink_prefix=/", "//ci/farm:remote_tests")  # fmt: skip
+        return self.bazel("test", "--config=farm", "--remote_executor=grpc://127.0.0.1:%d" % self.port,
+                          "--noshow_progress", "--ui_event_filters=-info,-warning", "--symlink_prefix=/",
+                          "//ci/farm:remote_tests")  # fmt: skip
 
 
 def kill_when_it_works(process, killed):
@@ -191,7 +195,8 @@ def main():
         cached = again.count("(cached) PASSED")
         if cached < 4:
             sys.exit("check_remote_execution: %d of 4 tests came from the shared cache" % cached)
-    print("check_remote_execution: 4 tests ran on the workers of their pools, though one was killed, and again from the cache")
+    print("check_remote_execution: 4 tests ran on the workers of their pools, though one was killed, "
+          "and again from the cache")  # fmt: skip
 
 
 if __name__ == "__main__":

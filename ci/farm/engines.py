@@ -8,6 +8,7 @@
     waits(batch)        whether, at the last running(), it had not begun
     log(batch)          the file with what its runner printed
     cancel(batch)       ends it
+    end_of(batch)       (what the engine knows of its end, the machine it ran on); "" where it knows nothing
 """
 
 import collections
@@ -28,6 +29,7 @@ class Batch:
         self.items, self.directory = items, directory
         self.name = self.handle = None
         self.why = ""
+        self.avoid = ()  # machines where its tests went wrong
 
     @property
     def out(self):
@@ -96,6 +98,9 @@ class Local:
     def log(self, batch):
         return os.path.join(batch.directory, "log")
 
+    def end_of(self, batch):
+        return "", ""
+
     def cancel(self, batch):
         """Tests have process groups of their own: the runner ends them or, if it cannot, they end with it."""
         for number, seconds in ((signal.SIGCONT, 0), (signal.SIGTERM, 5), (signal.SIGKILL, 5)):
@@ -110,7 +115,8 @@ class Local:
 
 
 class Slurm:
-    """One job array per pool. A pool's `slurm` are options for sbatch, such as ["--gres=gpu:1"]."""
+    """A job array per pool, and one more for each set of nodes to avoid. A pool's `slurm` are options for sbatch,
+    such as ["--gres=gpu:1"]."""
 
     # Of this process's environment, jobs get no more: tokens stay here.
     EXPORT = "--export=PATH,HOME,USER,LANG,LD_LIBRARY_PATH,CUDA_HOME,ATTNLAB_COMMIT"
@@ -131,10 +137,10 @@ class Slurm:
         return done.stdout
 
     def _arrays(self, batches):
-        of_pool = collections.OrderedDict()
+        arrays = collections.OrderedDict()
         for batch in batches:
-            of_pool.setdefault(batch.pool.name, []).append(batch)
-        return of_pool
+            arrays.setdefault((batch.pool.name, batch.avoid), []).append(batch)
+        return arrays
 
     def name(self, batches):
         """The name of the job array, of a batch that no other run has; and the place in it."""
@@ -151,22 +157,28 @@ class Slurm:
         return None
 
     def start(self, batches):
-        for pool, some in self._arrays(batches).items():
+        for (pool, avoid), some in self._arrays(batches).items():
             cases = ["%d) exec %s ;;" % (i, " ".join(map(shlex.quote, batch.command())))
                      for i, batch in enumerate(some)]  # fmt: skip
             directory = some[0].directory
             script = os.path.join(directory, "array.sh")
             with open(script, "w", encoding="utf-8") as f:
                 f.write("\n".join(["#!/bin/sh", 'case "$SLURM_ARRAY_TASK_ID" in'] + cases + ["esac", ""]))
+            command = ["sbatch", "--parsable", "--job-name=" + some[0].name[0], "--no-requeue", self.EXPORT,
+                       "--array=0-%d" % (len(some) - 1), "--open-mode=truncate",
+                       "--output=" + os.path.join(directory, "log.%a"), *some[0].pool.slurm]  # fmt: skip
             try:
-                job = self._run("sbatch", "--parsable", "--job-name=" + some[0].name[0], "--no-requeue", self.EXPORT,
-                                "--array=0-%d" % (len(some) - 1), "--open-mode=truncate",
-                                "--output=" + os.path.join(directory, "log.%a"), *some[0].pool.slurm,
-                                script).strip().split(";")[0]  # fmt: skip
+                try:
+                    job = self._run(*command, *["--exclude=" + ",".join(avoid)] * bool(avoid), script)
+                except OSError:
+                    if not avoid:
+                        raise
+                    job = self._run(*command, script)  # there may be no other nodes
             except OSError as error:
                 for batch in some:
                     batch.why = str(error)
                 continue
+            job = job.strip().split(";")[0]
             self.say("%s: job array %s of %d" % (pool, job, len(some)))
             for batch in some:
                 batch.handle = {"job": "%s_%d" % (job, batch.name[1]), "log": batch.name[2]}
@@ -195,6 +207,16 @@ class Slurm:
 
     def log(self, batch):
         return batch.handle["log"]
+
+    def end_of(self, batch):
+        """Slurm forgets a job after some minutes."""
+        try:
+            words = self._run("scontrol", "show", "job", "--oneliner", batch.handle["job"]).split()
+        except OSError:
+            return "", ""
+        said = dict(word.split("=", 1) for word in words if "=" in word)
+        state, reason = said.get("JobState", ""), said.get("Reason", "None")
+        return state + (", " + reason if reason != "None" else ""), said.get("NodeList", "").replace("(null)", "")
 
     def cancel(self, batch):
         try:

@@ -18,6 +18,7 @@ import argparse
 import collections
 import fcntl
 import json
+import math
 import os
 import shutil
 import sys
@@ -41,7 +42,7 @@ START_AGAIN = 10.0  # seconds after runners could not be started
 START_PATIENCE = 600.0
 
 # Of a test on a runner. Besides the statuses above: "not begun", where the runner was lost before that.
-Attempt = collections.namedtuple("Attempt", "runner status why record batch")
+Attempt = collections.namedtuple("Attempt", "runner status why record batch machine")
 
 
 class Lost(Exception):
@@ -102,8 +103,9 @@ def check_record(record, batch):
             raise Lost("%s: its directory is %r" % (name, record["directory"]))
         if record["status"] not in GOOD + FAILED + ("killed",):
             raise Lost("%s: its status is %r" % (name, record["status"]))
-        if not (float(record["seconds"]) >= 0 and all(isinstance(gpu, str) for gpu in record["gpus"])):
-            raise Lost("%s: its seconds or GPUs are not such" % name)
+        times = [float(record[name]) for name in ("began", "waited", "seconds")]
+        if not (min(times) >= 0 and max(times) < math.inf and all(isinstance(gpu, str) for gpu in record["gpus"])):
+            raise Lost("%s: its times or GPUs are not such" % name)
         for kind in ("log", "xml"):
             if digest(os.path.join(batch.out, name, "test." + kind)) != record[kind + "_sha256"]:
                 raise Lost("%s: test.%s is not the one that was recorded" % (name, kind))
@@ -117,7 +119,7 @@ def check_record(record, batch):
     return key
 
 
-def collect(batch, why):
+def collect(batch, why, machine):
     """{key: Attempt} of the items of a batch that has ended. `why`: what is known of those without a result."""
     attempts, corrupt = {}, ""
     path = os.path.join(batch.out, "results.jsonl")
@@ -142,12 +144,12 @@ def collect(batch, why):
             continue
         status = record["status"]
         said = "the test was killed; memory may have run out" if status == "killed" else ""
-        attempts[key] = Attempt(batch.runner, status, said, record, batch.number)
+        attempts[key] = Attempt(batch.runner, status, said, record, batch.number, machine)
     status = "corrupt" if corrupt else why[0]
     for key in batch.items:
         begun = os.path.exists(ended) or os.path.exists(os.path.join(batch.out, directory_of(key[0], key[2])))
         attempts.setdefault(key, Attempt(batch.runner, status if begun else "not begun", corrupt or why[1], None,
-                                         batch.number))  # fmt: skip
+                                         batch.number, machine))  # fmt: skip
     return attempts
 
 
@@ -193,7 +195,9 @@ class Farm:
     def _batch(self, number, runner, items):
         pool = self.pool_of[runner]
         directory = os.path.join(self.out, "batches", "%05d" % number)
-        return engines.Batch(number, pool, runner, self.bundles[pool.capability], items, directory)
+        batch = engines.Batch(number, pool, runner, self.bundles[pool.capability], items, directory)
+        batch.avoid = tuple(sorted({a.machine for key in items for a in self.attempts[key] if a.machine}))
+        return batch
 
     def resume(self):
         """Reads the journal of a run that was killed. Batches that still run are waited for."""
@@ -226,7 +230,7 @@ class Farm:
             elif "handle" in event:
                 begun[event["of"]].handle = event["handle"]
             elif "end" in event:
-                self._take(begun.pop(event["end"]), tuple(event["why"]))
+                self._take(begun.pop(event["end"]), tuple(event["why"]), event.get("machine", ""))
             elif "reported" in event:
                 self.reported = True
         for batch in begun.values():
@@ -236,10 +240,10 @@ class Farm:
             else:
                 self.active[batch.runner] = batch
 
-    def _take(self, batch, why):
+    def _take(self, batch, why, machine):
         """Counts the results of a batch that has ended."""
         lost = why[0] in ("died", "hung")
-        for key, attempt in collect(batch, why).items():
+        for key, attempt in collect(batch, why, machine).items():
             # Of a batch that was not the runner's to end, what has no result was not tried.
             if why[0] in UNTRIED and attempt.status in UNTRIED + ("not begun",):
                 self.pending.append(key)
@@ -259,8 +263,11 @@ class Farm:
         return True  # not begun
 
     def _end(self, batch, why):
-        self._note(end=batch.number, why=why)
-        self._take(batch, why)
+        known, machine = self.engine.end_of(batch) if batch.handle else ("", "")
+        if known and why[0] == "died":
+            why = why[0], "%s (%s)" % (why[1], known)
+        self._note(end=batch.number, why=why, machine=machine)
+        self._take(batch, why, machine)
         said = "ended" if why[0] == "not done" else why[0] + (why[1] and ": " + why[1])
         with_result = sum(any(a.record for a in tried) for tried in self.attempts.values())
         self.say("%s: %s; %d of %d have a result" % (batch.runner, said, with_result, len(self.attempts)))
@@ -402,7 +409,8 @@ class Farm:
                 "label": test.label, "capability": test.named or test.capability, "shard": key[2],
                 "shards": test.shards, "status": status, "attempts": [self._of(a) for a in tried],
             })  # fmt: skip
-        return {"items": items, "unplaced": [{"label": label, "why": why} for label, why in self.plan.unplaced]}
+        return {"commit": os.environ.get("ATTNLAB_COMMIT", ""), "items": items,
+                "unplaced": [{"label": label, "why": why} for label, why in self.plan.unplaced]}  # fmt: skip
 
     def report(self, history):
         """Writes what the run found, and a line to `history`, if any, unless it has one of this run."""
@@ -414,11 +422,12 @@ class Farm:
         return results
 
     def _of(self, attempt):
-        about = {"runner": attempt.runner, "capability": self.pool_of[attempt.runner].capability,
-                 "status": attempt.status, "why": attempt.why}  # fmt: skip
+        about = {"runner": attempt.runner, "machine": attempt.machine, "status": attempt.status, "why": attempt.why,
+                 "capability": self.pool_of[attempt.runner].capability}  # fmt: skip
         if attempt.record:
             directory = os.path.join("batches", "%05d" % attempt.batch, "out", attempt.record["directory"])
-            about.update(seconds=attempt.record["seconds"], gpus=attempt.record["gpus"], directory=directory)
+            about.update({name: attempt.record[name] for name in ("began", "waited", "seconds", "gpus")})
+            about["directory"] = directory
         return about
 
 
@@ -434,9 +443,9 @@ def write_results(results, out, history, add=True):
                 f.write("\n" * (bool(past) and not past[-1]) + report.history_line(results, int(time.time()), out))
                 f.flush()
                 os.fsync(f.fileno())
-    for name, text in (("results.json", json.dumps(results, indent=1) + "\n"), ("junit.xml", report.junit(results, out)),
-                       ("index.html", report.page(results, out, past))):  # fmt: skip
-        write(os.path.join(out, name), text)
+    write(os.path.join(out, "results.json"), json.dumps(results, indent=1) + "\n")
+    write(os.path.join(out, "junit.xml"), report.junit(results, out))
+    write(os.path.join(out, "index.html"), report.page(results, out, past))
 
 
 def parse_bundles(flags, parent):
@@ -447,7 +456,8 @@ def parse_bundles(flags, parent):
         if capability in bundles:
             raise plan.PlanError("--bundle: %d is given twice" % capability)
         if not os.path.exists(archive):
-            raise plan.PlanError("%s: does not exist; build it: ./bazelw build //ci:bundle_sm%d" % (archive, capability))
+            raise plan.PlanError("%s: does not exist; build it: ./bazelw build //ci:bundle_sm%d"
+                                 % (archive, capability))  # fmt: skip
         bundles[capability] = unpack_once(archive, parent)
     return bundles
 
@@ -463,7 +473,8 @@ def main(argv, out=sys.stdout, err=sys.stderr):
     parser.add_argument("--queue-patience", type=float, default=86400, help="seconds that a job may wait [a day]")
     parser.add_argument("--jobs", type=int, help="with --engine=local, tests at a time of a runner")
     parser.add_argument("--out", required=True, help="directory of the run")
-    parser.add_argument("--history", help="a file with a line per run: how long tests took, which were flaky, how fast kernels were")
+    parser.add_argument("--history", help="a file with a line per run: how long tests took, which were flaky, "
+                        "how fast kernels were")  # fmt: skip
     flags = parser.parse_args(argv)
     say = lambda line: print(line, file=out, flush=True)
     farm = None

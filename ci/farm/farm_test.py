@@ -96,6 +96,18 @@ class FarmTest(unittest.TestCase):
         with self.assertRaisesRegex(plan.PlanError, "another farm.py uses it"):
             self.farm(12, 2)
 
+    def test_tokens_stay_in_the_environment(self):
+        token = "token-of-this-test"
+        with mock.patch.dict(os.environ, GITHUB_TOKEN=token):
+            made = self.farm(12, 2)
+            self.check(self.run_farm(made), 12)
+            made.report(os.path.join(self.out, "history.jsonl"))
+        paths = [os.path.join(where, name) for where, _, names in os.walk(self.out) for name in names]
+        self.assertGreater(len(paths), 24)
+        for path in paths:
+            with open(path, "rb") as f:
+                self.assertNotIn(token.encode(), f.read(), path)
+
     def test_a_lost_gpu_is_said(self):
         items = self.run_farm(self.farm(12, 2, lambda b: "gpu" if b.number == 0 else None))
         self.assertIn("stopped: GPUs were lost: there were 1, 0 answer",
@@ -200,17 +212,42 @@ class FarmTest(unittest.TestCase):
 
 
 class SilentSlurmTest(unittest.TestCase):
-    def test_jobs_run_on_while_the_controller_starts_anew(self):
+    def programs(self):
+        """A directory of programs, and a function that puts a script there."""
         directory = tempfile.TemporaryDirectory()
         self.addCleanup(directory.cleanup)
-        queue = os.path.join(directory.name, "queue")
-        squeue = os.path.join(directory.name, "squeue")
-        with open(squeue, "w", encoding="utf-8") as f:
-            f.write("#!/bin/sh\nexec cat '%s'\n" % queue)
-        os.chmod(squeue, 0o755)
-        path = os.environ["PATH"]
-        os.environ["PATH"] = directory.name + ":" + path
-        self.addCleanup(os.environ.update, PATH=path)
+        path = mock.patch.dict(os.environ, PATH=directory.name + ":" + os.environ["PATH"])
+        path.start()
+        self.addCleanup(path.stop)
+
+        def program(name, script):
+            where = os.path.join(directory.name, name)
+            with open(where, "w", encoding="utf-8") as f:
+                f.write("#!/bin/sh\n" + script)
+            os.chmod(where, 0o755)
+
+        return directory.name, program
+
+    def test_nodes_are_avoided_unless_there_are_no_others(self):
+        directory, program = self.programs()
+        program("sbatch", """echo "$*" >> '%s/asked'
+            case "$*" in *--exclude=a0,a1*) echo no such nodes >&2; exit 1;; esac; echo 7
+            """ % directory)
+        batches = [engines.Batch(i, plan.Pool("p", 90, 3, 1), "r", "", [], directory) for i in range(3)]
+        for batch, avoid in zip(batches, ((), ("a0",), ("a0", "a1"))):
+            batch.avoid = avoid
+        engine = engines.Slurm()
+        engine.name(batches)
+        engine.start(batches)
+        self.assertEqual([batch.handle["job"] for batch in batches], ["7_0"] * 3)
+        with open(os.path.join(directory, "asked"), encoding="utf-8") as f:
+            asked = [[w for w in line.split() if w.startswith("--exclude")] for line in f]
+        self.assertEqual(asked, [[], ["--exclude=a0"], ["--exclude=a0,a1"], []])
+
+    def test_jobs_run_on_while_the_controller_starts_anew(self):
+        directory, program = self.programs()
+        queue = os.path.join(directory, "queue")
+        program("squeue", "exec cat '%s'\n" % queue)
         said = []
         engine = engines.Slurm(said.append)
         batches = [engines.Batch(i, None, "r", "", [], "") for i in range(2)]
@@ -227,21 +264,10 @@ class SilentSlurmTest(unittest.TestCase):
             engine.running(batches)
 
     def test_nothing_is_lost_while_sbatch_fails(self):
-        directory = tempfile.TemporaryDirectory()
-        self.addCleanup(directory.cleanup)
-        path = os.environ["PATH"]
-        os.environ["PATH"] = directory.name + ":" + path
-        self.addCleanup(os.environ.update, PATH=path)
-
-        def program(name, script):
-            where = os.path.join(directory.name, name)
-            with open(where, "w", encoding="utf-8") as f:
-                f.write("#!/bin/sh\n" + script)
-            os.chmod(where, 0o755)
-
+        directory, program = self.programs()
         program("sbatch", "echo no controller >&2; exit 1\n")
         program("squeue", "echo 7_0 RUNNING of something else\n")
-        out = os.path.join(directory.name, "out")
+        out = os.path.join(directory, "out")
         test = plan.Test("//t", 90, 0, 0, 1, "short")
         for mocked in (("START_AGAIN", 0.0), ("START_PATIENCE", 0.0)):
             patch = mock.patch.object(farm, *mocked)
@@ -279,7 +305,7 @@ class FailingTest(unittest.TestCase):
         made = farm.Farm([plan.Test("//t", 90, 0, 0, 1, "short")], [plan.Pool("p", 90, 9, 1)], {90: ""}, {},
                          engines.Local(), self.out)  # fmt: skip
         made.journal.close()
-        made.attempts["//t", 90, 0] = [farm.Attempt("p-0", s, "", None, 0) for s in statuses]
+        made.attempts["//t", 90, 0] = [farm.Attempt("p-0", s, "", None, 0, "") for s in statuses]
         return made.results()["items"][0]["status"]
 
     def test_what_attempts_make_of_a_test(self):
@@ -305,7 +331,7 @@ class RecordTest(unittest.TestCase):
                     with open(os.path.join(where, name), "w", encoding="utf-8") as f:
                         f.write(text)
                 record = {"label": "//t", "shard": 0, "status": "passed", "directory": "tests/t/0",
-                          "seconds": 1.0, "gpus": [],
+                          "began": 9.0, "waited": 0, "seconds": 1.0, "gpus": [],
                           "log_sha256": farm.digest(where + "/test.log"),
                           "xml_sha256": farm.digest(where + "/test.xml")}  # fmt: skip
                 return farm.check_record(dict(record, **changes), batch)
@@ -316,7 +342,7 @@ class RecordTest(unittest.TestCase):
                                  ("<testsuites><testcase><error/></testcase></testsuites>", {}), ("<testsuites>", {}),
                                  (good, {"label": "//u"}), (good, {"shard": 1}), (good, {"status": "fine"}),
                                  (good, {"directory": "../.."}), (good, {"directory": 7}),
-                                 (good, {"directory": "tests/u/0"}), (good, {"seconds": "long"}),
+                                 (good, {"directory": "tests/u/0"}), (good, {"seconds": "long"}), (good, {"began": "inf"}),
                                  (good, {"gpus": [7]}), (good, {"shard": []}), (good, {"log_sha256": ""}),
                                  ('<?xml version="1.0" encoding="no-such"?>' + good, {})]:  # fmt: skip
                 with self.assertRaises(farm.Lost, msg=(xml, changes)):
@@ -330,17 +356,17 @@ class RecordTest(unittest.TestCase):
             for name, text in (("test.log", ""), ("test.xml", "<testsuites/>")):
                 with open(os.path.join(where, name), "w", encoding="utf-8") as f:
                     f.write(text)
-            record = {"label": "//t", "shard": 0, "directory": "tests/t/0", "seconds": 1, "gpus": [],
-                      "log_sha256": farm.digest(where + "/test.log"), "xml_sha256": farm.digest(where + "/test.xml")}
+            record = {"label": "//t", "shard": 0, "directory": "tests/t/0", "began": 9, "waited": 0, "seconds": 1,
+                      "gpus": [], "log_sha256": farm.digest(where + "/test.log"), "xml_sha256": farm.digest(where + "/test.xml")}
             with open(os.path.join(batch.out, "results.jsonl"), "w", encoding="utf-8") as f:
                 for status in ("failed", "passed"):
                     f.write(json.dumps(dict(record, status=status)) + "\n")
-            found = farm.collect(batch, ("died", ""))
+            found = farm.collect(batch, ("died", ""), "")
             self.assertEqual({key[0]: attempt.status for key, attempt in found.items()},
                              {"//t": "corrupt", "//u": "not begun"})  # fmt: skip
             with open(os.path.join(batch.out, "ended.json"), "w", encoding="utf-8") as f:
                 f.write('{"results_sha256": "another"}')
-            self.assertEqual({a.status for a in farm.collect(batch, ("not done", "")).values()}, {"corrupt"})
+            self.assertEqual({a.status for a in farm.collect(batch, ("not done", ""), "").values()}, {"corrupt"})
 
 
 class UnpackTest(unittest.TestCase):

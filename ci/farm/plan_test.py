@@ -105,7 +105,8 @@ class TestsOfBundlesTest(unittest.TestCase):
                     json.dumps(manifest(of_bundle("//t", timeout="never")))):  # fmt: skip
             with self.assertRaisesRegex(plan.PlanError, "^f: is not the tests.json of a bundle", msg=bad):
                 plan.parse_manifest(bad, "f", 90)
-        for bad, capability, said in [(manifest(), 90, "f: has no tests"), (good, 80, "f: is for //ci:linux_sm_90, not for 80")]:
+        for bad, capability, said in [(manifest(), 90, "f: has no tests"),
+                                      (good, 80, "f: is for //ci:linux_sm_90, not for 80")]:  # fmt: skip
             with self.assertRaisesRegex(plan.PlanError, said):
                 plan.parse_manifest(json.dumps(bad), "f", capability)
         with self.assertRaisesRegex(plan.PlanError, r"^f: shards: 0 is not a number in \[1"):

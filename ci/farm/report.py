@@ -12,7 +12,7 @@ import re
 import xml.etree.ElementTree as ElementTree
 
 from ci.farm import speed
-from ci.farm.run_tests import GOOD, has_failure, is_skipped
+from ci.farm.run_tests import GOOD, busy_gpus, has_failure, is_skipped
 
 # In the order in which the page shows them.
 STATUSES = ("failed", "lost", "flaky", "skipped", "passed")
@@ -97,6 +97,12 @@ def attempts_of_runners(results):
     return attempts
 
 
+def span(attempts):
+    """Seconds from the begin of the first test that ran to its end to the end of the last."""
+    ends = [attempt["began"] + attempt["seconds"] for attempt in attempts]
+    return max(ends) - min(attempt["began"] for attempt in attempts) if attempts else 0.0
+
+
 def flaky_before(history):
     """{key_of an item: runs in which it was flaky} of the lines of a history."""
     counts = collections.Counter()
@@ -159,7 +165,8 @@ def _name(item):
 
 
 def _attempt(attempt):
-    text = "%(runner)s: %(status)s" % attempt + (", " + attempt["why"] if attempt["why"] else "")
+    where = attempt["runner"] + (" on " + attempt["machine"] if attempt["machine"] else "")
+    text = "%s: %s%s" % (where, attempt["status"], ", " + attempt["why"] if attempt["why"] else "")
     text = html.escape(text)
     return '<a href="%s/test.log">%s</a>' % (html.escape(attempt["directory"]), text) if "directory" in attempt else text
 
@@ -185,6 +192,9 @@ def page(results, out, history=()):
     parts = ["<!DOCTYPE html><html lang=en><meta charset=utf-8><title>Tests on the farm</title>",
              '<meta name=viewport content="width=device-width">', "<style>%s</style>" % STYLE, "<h1>Tests on the farm</h1>",
              "<p id=counts>%s</p>" % ", ".join('<span class="%s">%d %s</span>' % (s, counts[s], s) for s in STATUSES)]  # fmt: skip
+    seconds = span([a for i in results["items"] for a in i["attempts"] if "seconds" in a])
+    commit = results["commit"] and ", commit " + html.escape(results["commit"])
+    parts.append("<p class=note>%.1f minutes of tests%s.</p>" % (seconds / 60, commit))
     if results["unplaced"]:
         rows = [[html.escape(t["label"]), html.escape(t["why"])] for t in results["unplaced"]]
         parts += ["<h2>Without a runner</h2>", _table(["test", "why"], rows)]
@@ -200,10 +210,12 @@ def page(results, out, history=()):
     for runner, attempts in sorted(attempts_of_runners(results).items()):
         of = collections.Counter(attempt["status"] for attempt in attempts)
         bad = ", ".join("%d %s" % (n, s) for s, n in sorted(of.items()) if s != "passed")
-        gpus = collections.Counter(gpu for attempt in attempts for gpu in attempt.get("gpus", []))
-        gpus = "<br>".join("%s: %d tests" % (html.escape(gpu), n) for gpu, n in sorted(gpus.items()))
-        rows.append([html.escape(runner), of["passed"], bad, round(sum(a.get("seconds", 0) for a in attempts), 1), gpus])
-    parts += ["<h2>Runners</h2>", _table(["runner", "passed", "others", "seconds of tests", "GPUs"], rows)]
+        done = [attempt for attempt in attempts if "seconds" in attempt]
+        wall = span(done)
+        gpus = "<br>".join("%s: %d tests, busy %.0f %%" % (html.escape(gpu), count, 100 * busy / max(wall, 1e-9))
+                           for gpu, count, busy, _ in busy_gpus(done))  # fmt: skip
+        rows.append([html.escape(runner), of["passed"], bad, round(wall, 1), gpus])
+    parts += ["<h2>Runners</h2>", _table(["runner", "passed", "others", "seconds", "GPUs"], rows)]
     timed = [(a["seconds"], i, a) for i in results["items"] for a in i["attempts"] if "seconds" in a]
     timed.sort(key=lambda x: (-x[0], key_of(x[1])))
     rows = [[round(s, 1), _name(i), html.escape(a["runner"])] for s, i, a in timed[:SLOWEST]]

@@ -53,8 +53,11 @@ class ReportTest(unittest.TestCase):
         first["status"] = "flaky"
         first["attempts"].insert(0, dict(first["attempts"][0], runner="h-1", status="failed"))
         second.update(status="lost", attempts=[
-            {"runner": "h-0", "capability": 90, "status": "died", "why": "it ended before <its> tests"}])  # fmt: skip
-        third["attempts"].insert(0, {"runner": "h-1", "capability": 90, "status": "hung", "why": "no sign of life"})
+            {"runner": "h-0", "machine": "", "capability": 90, "status": "died", "why": "it ended before <its> tests"}])  # fmt: skip
+        third["attempts"].insert(0, {"runner": "h-1", "machine": "n<1>", "capability": 90, "status": "hung",
+                                     "why": "no sign of life"})  # fmt: skip
+        third["attempts"][1].update(gpus=["GPU-1"], began=100.0, waited=2.0, seconds=12.0)
+        cls.results["commit"] = "c0ffee"
         cls.results["unplaced"] = [{"label": "//x:sm_100", "why": "no runner has compute capability 10.0"}]
 
     def test_junit_has_each_item_once(self):
@@ -135,7 +138,8 @@ class ReportTest(unittest.TestCase):
             self.assertEqual((chromium.console(), chromium.requests()), ([], []))
             self.assertEqual(chromium.find("#counts")[0].text, "0 failed, 1 lost, 1 flaky, 0 skipped, 4 passed")
             text = chromium.find("body")[0].text
-            for expected in ("//x:sm_100", "h-0: died, it ended before <its> tests", "h-1: hung, no sign of life"):
+            for expected in ("//x:sm_100", "h-0: died, it ended before <its> tests", "h-1 on n<1>: hung, no sign of life",
+                             "minutes of tests, commit c0ffee.", "GPU-1: 1 tests, busy"):  # fmt: skip
                 self.assertIn(expected, text)
             for link in chromium.find("a"):
                 self.assertTrue(os.path.exists(link.get_attribute("href")[len("file://"):]))

@@ -292,22 +292,26 @@ class Runs:
         self._results.close()
 
 
-def gpu_lines(records, wall):
-    """What each GPU did."""
+def busy_gpus(records):
+    """What each GPU did: [(GPU, tests, seconds with a test, seconds of all tests)]."""
     of_gpu = collections.defaultdict(list)
     for record in records:
         for gpu in record["gpus"]:
             of_gpu[gpu].append((record["began"] + record["waited"], record["began"] + record["seconds"]))
-    lines = []
+    found = []
     for gpu, spans in sorted(of_gpu.items()):
         busy, end = 0.0, 0.0
         for begin, until in sorted(spans):
             busy += max(0.0, until - max(begin, end))
             end = max(end, until)
-        total = sum(until - begin for begin, until in spans)
-        lines.append("%s: %d tests, busy %.0f %% of %.1f s, %.1f tests at a time"
-                     % (gpu, len(spans), 100 * busy / wall, wall, total / max(busy, 1e-9)))  # fmt: skip
-    return lines
+        found.append((gpu, len(spans), busy, sum(until - begin for begin, until in spans)))
+    return found
+
+
+def gpu_lines(records, wall):
+    return ["%s: %d tests, busy %.0f %% of %.1f s, %.1f tests at a time"
+            % (gpu, tests, 100 * busy / wall, wall, total / max(busy, 1e-9))
+            for gpu, tests, busy, total in busy_gpus(records)]  # fmt: skip
 
 
 def beat(path, stopped):

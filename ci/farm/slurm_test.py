@@ -196,6 +196,11 @@ class SlurmTest(unittest.TestCase):
         thread.join(10)
         items = made.results()["items"]
         self.check(items)
+        # What Slurm knows of it; and another node.
+        lost = [i["attempts"] for i in items if len(i["attempts"]) > 1]
+        self.assertEqual({tried[0]["machine"] != tried[1]["machine"] for tried in lost}, {True}, lost)
+        self.assertLessEqual({a["machine"] for tried in lost for a in tried}, set(NODES))
+        self.assertTrue(any("(FAILED" in tried[0]["why"] for tried in lost), lost)
         with open(os.path.join(self.out, "journal.jsonl"), encoding="utf-8") as f:
             ends = {event["why"][0] for event in map(json.loads, f) if "end" in event}
         self.assertLessEqual({"died", "hung"}, ends)
