@@ -143,7 +143,8 @@ class HopperSoftmax {
     for (int r = 0; r < 2; ++r) {
 #pragma unroll
       for (int part = 0; part < kKeys / 64; ++part) {
-        factors_[r][part] = fmaxf(row_scales_[r] * scales.K(part), 1e-35f);
+        const float factor = row_scales_[r] * scales.K(part);
+        factors_[r][part] = factor < 1e-35f ? 1e-35f : factor;  // NaN stays
       }
     }
   }
