@@ -8,6 +8,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
 #include "attention/attention.h"
 #include "attention/core/dtype.h"
 #include "attention/core/tensor.h"
@@ -69,12 +70,9 @@ void Draw(uint64_t seed, Tensors* all) {
   }
 }
 
-// Runs the default kernel and compares O.
-absl::StatusOr<Accuracy> Compare(std::string name, const AttentionProblem& p, Device device,
-                                 AttentionTensors t, const std::vector<oracle::Row>& rows,
-                                 const oracle::Result& exact) {
-  absl::StatusOr<Plan> plan = MakePlan(p, device);
-  if (!plan.ok()) return plan.status();
+// Runs a kernel, and returns O.
+absl::StatusOr<Tensor> Run(const AttentionProblem& p, Device device, AttentionTensors t,
+                           absl::string_view kernel) {
   absl::StatusOr<Tensor> o = Make(p.ODType(), {p.b, p.sq, p.hq, p.dv});
   if (!o.ok()) return o.status();
   // The inputs and O where the kernel runs.
@@ -95,14 +93,25 @@ absl::StatusOr<Accuracy> Compare(std::string name, const AttentionProblem& p, De
     if (absl::Status s = move(view, bytes(*view)); !s.ok()) return s;
   }
   if (absl::Status s = move(&t.o, o->buffer.bytes()); !s.ok()) return s;
-  if (absl::Status s = ForwardOnce(p, t, plan->kernel->traits().name); !s.ok()) return s;
+  if (absl::Status s = ForwardOnce(p, t, kernel); !s.ok()) return s;
   if (!there.empty()) {
     absl::Status s = there.back().CopyToHost(o->buffer.data(), o->buffer.bytes());
     if (!s.ok()) return s;
   }
+  return o;
+}
+
+// Runs the default kernel and compares O.
+absl::StatusOr<Accuracy> Compare(std::string name, const AttentionProblem& p, Device device,
+                                 const AttentionTensors& t, const std::vector<oracle::Row>& rows,
+                                 const oracle::Result& exact) {
+  absl::StatusOr<Plan> plan = MakePlan(p, device);
+  if (!plan.ok()) return plan.status();
   Accuracy found;
   found.name = std::move(name);
   found.kernel = plan->kernel->traits().name;
+  absl::StatusOr<Tensor> o = Run(p, device, t, found.kernel);
+  if (!o.ok()) return o.status();
   const TensorView view = o->View();
   double sum = 0;
   for (size_t i = 0; i < rows.size(); ++i) {
@@ -123,6 +132,30 @@ AttentionTensors InputsOf(Tensors& all) {
   AttentionTensors t;
   t.q = all[0].View(), t.k = all[1].View(), t.v = all[2].View();
   return t;
+}
+
+// The same numbers in another dtype.
+absl::StatusOr<Tensors> Narrow(Tensors& wide, DType dtype) {
+  Tensors all;
+  for (Tensor& from : wide) {
+    absl::StatusOr<Tensor> t = Make(dtype, from.shape);
+    if (!t.ok()) return t.status();
+    const auto* const x = static_cast<const float*>(from.buffer.data());
+    for (int64_t i = 0; i < t->elements(); ++i) StoreElement(t->buffer.data(), dtype, i, x[i]);
+    all.push_back(*std::move(t));
+  }
+  return all;
+}
+
+// The shapes of the scales of Q, K and V.
+std::vector<std::array<int64_t, 4>> ScaleShapes(const AttentionProblem& p) {
+  const int64_t blocks = p.ScaleBlocks(p.skv);
+  return {{p.b, p.ScaleBlocks(p.sq), p.hq, 1}, {p.b, blocks, p.hkv, 1}, {p.b, blocks, p.hkv, 1}};
+}
+
+Fp8Tensors Fp8Of(Tensors& all, Tensors& scales) {
+  return {all[0].View(),    all[1].View(),    all[2].View(),
+          scales[0].View(), scales[1].View(), scales[2].View()};
 }
 
 }  // namespace
@@ -155,14 +188,8 @@ absl::StatusOr<std::vector<Accuracy>> MeasureAccuracy(const AttentionProblem& pr
     return row.status();
   };
   for (const DType dtype : {DType::kFloat16, DType::kBFloat16}) {
-    absl::StatusOr<Tensors> narrow = MakeAll(dtype, shapes);
+    absl::StatusOr<Tensors> narrow = Narrow(*wide, dtype);
     if (!narrow.ok()) return narrow.status();
-    for (size_t i = 0; i < narrow->size(); ++i) {
-      const auto* const x = static_cast<const float*>((*wide)[i].buffer.data());
-      for (int64_t j = 0; j < (*wide)[i].elements(); ++j) {
-        StoreElement((*narrow)[i].buffer.data(), dtype, j, x[j]);
-      }
-    }
     p.dtype = dtype;
     absl::Status s =
         add(Compare(std::string(Name(dtype)), p, device, InputsOf(*narrow), rows, *exact));
@@ -181,13 +208,9 @@ absl::StatusOr<std::vector<Accuracy>> MeasureAccuracy(const AttentionProblem& pr
       {"tensor", 0, true}, {"head", 0, false}, {"128 rows", 128, false}, {"64 rows", 64, false}};
   for (const auto& c : kScales) {
     p.scale_block = c.block;
-    absl::StatusOr<Tensors> scales =
-        MakeAll(DType::kFloat32, {{p.b, p.ScaleBlocks(p.sq), p.hq, 1},
-                                  {p.b, p.ScaleBlocks(p.skv), p.hkv, 1},
-                                  {p.b, p.ScaleBlocks(p.skv), p.hkv, 1}});
+    absl::StatusOr<Tensors> scales = MakeAll(DType::kFloat32, ScaleShapes(p));
     if (!scales.ok()) return scales.status();
-    Fp8Tensors to = {(*narrow)[0].View(), (*narrow)[1].View(), (*narrow)[2].View(),
-                     (*scales)[0].View(), (*scales)[1].View(), (*scales)[2].View()};
+    Fp8Tensors to = Fp8Of(*narrow, *scales);
     if (c.per_tensor) to.q_scale.strides = to.k_scale.strides = to.v_scale.strides = {0, 0, 0, 1};
     for (const bool hadamard : {false, true}) {
       absl::Status s = Quantize(p, from, to, {hadamard, seed});
@@ -199,6 +222,70 @@ absl::StatusOr<std::vector<Accuracy>> MeasureAccuracy(const AttentionProblem& pr
     }
   }
   return found;
+}
+
+absl::StatusOr<double> FindNeedles(DType dtype, int64_t queries, int64_t keys, Device device,
+                                   uint64_t seed) {
+  constexpr int64_t kDim = 128;
+  constexpr double kScore = 12.5, kPart = 0.25;
+  AttentionProblem p;
+  p.b = p.hq = p.hkv = 1;
+  p.sq = queries, p.skv = keys, p.d = p.dv = kDim;
+  p.dtype = DType::kFloat32;
+  if (absl::Status s = p.Validate(); !s.ok()) return s;
+  absl::StatusOr<Tensors> wide =
+      MakeAll(DType::kFloat32, {{1, queries, 1, kDim}, {1, keys, 1, kDim}, {1, keys, 1, kDim}});
+  if (!wide.ok()) return wide.status();
+  std::mt19937_64 random(seed);
+  std::normal_distribution<float> normal;
+  for (Tensor& t : *wide) {
+    auto* const x = static_cast<float*>(t.buffer.data());
+    for (int64_t i = 0; i < t.elements(); ++i) x[i] = normal(random);
+  }
+  // A query points at its needle's key.
+  auto* const q = static_cast<float*>((*wide)[0].buffer.data());
+  const auto* const k = static_cast<const float*>((*wide)[1].buffer.data());
+  const auto* const v = static_cast<const float*>((*wide)[2].buffer.data());
+  const auto dot = [](const auto& a, const float* b) {
+    double sum = 0;
+    for (int64_t c = 0; c < kDim; ++c) sum += double{a(c)} * b[c];
+    return sum;
+  };
+  std::vector<int64_t> needles(queries);
+  std::uniform_int_distribution<int64_t> anywhere(0, keys - 1);
+  for (int64_t i = 0; i < queries; ++i) {
+    needles[i] = anywhere(random);
+    const float* const key = k + needles[i] * kDim;
+    const double factor = kScore / p.Scale() / dot([&](int64_t c) { return key[c]; }, key);
+    for (int64_t c = 0; c < kDim; ++c) q[i * kDim + c] = static_cast<float>(factor * key[c]);
+  }
+
+  absl::StatusOr<Tensors> narrow = Narrow(*wide, dtype);
+  if (!narrow.ok()) return narrow.status();
+  const AttentionTensors from = InputsOf(*wide);
+  AttentionTensors t = InputsOf(*narrow);
+  p.dtype = dtype;
+  Tensors scales;
+  if (dtype == DType::kFloat8E4M3) {
+    p.scale_block = 128;
+    absl::StatusOr<Tensors> made = MakeAll(DType::kFloat32, ScaleShapes(p));
+    if (!made.ok()) return made.status();
+    scales = *std::move(made);
+    const Fp8Tensors to = Fp8Of(*narrow, scales);
+    if (absl::Status s = Quantize(p, from, to, {/*hadamard=*/true, seed}); !s.ok()) return s;
+    t = to.Inputs({});
+  }
+  absl::StatusOr<Tensor> o = Run(p, device, t, "");
+  if (!o.ok()) return o.status();
+  int64_t found = 0;
+  for (int64_t i = 0; i < queries; ++i) {
+    const float* const value = v + needles[i] * kDim;
+    const auto of_o = [&](int64_t c) {
+      return LoadElement(o->buffer.data(), o->dtype, i * kDim + c);
+    };
+    found += dot(of_o, value) >= kPart * dot([&](int64_t c) { return value[c]; }, value);
+  }
+  return static_cast<double>(found) / static_cast<double>(queries);
 }
 
 }  // namespace attnlab::fp8

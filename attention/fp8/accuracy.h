@@ -12,6 +12,7 @@
 
 #include "absl/status/statusor.h"
 #include "attention/core/device.h"
+#include "attention/core/dtype.h"
 #include "attention/core/problem.h"
 
 namespace attnlab::fp8 {
@@ -31,6 +32,12 @@ struct Accuracy {
 // Unimplemented if no kernel there takes the problem in fp8; ResourceExhausted without memory.
 absl::StatusOr<std::vector<Accuracy>> MeasureAccuracy(const AttentionProblem& problem,
                                                       Device device, uint64_t seed = 0);
+
+// A needle in a haystack: of so many queries, the part that find their own among so many random keys. Its
+// score is 12.5, so that it weighs about as much as all others together. It is found if O has at least a
+// quarter of its value. `dtype`: of Q, K and V; fp8_e4m3 with a scale per 128 rows and a Hadamard matrix.
+absl::StatusOr<double> FindNeedles(DType dtype, int64_t queries, int64_t keys, Device device,
+                                   uint64_t seed = 0);
 
 }  // namespace attnlab::fp8
 

@@ -38,5 +38,13 @@ TEST(AccuracyTest, OtherShapes) {
   }
 }
 
+TEST(AccuracyTest, NeedlesAreFound) {
+  for (const DType dtype : {DType::kBFloat16, DType::kFloat8E4M3}) {
+    const absl::StatusOr<double> found = FindNeedles(dtype, 40, 4096, Device::Cpu());
+    ASSERT_TRUE(found.ok()) << found.status();
+    EXPECT_EQ(*found, 1);
+  }
+}
+
 }  // namespace
 }  // namespace attnlab::fp8
