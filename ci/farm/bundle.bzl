@@ -15,11 +15,12 @@ _platform_transition = transition(
     outputs = [_PLATFORMS],
 )
 
-def _path_in_runfiles(ctx, file):
-    """Below the directory of runfiles."""
+def _paths_in_runfiles(ctx, file):
+    """Below the directory of runfiles. Those of other repositories have a second one, by which $(rootpath) calls them."""
     if file.short_path.startswith("../"):
-        return file.short_path[3:]
-    return ctx.workspace_name + "/" + file.short_path
+        path = file.short_path[3:]
+        return [path, ctx.workspace_name + "/external/" + path]
+    return [ctx.workspace_name + "/" + file.short_path]
 
 def _test_bundle_impl(ctx):
     files = {}  # path in the archive: File
@@ -27,10 +28,11 @@ def _test_bundle_impl(ctx):
     for test in ctx.attr.tests:
         info, default = test[BundledTestInfo], test[DefaultInfo]
         for file in default.default_runfiles.files.to_list():
-            files[_path_in_runfiles(ctx, file)] = file
+            for path in _paths_in_runfiles(ctx, file):
+                files[path] = file
         tests.append(struct(
             label = str(test.label),
-            program = _path_in_runfiles(ctx, default.files_to_run.executable),
+            program = _paths_in_runfiles(ctx, default.files_to_run.executable)[0],
             args = info.args,
             env = info.env,
             shards = info.shards,

@@ -192,10 +192,10 @@ class FarmTest(unittest.TestCase):
             process.wait()
         done = subprocess.run(command, stdout=subprocess.PIPE, universal_newlines=True, env=env)
         self.assertEqual(done.returncode, 0, done.stdout)
-        self.assertIn("101 passed, 0 skipped, 0 flaky, 0 failed, 0 lost", done.stdout)
+        self.assertIn("102 passed, 0 skipped, 0 flaky, 0 failed, 0 lost", done.stdout)
         with open(os.path.join(out, "results.json"), encoding="utf-8") as f:
             items = json.load(f)["items"]
-        self.check(items, 101)
+        self.check(items, 102)
         self.assertTrue(all(len(i["attempts"]) == 1 for i in items))
         # Once more: nothing runs, and the history has one line of this run.
         history = os.path.join(self.out, "history.jsonl")

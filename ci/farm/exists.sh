@@ -1,0 +1,3 @@
+#!/bin/sh
+# Fails unless the file exists.
+[ -s "$1" ]
