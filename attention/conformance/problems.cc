@@ -328,6 +328,11 @@ std::vector<Case> Fp8Cases() {
        oracle::Layout::kBshd, kNormal},
       {"b=2,hq=3,hkv=1,sq=66,skv=75,d=8,dtype=fp8_e4m3,scaleblock=64", oracle::Layout::kBshd,
        kNormal},
+      // Of more than 4096 keys, a kernel may add up O in parts.
+      {"b=1,hq=2,hkv=1,sq=70,skv=9300,d=128,dtype=fp8_e4m3,scaleblock=128", oracle::Layout::kBshd,
+       kNormal},
+      {"b=2,hq=1,sq=40,skv=4700,d=60,dtype=fp8_e4m3,odtype=fp16,mask=causal,scaleblock=64",
+       oracle::Layout::kOdd, kNormal},
   };
   std::vector<Case> cases;
   for (const auto& fp8 : kCases) {

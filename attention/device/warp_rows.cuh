@@ -58,13 +58,19 @@ class WarpRows {
   }
 
   // The same for the lane's r-th row, which sees keys [begin, end) of the tile. ptxas moves bits to
-  // predicates seven at a time, where comparisons take an instruction each.
+  // predicates seven at a time, where comparisons take an instruction each. A word has bits for 128 keys.
   template <typename S>
   static __device__ void MaskOut(S& s, int r, int begin, int end) {
-    static_assert(kKeys <= 128);
-    const uint32_t seen = KeysBelow(end, Pair(), kKeys) & ~KeysBelow(begin, Pair(), kKeys);
+    uint32_t seen[(kKeys + 127) / 128];
 #pragma unroll
-    for (int i = 0; i < kKeys / 4; ++i) s.At(r, i) = seen >> i & 1 ? s.At(r, i) : -INFINITY;
+    for (int i = 0; i * 128 < kKeys; ++i) {
+      const int keys = kKeys - i * 128 < 128 ? kKeys - i * 128 : 128;
+      seen[i] = KeysBelow(end - i * 128, Pair(), keys) & ~KeysBelow(begin - i * 128, Pair(), keys);
+    }
+#pragma unroll
+    for (int i = 0; i < kKeys / 4; ++i) {
+      s.At(r, i) = seen[i / 32] >> i % 32 & 1 ? s.At(r, i) : -INFINITY;
+    }
   }
 
   // Whether any row of the warp sees any key of the tile, which begins with first_key. The tile has
@@ -104,6 +110,11 @@ class WarpRows {
   static __device__ float RowMax(float x) {
     x = fmaxf(x, __shfl_xor_sync(0xFFFFFFFF, x, 1));
     return fmaxf(x, __shfl_xor_sync(0xFFFFFFFF, x, 2));
+  }
+
+  static __device__ float RowSum(float x) {
+    x += __shfl_xor_sync(0xFFFFFFFF, x, 1);
+    return x + __shfl_xor_sync(0xFFFFFFFF, x, 2);
   }
 
   // Takes in the maxima of FindMaxima(). In most tiles no score exceeds its row's running maximum
@@ -146,10 +157,7 @@ class WarpRows {
   // After the last key: adds up the lanes' shares of each row's sum.
   __device__ void Finish() {
 #pragma unroll
-    for (int r = 0; r < kLaneRows; ++r) {
-      rows_[r].sum += __shfl_xor_sync(0xFFFFFFFF, rows_[r].sum, 1);
-      rows_[r].sum += __shfl_xor_sync(0xFFFFFFFF, rows_[r].sum, 2);
-    }
+    for (int r = 0; r < kLaneRows; ++r) rows_[r].sum = RowSum(rows_[r].sum);
   }
 
   // After Finish(): stores the LSE of the warp's rows, if it is wanted.

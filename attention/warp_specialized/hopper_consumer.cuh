@@ -58,6 +58,7 @@ class Consumer {
  private:
   static constexpr int kKeys = Shape::kKeys;
   static constexpr int kSteps = Shape::kDim * Shape::kBytes / 32;  // of a product that sums over d
+  static constexpr int kMostSummed = 4096 / kKeys;                 // tiles
   using Softmax = HopperSoftmax<Shape, kCaps>;
   using Rows = typename Softmax::Rows;
   using LaneRows = typename Softmax::LaneRows;
@@ -85,11 +86,11 @@ class Consumer {
     ReleaseK(i);
     softmax_.Begin(work, group_);
     sum_.Clear();
+    if constexpr (Shape::kFp8) summed_ = 0, aside_[0] = aside_[1] = 0, is_aside_ = false;
     LaneRows factors;
     softmax_.template Weigh</*kFirst=*/true>(s, work, i, scales, factors, [](Scores&) {});
     if (i > 0) shared_.k_ring.WaitFull(k_at_);
-    sum_.Prepare(s, scales);
-    sum_.Round(s, scales);
+    sum_.Round(s);
     ClearV(work, /*waits=*/true);
     SkipV(skips);
   }
@@ -120,11 +121,17 @@ class Consumer {
       next.parity ^= softmax_.rows().State(0).sum + softmax_.rows().State(1).sum < 0;
       shared_.k_ring.WaitFull(next);
     }
-    sum_.Prepare(s, scales);
-    sum_.template Finish<0>(VAddress());
+    wgmma::Wait<0>();
+    wgmma::Keep(sum_.o().x);
     ReleaseV();
-    if (rescale) Rows::Multiply(sum_.o(), factors);
-    sum_.Round(s, scales);
+    if (rescale) {
+      Rows::Multiply(sum_.o(), factors);
+      if constexpr (Shape::kFp8) aside_[0] *= factors[0], aside_[1] *= factors[1];
+    }
+    sum_.Round(s);
+    if constexpr (Shape::kFp8) {
+      if (++summed_ == kMostSummed) SetAside(work);
+    }
   }
 
   // The last P V, beside S of the next query tile if there is one. Returns whether there was.
@@ -141,7 +148,8 @@ class Consumer {
         sum_.Start(VAddress());
         StartScores(s);
         PassTurn();
-        sum_.template Finish<1>(VAddress());
+        wgmma::Wait<1>();
+        wgmma::Keep(sum_.o().x);
         ReleaseV();
         Store(work);
         ReleaseWork();
@@ -155,7 +163,8 @@ class Consumer {
     shared_.v_ring.WaitFull(v_at_);
     sum_.Start(VAddress());
     PassTurn();
-    sum_.template Finish<0>(VAddress());
+    wgmma::Wait<0>();
+    wgmma::Keep(sum_.o().x);
     ReleaseV();
     Store(work);
     ReleaseWork();
@@ -358,34 +367,68 @@ class Consumer {
     v_at_.Advance();
   }
 
+  // Sums of fp8 keep about 14 bits, so they must not be long. O of kMostSummed tiles goes to its place in
+  // memory, divided by the sum of the weights so far, and a new sum begins.
+  __device__ void SetAside(const Work& work) {
+    Rows& rows = softmax_.rows();
+    LaneRows sums;
+#pragma unroll
+    for (int r = 0; r < 2; ++r) {
+      sums[r] = Rows::RowSum(rows.State(r).sum);
+      if (sums[r] == 0) sums[r] = 1;
+    }
+    const LaneRows factors = {device::Reciprocal(sums[0]), device::Reciprocal(sums[1])};
+    StoreO(work, factors);
+    aside_[0] = sums[0], aside_[1] = sums[1];
+    is_aside_ = true;
+    summed_ = 0;
+    sum_.Clear();
+  }
+
   __device__ void Store(const Work& work) {
     const device::Arguments& a = h_.a;
     Rows& rows = softmax_.rows();
     rows.Finish();
-    const int first_head = work.q.head * static_cast<int>(h_.pack.Value());
+    if (a.lse.data != nullptr && Rows::Pair() == 0) {
+#pragma unroll
+      for (int r = 0; r < 2; ++r) {
+        if (Rows::Row(r) >= work.rows) continue;
+        const Place at = PlaceOf(work, Rows::Row(r));
+        static_cast<float*>(a.lse.data)[a.lse.Offset(work.q.batch, at.token, at.head)] =
+            rows.State(r).Lse();
+      }
+    }
+    StoreO(work, {rows.State(0).Inverse(), rows.State(1).Inverse()});
+  }
+
+  // Times these factors, with what was set aside.
+  __device__ void StoreO(const Work& work, const LaneRows& factors) {
+    const device::Arguments& a = h_.a;
+    Pairs<T> pairs;
+    if constexpr (Shape::kFp8) pairs.is_fp16 = h_.o_is_fp16;
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
       const int row = Rows::Row(r);
       const bool exists = row < work.rows;
-      const int query = static_cast<int>(h_.pack.Divide(row));
-      const int head = first_head + row - query * static_cast<int>(h_.pack.Value());
-      if (exists && Rows::Pair() == 0 && a.lse.data != nullptr) {
-        static_cast<float*>(a.lse.data)[a.lse.Offset(work.q.batch, work.q.token + query, head)] =
-            rows.State(r).Lse();
+      const Place at = PlaceOf(work, row);
+      auto* const o =
+          static_cast<uint16_t*>(a.o.data) + a.o.Offset(work.q.batch, at.token, at.head);
+      if constexpr (Shape::kFp8) {
+        if (is_aside_) {
+          AddRow(sum_.o(), r, aside_[r], pairs, o, exists, a.dv, a.o.whole_chunks);
+        }
       }
-      const int64_t offset = a.o.Offset(work.q.batch, work.q.token + query, head);
-      const float factor = rows.State(r).Inverse();
-      if constexpr (!Shape::kFp8) {
-        StoreRow(sum_.o(), r, factor, static_cast<T*>(a.o.data) + offset, exists, a.dv,
-                 a.o.whole_chunks);
-      } else if (h_.o_is_fp16) {
-        StoreRow(sum_.o(), r, factor, static_cast<__half*>(a.o.data) + offset, exists, a.dv,
-                 a.o.whole_chunks);
-      } else {
-        StoreRow(sum_.o(), r, factor, static_cast<__nv_bfloat16*>(a.o.data) + offset, exists, a.dv,
-                 a.o.whole_chunks);
-      }
+      StoreRow(sum_.o(), r, factors[r], pairs, o, exists, a.dv, a.o.whole_chunks);
     }
+  }
+
+  struct Place {
+    int token, head;
+  };
+  __device__ Place PlaceOf(const Work& work, int row) const {
+    const int pack = static_cast<int>(h_.pack.Value()),
+              query = static_cast<int>(h_.pack.Divide(row));
+    return {work.q.token + query, work.q.head * pack + row - query * pack};
   }
 
   static __device__ int Lane() { return static_cast<int>(threadIdx.x) % 32; }
@@ -398,6 +441,10 @@ class Consumer {
   const int group_ = device::Uniform(static_cast<int>(threadIdx.x) / 128);
   Softmax softmax_;
   HopperSum<T, Shape> sum_;
+  // Of fp8: tiles that O has summed, whether some were set aside, and what they are to be multiplied with.
+  int summed_ = 0;
+  bool is_aside_ = false;
+  LaneRows aside_ = {0, 0};
   uint32_t q_[Shape::kKeepsQ ? kSteps : 1][4];  // Q
   typename device::Ring<Shape::kWorks>::Place work_at_;
   typename device::Ring<Shape::kQStages>::Place q_at_;

@@ -2,6 +2,10 @@
 #ifndef ATTENTION_WARP_SPECIALIZED_HOPPER_OUTPUT_CUH_
 #define ATTENTION_WARP_SPECIALIZED_HOPPER_OUTPUT_CUH_
 
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+#include <cuda_fp8.h>
+
 #include <cstdint>
 
 #include "attention/device/convert.cuh"
@@ -25,21 +29,44 @@ __device__ inline void TransposeWords(uint32_t (&words)[4]) {
   }
 }
 
+// Two elements of O as a word, in 16 bits.
+template <typename T>
+struct Pairs {
+  __device__ uint32_t Pack(float low, float high) const { return device::PackPair<T>(low, high); }
+  __device__ float2 Unpack(uint32_t word) const {
+    const uint16_t low = word, high = word >> 16;
+    return {device::ToFloat(*reinterpret_cast<const T*>(&low)),
+            device::ToFloat(*reinterpret_cast<const T*>(&high))};
+  }
+};
+// Of fp8, the dtype of O is known at run time only.
+template <>
+struct Pairs<__nv_fp8_e4m3> {
+  bool is_fp16;
+  __device__ uint32_t Pack(float low, float high) const {
+    const uint32_t half = device::PackPair<__half>(low, high),
+                   bfloat = device::PackPair<__nv_bfloat16>(low, high);
+    return is_fp16 ? half : bfloat;
+  }
+  __device__ float2 Unpack(uint32_t word) const {
+    return is_fp16 ? Pairs<__half>().Unpack(word) : Pairs<__nv_bfloat16>().Unpack(word);
+  }
+};
+
 // Stores the lane's r-th row, times `factor`, at `to`. All lanes of the warp call it; those whose
 // row does not `exist` store nothing. A lane has two neighbouring columns of each 8; after an
 // exchange with its neighbours it has 8, which it stores at once if all rows are whole_chunks
 // (device/arguments.h).
 template <typename T, int kColumns>
-__device__ void StoreRow(const device::wgmma::Accumulators<kColumns>& o, int r, float factor, T* to,
-                         bool exists, int dv, bool whole_chunks) {
+__device__ void StoreRow(const device::wgmma::Accumulators<kColumns>& o, int r, float factor,
+                         Pairs<T> pairs, uint16_t* to, bool exists, int dv, bool whole_chunks) {
   const int pair = static_cast<int>(threadIdx.x) % 4;
 #pragma unroll
   for (int c = 0; c < kColumns / 32; ++c) {
     uint32_t words[4];
 #pragma unroll
     for (int j = 0; j < 4; ++j) {
-      words[j] =
-          device::PackPair<T>(o.At(r, 8 * c + 2 * j) * factor, o.At(r, 8 * c + 2 * j + 1) * factor);
+      words[j] = pairs.Pack(o.At(r, 8 * c + 2 * j) * factor, o.At(r, 8 * c + 2 * j + 1) * factor);
     }
     TransposeWords(words);
     const int column = 32 * c + 8 * pair;
@@ -49,9 +76,40 @@ __device__ void StoreRow(const device::wgmma::Accumulators<kColumns>& o, int r, 
     } else {
 #pragma unroll
       for (int i = 0; i < 8; ++i) {
-        const auto element = static_cast<uint16_t>(words[i / 2] >> i % 2 * 16);
-        if (column + i < dv) reinterpret_cast<uint16_t*>(to)[column + i] = element;
+        if (column + i < dv) to[column + i] = static_cast<uint16_t>(words[i / 2] >> i % 2 * 16);
       }
+    }
+  }
+}
+
+// Adds what StoreRow() stored, times `factor`, to the lane's r-th row.
+template <typename T, int kColumns>
+__device__ void AddRow(device::wgmma::Accumulators<kColumns>& o, int r, float factor,
+                       Pairs<T> pairs, const uint16_t* from, bool exists, int dv,
+                       bool whole_chunks) {
+  const int pair = static_cast<int>(threadIdx.x) % 4;
+#pragma unroll
+  for (int c = 0; c < kColumns / 32; ++c) {
+    uint32_t words[4] = {0, 0, 0, 0};
+    const int column = 32 * c + 8 * pair;
+    if (exists && column < dv) {
+      if (whole_chunks) {
+        const uint4 chunk = *reinterpret_cast<const uint4*>(from + column);
+        words[0] = chunk.x, words[1] = chunk.y, words[2] = chunk.z, words[3] = chunk.w;
+      } else {
+#pragma unroll
+        for (int i = 0; i < 8; ++i) {
+          if (column + i < dv) words[i / 2] |= uint32_t{from[column + i]} << i % 2 * 16;
+        }
+      }
+    }
+    TransposeWords(words);
+#pragma unroll
+    for (int j = 0; j < 4; ++j) {
+      const float2 two = pairs.Unpack(words[j]);
+      float &x = o.At(r, 8 * c + 2 * j), &y = o.At(r, 8 * c + 2 * j + 1);
+      x = fmaf(two.x, factor, x);
+      y = fmaf(two.y, factor, y);
     }
   }
 }

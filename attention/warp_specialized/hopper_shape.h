@@ -40,11 +40,11 @@ struct HopperShape {
   static constexpr int kVBytes = kFp8 ? kDimV * ((kKeys + 127) / 128) * 128 : kCopiedVBytes;
   static constexpr int kCopiedStages = kFp8 ? 2 : 0;
   static constexpr int kTransposers = kFp8 ? 2 : 0;  // warps
-  // The rest of HopperShared: the Works, the barriers, and of fp8 two scales per 64 keys.
+  // The rest of HopperShared: the Works, the barriers, and of fp8 three numbers per 64 keys.
   static constexpr int kSharedBytes = kQStages * kQBytes + kStages * (kKBytes + kVBytes) +
                                       kCopiedStages * kCopiedVBytes + kWorks * 64 +
                                       16 * (kWorks + kQStages + 2 * kStages + kCopiedStages) +
-                                      ((kFp8 ? kStages * kKeys / 8 : 0) + 8 + 15) / 16 * 16;
+                                      ((kFp8 ? kStages * kKeys * 3 / 16 : 0) + 8 + 15) / 16 * 16;
 
   static_assert(kProducerRegisters + kConsumers * kConsumerRegisters <=
                 (kConsumers + 1) * (65536 / kThreads / 8 * 8));
@@ -61,10 +61,9 @@ using Hopper192v128 = HopperShape<192, 128, 128, 2, 2>;
 using Hopper192 = HopperShape<192, 192, 112, 2, 2>;  // 128 keys do not fit shared memory
 using Hopper256 = HopperShape<256, 256, 80, 2, 2>;   // nor do 96 here
 
-// fp8. S takes kKeys / 2, P kKeys / 8, O kDimV / 2, and a tile's P V as much as O, or of a large O a part
-// (hopper_sum.cuh).
+// fp8. S takes kKeys / 2, P kKeys / 8, O kDimV / 2.
 using Fp8Hopper64 = HopperShape<64, 64, 128, 4, 3, 1>;
-using Fp8Hopper128 = HopperShape<128, 128, 128, 4, 2, 1>;
+using Fp8Hopper128 = HopperShape<128, 128, 192, 2, 2, 1>;
 using Fp8Hopper192v128 = HopperShape<192, 128, 128, 3, 2, 1>;
 using Fp8Hopper256 = HopperShape<256, 256, 64, 3, 2, 1>;
 

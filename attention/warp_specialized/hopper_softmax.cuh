@@ -24,7 +24,7 @@ class HopperSoftmax {
  public:
   // Whether tiles may do without maxima. K then stays longer in its stage, which takes more than two;
   // and a softcap leaves too few registers.
-  // Of fp8, what mma.sync makes of Q and K has other bits than what wgmma does.
+  // Of fp8, mma.sync makes other bits of Q and K than wgmma does.
   static constexpr bool kSpeculates = Shape::kStages > 2 && !kCaps && !Shape::kFp8;
 
   using Scores = device::wgmma::Accumulators<Shape::kKeys>;
@@ -74,7 +74,7 @@ class HopperSoftmax {
     if (!speculates) {
       LaneRows max;
       if constexpr (Shape::kFp8) {
-        FindScaledMaxima(s, max);
+        FindScaledMaxima(s, scales, max);
         rescale = rows_.Grow(max, 1, factors, kLogTop);
       } else {
         Rows::FindMaxima(s, max);
@@ -82,12 +82,12 @@ class HopperSoftmax {
       }
     }
     LaneRows sums;
-    Exponentiate(s, sums);
+    Exponentiate(s, scales, sums);
     if (speculates && AnyAbove(kMostSum, sums)) {
       if (AnyAbove(kMostScaled, sums)) {
         again(s);
         GrowFar(s, factors);
-        Exponentiate(s, sums);
+        Exponentiate(s, scales, sums);
       }
       ScaleDown(s, sums, factors);
       rescale = true;
@@ -119,9 +119,12 @@ class HopperSoftmax {
     }
   }
 
-  // What turns a score into one in base 2: the lane's j-th of its r-th row.
-  __device__ float Factor(int r, int j) const {
-    if constexpr (Shape::kFp8 && !kCaps) return factors_[r][j / 16];
+  // Elements of a row that a lane has of each part of a tile with scales of its own.
+  static constexpr int kParts = TileScales<Shape>::kParts, kOfPart = kKeys / 4 / kParts;
+
+  // What turns a score of the lane's r-th row into one in base 2.
+  __device__ float Factor(int r, int part) const {
+    if constexpr (Shape::kFp8 && !kCaps) return factors_[r][part];
     return scale_log2_;
   }
 
@@ -142,7 +145,7 @@ class HopperSoftmax {
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
 #pragma unroll
-      for (int part = 0; part < kKeys / 64; ++part) {
+      for (int part = 0; part < kParts; ++part) {
         const float factor = row_scales_[r] * scales.K(part);
         factors_[r][part] = factor < 1e-35f ? 1e-35f : factor;  // NaN stays
       }
@@ -153,19 +156,21 @@ class HopperSoftmax {
     for (int r = 0; r < 2; ++r) {
 #pragma unroll
       for (int j = 0; j < kKeys / 4; ++j) {
-        s.At(r, j) = h_.a.softcap * device::Tanh(s.At(r, j) * factors_[r][j / 16]);
+        s.At(r, j) = h_.a.softcap * device::Tanh(s.At(r, j) * factors_[r][j / kOfPart]);
       }
     }
   }
-  __device__ void FindScaledMaxima(const Scores& s, LaneRows& max) const {
+  __device__ void FindScaledMaxima(const Scores& s, const TileScales<Shape>& scales,
+                                   LaneRows& max) const {
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
 #pragma unroll
-      for (int part = 0; part < kKeys / 64; ++part) {
-        float chains[2] = {s.At(r, 16 * part), s.At(r, 16 * part + 1)};
+      for (int part = 0; part < kParts; ++part) {
+        const int first = part * kOfPart;
+        float chains[2] = {s.At(r, first), s.At(r, first + 1)};
 #pragma unroll
-        for (int j = 2; j < 16; ++j) chains[j % 2] = fmaxf(chains[j % 2], s.At(r, 16 * part + j));
-        const float largest = fmaxf(chains[0], chains[1]) * Factor(r, 16 * part);
+        for (int j = 2; j < kOfPart; ++j) chains[j % 2] = fmaxf(chains[j % 2], s.At(r, first + j));
+        const float largest = fmaf(fmaxf(chains[0], chains[1]), Factor(r, part), scales.LogV(part));
         max[r] = part == 0 ? largest : fmaxf(max[r], largest);
       }
     }
@@ -186,16 +191,22 @@ class HopperSoftmax {
   }
 
   // Two chains of sums per row, so that an addition need not wait for the one before.
-  __device__ void Exponentiate(Scores& s, LaneRows& sums) {
+  __device__ void Exponentiate(Scores& s, const TileScales<Shape>& scales, LaneRows& sums) const {
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
-      float chains[2] = {0, 0};
 #pragma unroll
-      for (int j = 0; j < kKeys / 4; ++j) {
-        s.At(r, j) = rows_.State(r).Weight(s.At(r, j), Factor(r, j));
-        chains[j % 2] += s.At(r, j);
+      for (int part = 0; part < kParts; ++part) {
+        float chains[2] = {0, 0};
+        const float neg_max = rows_.State(r).neg_max,
+                    offset = Shape::kFp8 ? neg_max + scales.LogV(part) : neg_max;
+#pragma unroll
+        for (int j = part * kOfPart; j < (part + 1) * kOfPart; ++j) {
+          s.At(r, j) = device::OnlineSoftmax::Power(fmaf(s.At(r, j), Factor(r, part), offset));
+          chains[j % 2] += s.At(r, j);
+        }
+        const float sum = (chains[0] + chains[1]) * scales.InverseV(part);
+        sums[r] = part == 0 ? sum : sums[r] + sum;
       }
-      sums[r] = chains[0] + chains[1];
     }
   }
 
@@ -222,7 +233,7 @@ class HopperSoftmax {
   const HopperArguments& h_;
   const float scale_log2_;
   float row_scales_[Shape::kFp8 ? 2 : 1];
-  float factors_[Shape::kFp8 ? 2 : 1][Shape::kFp8 ? kKeys / 64 : 1];  // of the tile at hand
+  float factors_[Shape::kFp8 ? 2 : 1][kParts];  // of the tile at hand
   Rows rows_;
   int full_begin_ = 0, full_end_ = 0;  // the tiles of keys that need no mask
   bool all_seen_ = false;              // whether each row saw a key before the next of them

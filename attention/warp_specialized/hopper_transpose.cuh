@@ -34,29 +34,36 @@ namespace attnlab::warp_specialized {
 // Others may be NaN, and become 0: the first `keys` count.
 template <typename Shape, bool kAll>
 __device__ void TransposeColumns(uint32_t from, uint32_t to, int keys) {
-  constexpr int kBlocks = Shape::kKeys / 32;
+  constexpr int kBlocks = Shape::kKeys / 32, kAtOnce = 4;
   const int pair = static_cast<int>(threadIdx.x) % 4;
-  uint32_t x[kBlocks][4];
 #pragma unroll
-  for (int n = 0; n < kBlocks; ++n) device::LoadMatricesTransposed(x[n], from + n * 32 * 128);
-  if constexpr (!kAll) {
+  for (int first = 0; first < kBlocks; first += kAtOnce) {
+    const int count = kBlocks - first < kAtOnce ? kBlocks - first : kAtOnce;
+    uint32_t x[kAtOnce][4];
 #pragma unroll
-    for (int i = 0; i < kBlocks * 4; ++i) {
-      const int first = 8 * i + pair * 2;
-      if (first >= keys) x[i / 4][i % 4] &= 0xFFFF0000;
-      if (first + 1 >= keys) x[i / 4][i % 4] &= 0x0000FFFF;
+    for (int n = 0; n < count; ++n) {
+      device::LoadMatricesTransposed(x[n], from + (first + n) * 32 * 128);
     }
-  }
 #pragma unroll
-  for (int n = 0; n < kBlocks; ++n) {
-    uint32_t y[4];
+    for (int n = 0; n < count; ++n) {
+      if constexpr (!kAll) {
 #pragma unroll
-    for (int i = 0; i < 2; ++i) {
-      y[2 * i] = __byte_perm(x[n][2 * i], x[n][2 * i + 1], 0x6420);
-      y[2 * i + 1] = __byte_perm(x[n][2 * i], x[n][2 * i + 1], 0x7531);
+        for (int i = 0; i < 4; ++i) {
+          const int key = 32 * (first + n) + 8 * i + pair * 2;
+          if (key >= keys) x[n][i] &= 0xFFFF0000;
+          if (key + 1 >= keys) x[n][i] &= 0x0000FFFF;
+        }
+      }
+      uint32_t y[4];
+#pragma unroll
+      for (int i = 0; i < 2; ++i) {
+        y[2 * i] = __byte_perm(x[n][2 * i], x[n][2 * i + 1], 0x6420);
+        y[2 * i + 1] = __byte_perm(x[n][2 * i], x[n][2 * i + 1], 0x7531);
+      }
+      // 128 keys are a block of the tile, in which 32 keys are two chunks of 16 bytes, whose place the
+      // swizzle exchanges by exclusive or.
+      device::StoreMatrices(to + first / 4 * Shape::kDimV * 128 ^ n * 32, y);
     }
-    // 32 keys are two chunks of 16 bytes, whose place the swizzle exchanges by exclusive or.
-    device::StoreMatrices(to + n / 4 * Shape::kDimV * 128 ^ n % 4 * 32, y);
   }
 }
 
