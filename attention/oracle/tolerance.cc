@@ -97,7 +97,8 @@ Errors Compare(DType dtype, DType o_dtype, absl::Span<const Row> rows, const Res
     }
     const double score = 1 + at_least(at_least(0, exact.lse[row]), exact.score[row]);
     o.unit.push_back(size);
-    o.floor.push_back((e / 2 + e_score * score) * size +
+    const double of_rounding = dtype == DType::kFloat8E4M3 ? e : e / 2;
+    o.floor.push_back((of_rounding + e_score * score) * size +
                       SmallestNormal(o_dtype) * Epsilon(o_dtype));
     lse.unit.push_back(score);
     lse.floor.push_back(e_score * score);

@@ -18,7 +18,8 @@
 //
 // where `fair` is the straightforward implementation's largest error in units, u_lse the row's unit
 // of LSE, `spacing` that of the denormals of O's dtype, e = Epsilon(dtype) and e32 = Epsilon(fp32).
-// e / 2 is the cost of rounding O to the dtype or, in fp8, of rounding P, since O has more bits.
+// e / 2 is the cost of rounding O to the dtype. In fp8 it is e, the cost of rounding P: if the scale of V is
+// part of P, equal weights of a block of keys are rounded alike, and their errors add up.
 // Scores have an fp32 error of a few units in proportion to their size, and so have P and O. With u = 1
 // and scores up to 4 the floor is 0.0039 for bf16 and 5e-6 for fp32.
 //

@@ -63,7 +63,7 @@ using Hopper256 = HopperShape<256, 256, 80, 2, 2>;   // nor do 96 here
 
 // fp8. S takes kKeys / 2, P kKeys / 8, O kDimV / 2.
 using Fp8Hopper64 = HopperShape<64, 64, 128, 4, 3, 1>;
-using Fp8Hopper128 = HopperShape<128, 128, 192, 2, 2, 1>;
+using Fp8Hopper128 = HopperShape<128, 128, 128, 4, 2, 1>;
 using Fp8Hopper192v128 = HopperShape<192, 128, 128, 3, 2, 1>;
 using Fp8Hopper256 = HopperShape<256, 256, 64, 3, 2, 1>;
 
