@@ -14,13 +14,46 @@ from support import needs_cuda, needs_torch, torch
 import attnlab
 
 if torch is not None:
-    from compare import contenders, main, oracle
+    from compare import accuracy, contenders, main, oracle
     from compare.suites import Case
 
 
 def inputs_of(line, seed=1, layout="bhsd", sets=1, device="cpu"):
     case = main.cases_of([line])[0]
     return case, contenders.make_inputs(case, device, layout, sets, seed)
+
+
+@needs_torch
+class AccuracyTest(unittest.TestCase):
+    def test_a_hadamard_matrix_is_orthogonal(self):
+        for d in (64, 96):
+            rows = accuracy.hadamard(torch.eye(d), seed=3)
+            self.assertLess((rows @ rows.T - torch.eye(d)).abs().max().item(), 1e-6)
+
+    def test_scales_are_of_what_shares_them(self):
+        x = torch.randn(2, 150, 3, 8)
+        for per, shape in (("tensor", (2, 1, 3)), ("head", (2, 1, 3)), ("64", (2, 3, 3))):
+            small, scales = accuracy.quantize(x, per)
+            self.assertEqual(scales.shape, shape)
+            of_rows = scales.repeat_interleave(64 if per == "64" else 150, 1)[:, :150, :, None]
+            self.assertLess(((small.float() * of_rows - x).abs() / of_rows).max().item(), 16.1)
+            self.assertEqual(small.float().abs().max().item(), 448)
+
+    def test_blocks_and_hadamard_make_fp8_better(self):
+        asked = []
+
+        def fa3(q, k, v, **scales):
+            asked.append(sorted(scales))
+            return torch.zeros(q.shape)
+
+        found = accuracy.measure(1, 512, 2, 64, "cpu", fa3=fa3)
+        rmse = {row.name: row.rmse for row in found if row.kernel == "attnlab"}
+        self.assertEqual(len(rmse), 10)
+        self.assertLess(rmse["float16"], rmse["bfloat16"])
+        best = rmse["fp8, a scale per 64 rows, Hadamard"]
+        self.assertLess(rmse["bfloat16"], best)
+        self.assertLess(best, rmse["fp8, a scale per tensor"])
+        self.assertEqual(asked, [[]] * 2 + [["k_descale", "q_descale", "v_descale"]] * 4)
 
 
 @needs_torch
@@ -310,7 +343,7 @@ class CommandTest(unittest.TestCase):
             (["--budget_s=-1"], "--budget_s: -1.0 is not a number of seconds"),
             (["--budget_s=nan"], "--budget_s: nan is not a number of seconds"),
             (["--suite=cpu", self.PROBLEM], "--suite and --problem exclude each other"),
-            (["--problem=hq=1,sq=4,skv=50,d=8,page=16"], "skv=50,d=8,dtype=fp32,mask=none,page=16: must be"),
+            (["--problem=hq=1,sq=4,skv=50,d=8,page=16"], "skv=50,d=8,dtype=bf16,mask=none,page=16: must be"),
             (["--problem=hq=1,sq=4,skv=48,d=8", "--page=0,32"], "page=32: must be whole pages"),
             (["--problem=hq=1,sq=4,skv=48,d=8,page=16", "--layout=bhsd"], "in layout bshd"),
             (["--page=x"], "--page: 'x' is not"),
