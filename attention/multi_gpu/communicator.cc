@@ -1,0 +1,40 @@
+#include "attention/multi_gpu/communicator.h"
+
+#include <algorithm>
+#include <cstring>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+
+namespace attnlab::multi_gpu {
+
+absl::Status Gather(Communicator& c, absl::string_view what, const void* mine, int64_t bytes,
+                    void* all) {
+  char* const to = static_cast<char*>(all);
+  const int n = c.ranks(), rank = c.rank();
+  std::memcpy(to + rank * bytes, mine, bytes);
+  for (int i = 1; i < n; ++i) {
+    const int from = (rank + n - i) % n;
+    const Transfer transfer = {mine, (rank + i) % n, to + from * bytes, from, bytes, bytes};
+    if (absl::Status s = c.Start(transfer); !s.ok()) return s;
+  }
+  return c.Wait(what);
+}
+
+absl::Status Agree(Communicator& c, absl::string_view what, absl::string_view text) {
+  std::vector<char> mine(kMostAgreed), all(kMostAgreed * c.ranks());
+  std::copy_n(text.begin(), std::min<size_t>(text.size(), kMostAgreed), mine.begin());
+  if (absl::Status s = Gather(c, what, mine.data(), kMostAgreed, all.data()); !s.ok()) return s;
+  const auto of = [&](int rank) {
+    const char* const begin = all.data() + rank * kMostAgreed;
+    return absl::string_view(begin, std::find(begin, begin + kMostAgreed, '\0') - begin);
+  };
+  for (int rank = 1; rank < c.ranks(); ++rank) {
+    if (of(rank) == of(0)) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat(what, ": rank ", rank, " has ", of(rank), ", but rank 0 has ", of(0)));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace attnlab::multi_gpu

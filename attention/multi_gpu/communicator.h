@@ -1,0 +1,59 @@
+// Ranks that compute one problem together, each with a part of its data. Rank 0 to ranks() - 1 are threads
+// (memory_communicator.h) or, with other implementations, GPUs.
+//
+//   Communicator& c = …;                                    // of this rank
+//   absl::Status s = c.Start({mine, next, others, previous, bytes, others_bytes});
+//   …                                                       // compute; neither memory may change
+//   if (s.ok()) s = c.Wait("K and V of step 1");
+//
+// All ranks make the same calls in the same order. No call waits for ever: if a rank has left, others get
+// Unavailable, and if nothing comes within the time limit, DeadlineExceeded. Both say which rank was waited
+// for, and for what. After an error a Communicator is of no more use.
+#ifndef ATTENTION_MULTI_GPU_COMMUNICATOR_H_
+#define ATTENTION_MULTI_GPU_COMMUNICATOR_H_
+
+#include <cstdint>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "attention/core/device.h"
+
+namespace attnlab::multi_gpu {
+
+// From this rank to rank `to`, and from rank `from` to this one.
+struct Transfer {
+  const void* send = nullptr;
+  int to = 0;
+  void* receive = nullptr;
+  int from = 0;
+  int64_t send_bytes = 0, receive_bytes = 0;
+};
+
+class Communicator {
+ public:
+  virtual ~Communicator() = default;
+
+  virtual int rank() const = 0;
+  virtual int ranks() const = 0;
+  virtual Device device() const = 0;  // of the memory in transfers
+
+  // Starts a transfer. InvalidArgument for a rank that does not exist.
+  virtual absl::Status Start(const Transfer& transfer) = 0;
+  // Waits for all transfers that were started. `what` they are, for messages. InvalidArgument if another
+  // rank sends another number of bytes.
+  virtual absl::Status Wait(absl::string_view what) = 0;
+};
+
+// What each rank has, in the order of ranks: `bytes` of each, at `all`. In host memory.
+absl::Status Gather(Communicator& c, absl::string_view what, const void* mine, int64_t bytes,
+                    void* all);
+
+// Checks that all ranks have the same text, before any data moves. InvalidArgument names the first rank that
+// differs from rank 0, and both texts. At most kMostAgreed characters are compared.
+constexpr int64_t kMostAgreed = 1024;
+absl::Status Agree(Communicator& c, absl::string_view what, absl::string_view text);
+
+}  // namespace attnlab::multi_gpu
+
+#endif  // ATTENTION_MULTI_GPU_COMMUNICATOR_H_

@@ -1,0 +1,105 @@
+#include "attention/multi_gpu/memory_communicator.h"
+
+#include <algorithm>
+#include <chrono>
+#include <condition_variable>
+#include <cstring>
+#include <deque>
+#include <map>
+#include <mutex>
+#include <string>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+
+namespace attnlab::multi_gpu {
+namespace {
+
+// What all ranks share: messages on their way, each a copy.
+struct Hub {
+  Hub(int n, absl::Duration d) : ranks(n), limit(d), left(n) {}
+
+  const int ranks;
+  const absl::Duration limit;
+  std::mutex mutex;
+  std::condition_variable changed;
+  // By sender and receiver. The mutex guards these.
+  std::map<std::pair<int, int>, std::deque<std::vector<char>>> messages;
+  std::vector<bool> left;
+};
+
+class MemoryCommunicator : public Communicator {
+ public:
+  MemoryCommunicator(std::shared_ptr<Hub> hub, int rank) : hub_(std::move(hub)), rank_(rank) {}
+  ~MemoryCommunicator() override {
+    const std::lock_guard<std::mutex> lock(hub_->mutex);
+    hub_->left[rank_] = true;
+    hub_->changed.notify_all();
+  }
+
+  int rank() const override { return rank_; }
+  int ranks() const override { return hub_->ranks; }
+  Device device() const override { return Device::Cpu(); }
+
+  absl::Status Start(const Transfer& t) override {
+    for (const int other : {t.to, t.from}) {
+      if (other >= 0 && other < ranks()) continue;
+      return absl::InvalidArgumentError(
+          absl::StrCat("rank: ", other, " is not one of 0 to ", ranks() - 1));
+    }
+    if (t.send_bytes < 0 || t.receive_bytes < 0) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("bytes: ", std::min(t.send_bytes, t.receive_bytes), " is negative"));
+    }
+    const char* const from = static_cast<const char*>(t.send);
+    std::vector<char> copy(from, from + t.send_bytes);
+    expected_.push_back(t);
+    const std::lock_guard<std::mutex> lock(hub_->mutex);
+    hub_->messages[{rank_, t.to}].push_back(std::move(copy));
+    hub_->changed.notify_all();
+    return absl::OkStatus();
+  }
+
+  absl::Status Wait(absl::string_view what) override {
+    const auto deadline = std::chrono::steady_clock::now() + absl::ToChronoNanoseconds(hub_->limit);
+    const std::vector<Transfer> expected = std::exchange(expected_, {});
+    for (const Transfer& t : expected) {
+      std::unique_lock<std::mutex> lock(hub_->mutex);
+      std::deque<std::vector<char>>& queue = hub_->messages[{t.from, rank_}];
+      hub_->changed.wait_until(lock, deadline,
+                               [&] { return !queue.empty() || hub_->left[t.from]; });
+      if (queue.empty()) {
+        const std::string of = absl::StrCat(what, ": rank ", rank_, " waited for rank ", t.from);
+        if (hub_->left[t.from]) return absl::UnavailableError(absl::StrCat(of, ", which has left"));
+        return absl::DeadlineExceededError(
+            absl::StrCat(of, " for ", absl::FormatDuration(hub_->limit)));
+      }
+      const std::vector<char> message = std::move(queue.front());
+      queue.pop_front();
+      if (static_cast<int64_t>(message.size()) != t.receive_bytes) {
+        return absl::InvalidArgumentError(absl::StrCat(what, ": rank ", t.from, " sends ",
+                                                       message.size(), " bytes, but rank ", rank_,
+                                                       " expects ", t.receive_bytes));
+      }
+      if (!message.empty()) std::memcpy(t.receive, message.data(), message.size());
+    }
+    return absl::OkStatus();
+  }
+
+ private:
+  const std::shared_ptr<Hub> hub_;
+  const int rank_;
+  std::vector<Transfer> expected_;
+};
+
+}  // namespace
+
+std::vector<std::unique_ptr<Communicator>> RanksInMemory(int ranks, absl::Duration limit) {
+  const auto hub = std::make_shared<Hub>(ranks, limit);
+  std::vector<std::unique_ptr<Communicator>> all;
+  for (int i = 0; i < ranks; ++i) all.push_back(std::make_unique<MemoryCommunicator>(hub, i));
+  return all;
+}
+
+}  // namespace attnlab::multi_gpu

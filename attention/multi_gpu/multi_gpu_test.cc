@@ -1,0 +1,223 @@
+// Every way to divide a problem, on ranks in memory: against the oracle, and with ranks that go wrong.
+#include <cstring>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "attention/core/problem.h"
+#include "attention/core/tensor.h"
+#include "attention/core/tensors.h"
+#include "attention/multi_gpu/memory_communicator.h"
+#include "attention/multi_gpu/ring.h"
+#include "attention/multi_gpu/split_kv.h"
+#include "attention/oracle/inputs.h"
+#include "attention/oracle/reference.h"
+#include "attention/oracle/tolerance.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace attnlab::multi_gpu {
+namespace {
+
+using ::testing::Each;
+using ::testing::HasSubstr;
+
+// Rows of a contiguous tensor [b, rows, heads, d] that a rank has, and back.
+struct Local {
+  std::vector<char> bytes;
+  TensorView view;
+};
+
+template <typename Copy>
+void ForRows(const std::vector<Chunk>& chunks, const TensorView& whole, const TensorView& local,
+             Copy copy) {
+  const int64_t bytes = whole.shape[2] * whole.shape[3] * SizeOf(whole.dtype);
+  for (int64_t b = 0; b < whole.shape[0]; ++b) {
+    int64_t at = 0;
+    for (const Chunk& c : chunks) {
+      for (int64_t row = c.begin; row < c.end; ++row, ++at) {
+        copy(static_cast<char*>(whole.data) + whole.Offset(b, row, 0, 0) * SizeOf(whole.dtype),
+             static_cast<char*>(local.data) + local.Offset(b, at, 0, 0) * SizeOf(whole.dtype),
+             bytes);
+      }
+    }
+  }
+}
+
+Local Take(const std::vector<Chunk>& chunks, const ConstTensorView& of) {
+  Local local;
+  const int64_t rows = RowsOf(chunks);
+  local.bytes.resize(of.shape[0] * rows * of.shape[2] * of.shape[3] * SizeOf(of.dtype) + 1);
+  local.view = BshdView(static_cast<void*>(local.bytes.data()), of.dtype, Device::Cpu(),
+                        of.shape[0], rows, of.shape[2], of.shape[3]);
+  const TensorView whole = {const_cast<void*>(of.data), of.dtype, of.device, of.shape, of.strides};
+  ForRows(chunks, whole, local.view,
+          [](char* from, char* to, int64_t bytes) { std::memcpy(to, from, bytes); });
+  return local;
+}
+
+// O [b, sq, hq, dv] and LSE [b, sq, hq], of all ranks together.
+struct Whole {
+  std::vector<char> o;
+  std::vector<float> lse;
+  absl::Status status;
+};
+
+enum class Way { kRing, kZigzagRing, kSplitKv };
+
+Whole RunOnRanks(const AttentionProblem& p, const AttentionTensors& t, int ranks, Way way) {
+  Whole whole;
+  whole.o.resize(p.b * p.sq * p.hq * p.dv * SizeOf(p.ODType()) + 1);
+  whole.lse.resize(p.b * p.sq * p.hq + 1);
+  const TensorView o = BshdView(static_cast<void*>(whole.o.data()), p.ODType(), Device::Cpu(), p.b,
+                                p.sq, p.hq, p.dv);
+  const TensorView lse = BshdView(static_cast<void*>(whole.lse.data()), DType::kFloat32,
+                                  Device::Cpu(), p.b, p.sq, p.hq, 1);
+  std::vector<std::unique_ptr<Communicator>> all = RanksInMemory(ranks);
+  std::vector<absl::Status> statuses(ranks);
+  std::vector<std::vector<char>> outputs(ranks);
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < ranks; ++rank) {
+    threads.emplace_back([&, rank] {
+      const std::unique_ptr<Communicator> c = std::move(all[rank]);
+      const Order order = way == Way::kZigzagRing ? Order::kZigzag : Order::kInOrder;
+      const std::vector<Chunk> keys = ChunksOf(p.skv, ranks, rank, order),
+                               queries = way == Way::kSplitKv ? std::vector<Chunk>{{0, p.sq}}
+                                                              : ChunksOf(p.sq, ranks, rank, order);
+      Local q = Take(queries, t.q), k = Take(keys, t.k), v = Take(keys, t.v),
+            out = Take(queries, o), logs = Take(queries, lse);
+      AttentionTensors mine;
+      mine.q = q.view, mine.k = k.view, mine.v = v.view, mine.o = out.view, mine.lse = logs.view;
+      statuses[rank] = way == Way::kSplitKv ? SplitKvForward(p, *c, mine)
+                                            : RingForward(p, {order, ""}, *c, mine);
+      outputs[rank] = out.bytes;
+      if (way == Way::kSplitKv && rank != ranks - 1) return;  // all have the same
+      const auto back = [](char* to, char* from, int64_t bytes) { std::memcpy(to, from, bytes); };
+      ForRows(queries, o, out.view, back);
+      ForRows(queries, lse, logs.view, back);
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  for (const absl::Status& s : statuses) whole.status.Update(s);
+  if (way == Way::kSplitKv) {
+    EXPECT_THAT(outputs, Each(outputs[0]));
+  }
+  return whole;
+}
+
+struct Case {
+  const char* line;
+  int ranks;
+  Way way;
+};
+
+TEST(MultiGpuTest, AgreesWithTheOracle) {
+  const Case kCases[] = {
+      {"b=2,hq=4,hkv=2,sq=70,d=32,dtype=fp32", 3, Way::kRing},
+      {"b=2,hq=4,hkv=2,sq=70,d=32,dtype=fp32,mask=causal", 4, Way::kZigzagRing},
+      {"b=1,hq=2,sq=130,d=64,dtype=bf16,mask=causal", 2, Way::kZigzagRing},
+      {"b=1,hq=2,sq=130,d=64,dtype=fp16,mask=causal", 5, Way::kRing},
+      {"b=1,hq=2,sq=60,skv=200,d=48,dv=24,dtype=bf16,mask=causal", 8, Way::kZigzagRing},
+      {"b=1,hq=2,sq=60,skv=20,d=16,dtype=fp32,mask=causal", 4, Way::kZigzagRing},
+      {"b=2,hq=2,sq=200,d=32,dtype=bf16,mask=window:30:0", 4, Way::kZigzagRing},
+      {"b=1,hq=2,sq=90,skv=77,d=32,dtype=fp32,mask=window:9:14,softcap=3", 7, Way::kRing},
+      {"b=1,hq=1,sq=5,d=8,dtype=fp32,mask=causal", 8, Way::kZigzagRing},  // ranks without rows
+      {"b=1,hq=1,sq=3,skv=40,d=8,dtype=fp32,scale=0.4", 6, Way::kRing},
+      {"b=1,hq=2,sq=33,d=16,dtype=fp16", 1, Way::kZigzagRing},
+      {"b=2,hq=8,hkv=2,sq=1,skv=301,d=64,dtype=bf16", 4, Way::kSplitKv},
+      {"b=1,hq=4,sq=5,skv=100,d=32,dv=16,dtype=fp32,mask=causal", 8, Way::kSplitKv},
+      {"b=1,hq=2,sq=30,skv=12,d=8,dtype=fp32,mask=causal", 3, Way::kSplitKv},
+      {"b=1,hq=2,sq=9,skv=200,d=16,dtype=fp16,mask=window:40:3,softcap=2", 5, Way::kSplitKv},
+      {"b=1,hq=1,sq=2,skv=3,d=8,dtype=fp32", 8, Way::kSplitKv},  // ranks without keys
+  };
+  for (const Case& c : kCases) {
+    SCOPED_TRACE(absl::StrCat(c.line, " on ", c.ranks, " ranks"));
+    const AttentionProblem p = AttentionProblem::Parse(c.line).value();
+    auto inputs = oracle::Inputs::Make(p, Device::Cpu());
+    ASSERT_TRUE(inputs.ok()) << inputs.status();
+    const AttentionTensors& t = inputs->host_tensors();
+    const std::vector<oracle::Row> rows = oracle::AllRows(p, t);
+    const auto exact = oracle::Exact(p, t, rows), plain = oracle::Straightforward(p, t, rows);
+    ASSERT_TRUE(exact.ok() && plain.ok()) << exact.status() << plain.status();
+    const Whole got = RunOnRanks(p, t, c.ranks, c.way);
+    ASSERT_TRUE(got.status.ok()) << got.status;
+    oracle::Result values;
+    values.dv = p.dv;
+    for (const oracle::Row& row : rows) {
+      const int64_t at = (row.sequence * p.sq + row.row) * p.hq + row.head;
+      for (int64_t i = 0; i < p.dv; ++i) {
+        values.o.push_back(LoadElement(got.o.data(), p.ODType(), at * p.dv + i));
+      }
+      values.lse.push_back(got.lse[at]);
+    }
+    const oracle::Errors errors =
+        oracle::Compare(p.dtype, p.ODType(), rows, *exact, *plain, values);
+    EXPECT_TRUE(errors.o.Passed()) << errors.o.ToString();
+    EXPECT_TRUE(errors.lse.Passed()) << errors.lse.ToString();
+    const Whole again = RunOnRanks(p, t, c.ranks, c.way);
+    EXPECT_EQ(got.o, again.o);
+    EXPECT_EQ(got.lse, again.lse);
+  }
+}
+
+// Each rank's status, of ranks that call RingForward() with problems of their own.
+std::vector<absl::Status> Statuses(const std::vector<std::string>& lines, absl::Duration limit) {
+  const int ranks = static_cast<int>(lines.size());
+  std::vector<std::unique_ptr<Communicator>> all = RanksInMemory(ranks, limit);
+  std::vector<absl::Status> statuses(ranks);
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < ranks; ++rank) {
+    threads.emplace_back([&, rank] {
+      const std::unique_ptr<Communicator> c = std::move(all[rank]);
+      if (lines[rank] == "leaves") return;
+      if (lines[rank] == "hangs") absl::SleepFor(4 * limit);
+      if (lines[rank] == "hangs") return;
+      const AttentionProblem p = AttentionProblem::Parse(lines[rank]).value();
+      const auto chunks = ChunksOf(p.sq, ranks, rank, Order::kInOrder);
+      std::vector<float> memory(p.b * p.sq * p.hq * p.d);
+      const TensorView view = BshdView(static_cast<void*>(memory.data()), p.dtype, Device::Cpu(),
+                                       p.b, RowsOf(chunks), p.hq, p.d);
+      AttentionTensors mine;
+      mine.q = mine.k = mine.v = view;
+      std::vector<float> o(memory.size());
+      mine.o = view, mine.o.data = o.data();
+      statuses[rank] = RingForward(p, {}, *c, mine);
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  return statuses;
+}
+
+TEST(RingTest, RanksThatDisagreeAreNamed) {
+  const std::string one = "hq=1,sq=12,d=8,dtype=fp32",
+                    other = "hq=1,sq=12,d=8,dtype=fp32,mask=causal";
+  for (const absl::Status& s : Statuses({one, one, other}, absl::Seconds(30))) {
+    EXPECT_EQ(s.code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_THAT(std::string(s.message()), HasSubstr("problem of a ring: rank 2 has b=1,"));
+    EXPECT_THAT(std::string(s.message()), HasSubstr("mask=causal,order=0, but rank 0 has b=1,"));
+  }
+}
+
+TEST(RingTest, NobodyWaitsForEver) {
+  const std::string line = "hq=1,sq=12,d=8,dtype=fp32";
+  const auto left = Statuses({line, "leaves", line}, absl::Seconds(30));
+  EXPECT_EQ(left[0].code(), absl::StatusCode::kUnavailable);
+  EXPECT_THAT(std::string(left[0].message()),
+              HasSubstr("rank 0 waited for rank 1, which has left"));
+  EXPECT_EQ(left[2].code(), absl::StatusCode::kUnavailable);
+  const auto hung = Statuses({line, line, "hangs"}, absl::Milliseconds(300));
+  EXPECT_EQ(hung[0].code(), absl::StatusCode::kDeadlineExceeded);
+  EXPECT_THAT(std::string(hung[0].message()), HasSubstr("rank 0 waited for rank 2 for 300ms"));
+}
+
+TEST(RingTest, WhatItDoesNotTake) {
+  const auto status = [](const std::string& line) { return Statuses({line}, absl::Seconds(1))[0]; };
+  EXPECT_THAT(std::string(status("hq=1,sq=12,d=8,dtype=fp32,lens=padded").message()),
+              HasSubstr("a ring takes neither lengths, pages nor fp8"));
+}
+
+}  // namespace
+}  // namespace attnlab::multi_gpu

@@ -1,0 +1,129 @@
+#include "attention/multi_gpu/part.h"
+
+#include <array>
+#include <exception>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "attention/attention.h"
+#include "attention/core/dtype.h"
+
+namespace attnlab::multi_gpu {
+namespace {
+
+absl::Status CheckView(absl::string_view who, absl::string_view name, const ConstTensorView& view,
+                       DType dtype, const std::array<int64_t, 4>& shape) {
+  if (view.dtype != dtype || view.shape != shape) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(name, ": is [", absl::StrJoin(view.shape, ", "), "] of ", Name(view.dtype),
+                     ", must be [", absl::StrJoin(shape, ", "), "] of ", Name(dtype)));
+  }
+  if (view.device.kind != DeviceKind::kCpu) {
+    return absl::UnimplementedError(
+        absl::StrCat(name, ": on ", ToString(view.device), "; ", who, " runs in host memory only"));
+  }
+  if (view.data == nullptr && view.NumElements() > 0) {
+    return absl::InvalidArgumentError(absl::StrCat(name, ": the data pointer is null"));
+  }
+  if (view.strides[3] != 1 && shape[3] > 1) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(name, ": the stride of dim is ", view.strides[3], ", must be 1"));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+ConstTensorView SomeRows(ConstTensorView view, int64_t begin, int64_t rows) {
+  view.data = static_cast<const char*>(view.data) + begin * view.strides[1] * SizeOf(view.dtype);
+  view.shape[1] = rows;
+  return view;
+}
+
+absl::Status CheckPart(absl::string_view who, const AttentionProblem& p, int64_t rows, int64_t keys,
+                       const AttentionTensors& mine) {
+  if (absl::Status s = p.Validate(); !s.ok()) return s;
+  if (p.lens != Lengths::kFixed || p.page != 0 || p.dtype == DType::kFloat8E4M3 ||
+      p.KvDType() != p.dtype) {
+    return absl::UnimplementedError(absl::StrCat("problem: ", p.ToString(), "; ", who,
+                                                 " takes neither lengths, pages nor fp8"));
+  }
+  absl::Status s = CheckView(who, "q", mine.q, p.dtype, {p.b, rows, p.hq, p.d});
+  if (s.ok()) s = CheckView(who, "k", mine.k, p.dtype, {p.b, keys, p.hkv, p.d});
+  if (s.ok()) s = CheckView(who, "v", mine.v, p.dtype, {p.b, keys, p.hkv, p.dv});
+  if (s.ok()) s = CheckView(who, "o", mine.o, p.ODType(), {p.b, rows, p.hq, p.dv});
+  if (s.ok() && mine.lse.data != nullptr) {
+    s = CheckView(who, "lse", mine.lse, DType::kFloat32, {p.b, rows, p.hq, 1});
+  }
+  return s;
+}
+
+absl::StatusOr<Part> ComputePart(const AttentionProblem& whole, const Piece& piece,
+                                 const ConstTensorView& q, const ConstTensorView& k,
+                                 const ConstTensorView& v, const std::string& kernel) {
+  AttentionProblem p = whole;
+  p.sq = piece.rows, p.skv = piece.keys, p.mask = piece.mask;
+  Part part;
+  const int64_t bytes[] = {p.b * p.sq * p.hq * p.dv * SizeOf(p.ODType()),
+                           p.b * p.sq * p.hq * SizeOf(DType::kFloat32)};
+  for (const int i : {0, 1}) {
+    absl::StatusOr<Buffer> buffer = Buffer::Allocate(Device::Cpu(), bytes[i]);
+    if (!buffer.ok()) return buffer.status();
+    part.memory[i] = *std::move(buffer);
+  }
+  part.o = BshdView(part.memory[0].data(), p.ODType(), Device::Cpu(), p.b, p.sq, p.hq, p.dv);
+  part.lse = LseView(static_cast<float*>(part.memory[1].data()), Device::Cpu(), p.b, p.sq, p.hq);
+  AttentionTensors t;
+  t.q = SomeRows(q, 0, piece.rows);
+  t.k = SomeRows(k, 0, piece.keys), t.v = SomeRows(v, 0, piece.keys);
+  t.o = part.o, t.lse = part.lse;
+  if (absl::Status s = ForwardOnce(p, t, kernel); !s.ok()) return s;
+  return part;
+}
+
+absl::Status Merged::Reset(int64_t b, int64_t rows, int64_t heads, int64_t dv) {
+  rows_ = rows, heads_ = heads, dv_ = dv;
+  try {
+    states_.assign(b * rows * heads, {});
+    sums_.assign(b * rows * heads * dv, 0.0f);
+  } catch (const std::exception&) {  // bad_alloc, or length_error
+    return absl::ResourceExhaustedError(
+        absl::StrCat("no memory for ", b * rows * heads * dv, " elements of O in fp32"));
+  }
+  return absl::OkStatus();
+}
+
+void Merged::Add(const ConstTensorView& o, const ConstTensorView& lse, int64_t first_row) {
+  for (int64_t b = 0; b < o.shape[0]; ++b) {
+    for (int64_t row = 0; row < o.shape[1]; ++row) {
+      for (int64_t head = 0; head < heads_; ++head) {
+        const int64_t at = IndexOf(b, first_row + row, head), from = o.Offset(b, row, head, 0);
+        const float part = LoadElement(lse.data, DType::kFloat32, lse.Offset(b, row, head, 0));
+        const auto f = states_[at].Merge(device::OnlineSoftmax::OfLse(part));
+        float* const sum = &sums_[at * dv_];
+        for (int64_t i = 0; i < dv_; ++i) {
+          sum[i] = f.mine * sum[i] + f.parts * LoadElement(o.data, o.dtype, from + i);
+        }
+      }
+    }
+  }
+}
+
+void Merged::Store(const TensorView& o, const TensorView& lse) const {
+  for (int64_t b = 0; b < o.shape[0]; ++b) {
+    for (int64_t row = 0; row < rows_; ++row) {
+      for (int64_t head = 0; head < heads_; ++head) {
+        const int64_t at = IndexOf(b, row, head), to = o.Offset(b, row, head, 0);
+        const float factor = states_[at].Inverse();
+        for (int64_t i = 0; i < dv_; ++i) {
+          StoreElement(o.data, o.dtype, to + i, sums_[at * dv_ + i] * factor);
+        }
+        if (lse.data == nullptr) continue;
+        StoreElement(lse.data, DType::kFloat32, lse.Offset(b, row, head, 0), states_[at].Lse());
+      }
+    }
+  }
+}
+
+}  // namespace attnlab::multi_gpu

@@ -1,0 +1,63 @@
+// What one rank computes of a problem, and how parts become the whole: some queries with some keys, whose O and
+// LSE are merged with those of other keys.
+#ifndef ATTENTION_MULTI_GPU_PART_H_
+#define ATTENTION_MULTI_GPU_PART_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "attention/core/problem.h"
+#include "attention/core/tensor.h"
+#include "attention/core/tensors.h"
+#include "attention/cuda/memory.h"
+#include "attention/device/online_softmax.h"
+#include "attention/multi_gpu/pieces.h"
+
+namespace attnlab::multi_gpu {
+
+// Rows [begin, begin + rows) of a view [b, rows, heads, d].
+ConstTensorView SomeRows(ConstTensorView view, int64_t begin, int64_t rows);
+
+// Checks the problem, and the tensors of a rank that has so many queries and keys of each sequence. `who` takes
+// neither lengths that differ, nor pages, fp8, or tensors that are not in host memory: Unimplemented.
+absl::Status CheckPart(absl::string_view who, const AttentionProblem& problem, int64_t rows,
+                       int64_t keys, const AttentionTensors& mine);
+
+// O [b, rows, hq, dv] and LSE of a piece, and their memory.
+struct Part {
+  Buffer memory[2];
+  TensorView o, lse;
+};
+// With the first piece.keys rows of k and v. `kernel`: "" for the default one.
+absl::StatusOr<Part> ComputePart(const AttentionProblem& whole, const Piece& piece,
+                                 const ConstTensorView& q, const ConstTensorView& k,
+                                 const ConstTensorView& v, const std::string& kernel);
+
+// The sum of parts, in fp32 (device/online_softmax.h). The same parts in the same order give the same bits.
+class Merged {
+ public:
+  // Begins with no key.
+  absl::Status Reset(int64_t b, int64_t rows, int64_t heads, int64_t dv);
+  // Of queries from `first_row` on.
+  void Add(const ConstTensorView& o, const ConstTensorView& lse, int64_t first_row);
+  // lse.data may be null.
+  void Store(const TensorView& o, const TensorView& lse) const;
+
+ private:
+  int64_t IndexOf(int64_t b, int64_t row, int64_t head) const {
+    return (b * rows_ + row) * heads_ + head;
+  }
+
+  int64_t rows_ = 0, heads_ = 0, dv_ = 0;
+  // Of each query and head: the maximum and the sum, and O before the division.
+  std::vector<device::OnlineSoftmax> states_;
+  std::vector<float> sums_;
+};
+
+}  // namespace attnlab::multi_gpu
+
+#endif  // ATTENTION_MULTI_GPU_PART_H_

@@ -1,0 +1,46 @@
+// Ring attention (Liu, Zaharia and Abbeel, 2023): each rank has some queries of every sequence, and as many
+// keys. K and V travel from rank to rank, so that in n steps the queries of each rank meet all keys:
+//
+//           step 0         step 1         step 2        (3 ranks; Q stays, K and V move on)
+//   rank 0  Q0 with KV 0   Q0 with KV 2   Q0 with KV 1
+//   rank 1  Q1 with KV 1   Q1 with KV 0   Q1 with KV 2
+//   rank 2  Q2 with KV 2   Q2 with KV 1   Q2 with KV 0
+//
+// K and V of the next step travel while this one is computed. Each step is a problem for the default kernel;
+// its O and LSE are merged with those of the steps before (device/online_softmax.h), in fp32.
+#ifndef ATTENTION_MULTI_GPU_RING_H_
+#define ATTENTION_MULTI_GPU_RING_H_
+
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "attention/core/problem.h"
+#include "attention/core/tensors.h"
+#include "attention/multi_gpu/communicator.h"
+#include "attention/multi_gpu/pieces.h"
+
+namespace attnlab::multi_gpu {
+
+struct RingOptions {
+  Order order = Order::kInOrder;
+  std::string kernel;  // "": the default one
+};
+
+// The order in which ranks have the same work.
+Order OrderFor(const AttentionProblem& problem);
+
+// `problem`: the whole. `mine`: this rank's queries and keys: those of ChunksOf(sq, …) and ChunksOf(skv, …),
+// one chunk after the other, as q, o [b, rows, hq, d], k, v [b, rows, hkv, d] and, unless its data is null,
+// lse [b, hq, rows]. All ranks call it with the same problem and options. The result is that of one rank to
+// rounding, and the same from run to run.
+//
+// InvalidArgument for an invalid problem or tensors, and where ranks disagree on the problem. Unimplemented
+// for lengths that differ (lens), pages, fp8 with scales, and tensors that are not in host memory. Errors of
+// Communicator and of MakePlan().
+absl::Status RingForward(const AttentionProblem& problem, const RingOptions& options,
+                         Communicator& c, const AttentionTensors& mine);
+
+}  // namespace attnlab::multi_gpu
+
+#endif  // ATTENTION_MULTI_GPU_RING_H_
