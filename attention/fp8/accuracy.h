@@ -18,7 +18,7 @@
 namespace attnlab::fp8 {
 
 struct Accuracy {
-  std::string name;    // "fp16", "fp8, scales per tensor, Hadamard", …
+  std::string name;    // "fp16", "fp8, a scale per tensor, Hadamard", …
   std::string kernel;  // the default one
   double rmse = 0;     // of the elements of O that were compared
   double largest = 0;  // error of one of them

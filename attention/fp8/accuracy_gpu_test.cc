@@ -2,6 +2,7 @@
 #include <map>
 #include <string>
 
+#include "absl/status/status.h"
 #include "attention/core/device.h"
 #include "attention/core/dtype.h"
 #include "attention/core/problem.h"
@@ -14,6 +15,7 @@ namespace {
 TEST(AccuracyOnGpuTest, BlocksAndHadamardMakeFp8BetterThanOneScale) {
   const AttentionProblem p = AttentionProblem::Parse("hq=16,sq=8192,d=128").value();
   const absl::StatusOr<std::vector<Accuracy>> found = MeasureAccuracy(p, Device::Cuda(0));
+  if (absl::IsUnimplemented(found.status())) GTEST_SKIP() << found.status();
   ASSERT_TRUE(found.ok()) << found.status();
   std::map<std::string, double> rmse;
   for (const Accuracy& a : *found) rmse[a.name] = a.rmse;
@@ -25,6 +27,7 @@ TEST(AccuracyOnGpuTest, BlocksAndHadamardMakeFp8BetterThanOneScale) {
 TEST(AccuracyOnGpuTest, NeedlesAreFoundAmong128k) {
   for (const DType dtype : {DType::kBFloat16, DType::kFloat8E4M3}) {
     const absl::StatusOr<double> found = FindNeedles(dtype, 1000, 131072, Device::Cuda(0));
+    if (absl::IsUnimplemented(found.status())) GTEST_SKIP() << found.status();
     ASSERT_TRUE(found.ok()) << found.status();
     EXPECT_GE(*found, 0.99) << Name(dtype);
   }

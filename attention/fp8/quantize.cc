@@ -19,8 +19,7 @@
 namespace attnlab::fp8 {
 namespace {
 
-constexpr float kLargest = 448;  // of fp8_e4m3
-constexpr int64_t kRows = 64;    // of a task: of one head, and of at most one block
+constexpr int64_t kRows = 64;  // of a task: of one head, and of at most one block
 
 // Q, K or V.
 struct Stream {
@@ -62,7 +61,8 @@ class Quantizer {
     for (size_t i = 0; i < tasks_.size(); ++i) Raise(scale[i], &ScaleOf(tasks_[i]));
     for (size_t i = 0; i < tasks_.size(); ++i) {
       const float largest = ScaleOf(tasks_[i]);
-      scale[i] = largest == 0 ? 1 : largest / kLargest;
+      // NaN stays.
+      scale[i] = largest < kLargest * kLeastScale ? kLeastScale : largest / kLargest;
     }
     for (size_t i = 0; i < tasks_.size(); ++i) ScaleOf(tasks_[i]) = scale[i];
     ForEachTask([&](int64_t i) {

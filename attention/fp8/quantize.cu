@@ -16,7 +16,6 @@
 namespace attnlab::fp8 {
 namespace {
 
-constexpr float kLargest = 448;  // of fp8_e4m3
 // Heads of a thread block if rows are rotated: all read the same angles.
 constexpr int kHeadsTogether = 4;
 
@@ -138,7 +137,8 @@ __device__ uint32_t LargestOfBlock(uint32_t bits, uint32_t* memory) {
 
 __device__ float ScaleOfLargest(uint32_t bits) {
   const float largest = __uint_as_float(bits);
-  return largest == 0 ? 1 : __fdiv_rn(largest, kLargest);
+  return largest < kLargest * kLeastScale ? kLeastScale
+                                          : __fdiv_rn(largest, kLargest);  // NaN stays
 }
 
 template <typename T, int kDim>

@@ -7,7 +7,7 @@
 //   s = ForwardOnce(p, t);
 //
 // An element becomes its quotient by a scale, rounded to nearest, ties to even. The scale is the largest
-// size of all elements that share it, divided by the largest number of fp8_e4m3, 448. Which elements do
+// size of all elements that share it, divided by the largest number of fp8_e4m3, 448, but at least 2^-64. Which elements do
 // is what the views of the scales say: a stride of 0 along an axis gives one scale to all along it. So
 // the problem's scale_block gives scales of blocks of rows, and strides of 0 in all axes one scale per
 // tensor.
@@ -44,7 +44,7 @@ struct QuantizeOptions {
 
 // `from` has Q, K and V in fp32, fp16 or bf16, and the problem's lengths; its o is not used. Rows that
 // no sequence uses are not written, nor are the scales of blocks without rows, unless other blocks share
-// them. Infinity and NaN reach all that shares their scale.
+// them (or, on a GPU, any blocks share scales). Infinity and NaN reach all that shares their scale.
 //
 // On the CPU, with all its threads, and done on return. On a GPU, asynchronous on the stream
 // (cudaStream_t): it allocates nothing, and can be captured in a graph. The results are the same, bit for

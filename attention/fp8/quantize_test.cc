@@ -157,7 +157,7 @@ TEST(QuantizeTest, ZerosAndNan) {
   }
   c.q[c.from.q.Offset(0, 70, 1, 3)] = std::numeric_limits<float>::quiet_NaN();
   ASSERT_TRUE(Quantize(c.p, c.from, c.to).ok());
-  EXPECT_EQ(At(c.to.q_scale, 0, 0, 0, 0), 1);
+  EXPECT_EQ(At(c.to.q_scale, 0, 0, 0, 0), 0x1p-64f);
   EXPECT_EQ(At(c.to.q, 0, 5, 0, 2), 0);
   EXPECT_TRUE(std::isnan(At(c.to.q_scale, 0, 1, 1, 0)));
   EXPECT_TRUE(std::isnan(At(c.to.q, 0, 64, 1, 0)));

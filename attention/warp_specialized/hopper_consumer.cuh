@@ -58,7 +58,7 @@ class Consumer {
  private:
   static constexpr int kKeys = Shape::kKeys;
   static constexpr int kSteps = Shape::kDim * Shape::kBytes / 32;  // of a product that sums over d
-  static constexpr int kMostSummed = 4096 / kKeys;                 // tiles
+  static constexpr int kMostSummed = 2048 / kKeys;                 // tiles
   using Softmax = HopperSoftmax<Shape, kCaps>;
   using Rows = typename Softmax::Rows;
   using LaneRows = typename Softmax::LaneRows;
@@ -367,8 +367,9 @@ class Consumer {
     v_at_.Advance();
   }
 
-  // Sums of fp8 keep about 14 bits, so they must not be long. O of kMostSummed tiles goes to its place in
-  // memory, divided by the sum of the weights so far, and a new sum begins.
+  // Sums of fp8 keep about 14 bits, so they must not be long. After kMostSummed tiles, O goes to its place in
+  // memory with what was there, divided by the sum of the weights, and a new sum begins. (That sum has the
+  // weights of one tile more; it only keeps O in the range of 16 bits.)
   __device__ void SetAside(const Work& work) {
     Rows& rows = softmax_.rows();
     LaneRows sums;

@@ -114,6 +114,10 @@ class Local:
                 time.sleep(0.02)
 
 
+class Refused(OSError):
+    """A program of Slurm has answered, with an error."""
+
+
 class Slurm:
     """A job array per pool, and one more for each set of nodes to avoid. A pool's `slurm` are options for sbatch,
     such as ["--gres=gpu:1"]."""
@@ -133,7 +137,7 @@ class Slurm:
         except subprocess.TimeoutExpired as error:
             raise OSError("%s: no answer within %d s" % (command[0], error.timeout)) from None
         if done.returncode != 0:
-            raise OSError("%s: %s" % (command[0], done.stderr.strip() or "exit status %d" % done.returncode))
+            raise Refused("%s: %s" % (command[0], done.stderr.strip() or "exit status %d" % done.returncode))
         return done.stdout
 
     def _arrays(self, batches):
@@ -170,7 +174,7 @@ class Slurm:
             try:
                 try:
                     job = self._run(*command, *["--exclude=" + ",".join(avoid)] * bool(avoid), script)
-                except OSError:
+                except Refused:
                     if not avoid:
                         raise
                     job = self._run(*command, script)  # there may be no other nodes

@@ -103,8 +103,9 @@ def check_record(record, batch):
             raise Lost("%s: its directory is %r" % (name, record["directory"]))
         if record["status"] not in GOOD + FAILED + ("killed",):
             raise Lost("%s: its status is %r" % (name, record["status"]))
-        times = [float(record[name]) for name in ("began", "waited", "seconds")]
-        if not (min(times) >= 0 and max(times) < math.inf and all(isinstance(gpu, str) for gpu in record["gpus"])):
+        times = [record[name] for name in ("began", "waited", "seconds")]
+        whole = all(isinstance(x, (int, float)) and math.isfinite(x) and x >= 0 for x in times)
+        if not (whole and all(isinstance(gpu, str) for gpu in record["gpus"])):
             raise Lost("%s: its times or GPUs are not such" % name)
         for kind in ("log", "xml"):
             if digest(os.path.join(batch.out, name, "test." + kind)) != record[kind + "_sha256"]:

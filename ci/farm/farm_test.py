@@ -342,7 +342,8 @@ class RecordTest(unittest.TestCase):
                                  ("<testsuites><testcase><error/></testcase></testsuites>", {}), ("<testsuites>", {}),
                                  (good, {"label": "//u"}), (good, {"shard": 1}), (good, {"status": "fine"}),
                                  (good, {"directory": "../.."}), (good, {"directory": 7}),
-                                 (good, {"directory": "tests/u/0"}), (good, {"seconds": "long"}), (good, {"began": "inf"}),
+                                 (good, {"directory": "tests/u/0"}), (good, {"seconds": "1"}), (good, {"began": float("inf")}),
+                                 (good, {"waited": float("nan")}),
                                  (good, {"gpus": [7]}), (good, {"shard": []}), (good, {"log_sha256": ""}),
                                  ('<?xml version="1.0" encoding="no-such"?>' + good, {})]:  # fmt: skip
                 with self.assertRaises(farm.Lost, msg=(xml, changes)):

@@ -4,7 +4,7 @@
 // D has 64 rows and N columns, A 64 rows and 32 bytes of columns, B as many rows and N columns. Below,
 // that is 16 columns and rows; of fp8 it is 32. Warp w of the group
 // has rows 16 w to 16 w + 15 of D, in the layout of mma.sync. B lies in shared memory; A lies there
-// or in registers. A sum over more than 16 takes several products, one per step k:
+// or in registers. A sum over more than 32 bytes takes several products, one per step k:
 //
 //   wgmma::Fence();
 //   for (k) wgmma::MultiplyRows<T>(s, q.Step(k), keys.Step(k), k > 0);      // S = Q Kᵀ
@@ -67,8 +67,8 @@ struct Accumulators {
   __device__ float At(int r, int i) const { return x[i / 2 * 4 + r * 2 + i % 2]; }
 };
 
-// A matrix in shared memory, as TMA writes it: blocks of 64 columns, one after the other. A block
-// has 128 bytes of each row, in the 128-byte swizzle. It begins at a multiple of 1024 bytes and has
+// A matrix in shared memory, as TMA writes it: blocks of 128 bytes of each row, one after the other. A block
+// is in the 128-byte swizzle. It begins at a multiple of 1024 bytes and has
 // a multiple of 8 rows.
 //
 // A descriptor has, in units of 16 bytes: the address in bits 0 to 13, the distance of blocks in
@@ -81,7 +81,7 @@ class SumAlongRows {
       : first_(uint64_t{1} << 62 | uint64_t{64} << 32 | uint64_t{1} << 16 |
                (address & 0x3FFFF) >> 4),
         block_(rows * 8) {}
-  // The descriptor of columns 16 k to 16 k + 15.
+  // The descriptor of bytes 32 k to 32 k + 31 of each row.
   __device__ uint64_t Step(int k) const {
     return first_ + static_cast<uint32_t>(k / 4 * block_ + k % 4 * 2);
   }
@@ -112,7 +112,7 @@ __device__ void MultiplyRows(Accumulators<kColumns>& d, uint64_t a, uint64_t b, 
   ATTNLAB_WGMMA_DISPATCH(ATTNLAB_WGMMA_SHARED, ", 0, 0")
 }
 
-// The same with A in registers, as a fragment of mma.sync m16n8k16.
+// The same with A in registers, as a fragment of mma.sync m16n8k16 or, of fp8, m16n8k32.
 template <typename T, int kColumns>
 __device__ void MultiplyRows(Accumulators<kColumns>& d, const uint32_t (&a)[4], uint64_t b,
                              bool accumulate) {

@@ -1,7 +1,7 @@
 """How far fp8 attention is from exact attention, in attnlab and in FlashAttention-3, on the same tensors.
 
 The numbers are N(0, 1) + N(0, 100) Bernoulli(0.001), as in the FlashAttention-3 paper: few large elements
-are what fp8 is worst at. `attnlab verify --accuracy` does the same for attnlab alone.
+are what fp8 is worst at. `attnlab verify --accuracy` does the same for attnlab alone, and needs no PyTorch.
 """
 
 from typing import Callable, Dict, List, NamedTuple, Optional
@@ -10,7 +10,7 @@ import torch
 
 import attnlab
 
-LARGEST = 448.0  # of float8_e4m3fn
+LARGEST, LEAST_SCALE = 448.0, 2.0**-64  # as in attention/fp8/quantize_rows.h
 FP8 = torch.float8_e4m3fn
 
 
@@ -65,7 +65,7 @@ def quantize(x: torch.Tensor, per: str):
     else:
         blocks = torch.nn.functional.pad(x, (0, 0, 0, 0, 0, -s % int(per))).unflatten(1, (-1, int(per)))
         largest = blocks.abs().amax((2, 4))
-    scales = torch.where(largest == 0, 1.0, largest / LARGEST).contiguous()
+    scales = (largest / LARGEST).clamp_min(LEAST_SCALE).contiguous()
     rows = s if per in ("tensor", "head") else int(per)
     of_rows = scales.repeat_interleave(rows, 1)[:, :s].unsqueeze(-1)
     return (x / of_rows).to(FP8), scales

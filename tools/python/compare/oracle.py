@@ -1,18 +1,19 @@
 """Double precision on sampled rows, and the error bound of docs/numerics.md.
 
-    |O - exact| <= 2 fair u + (e / 2 + 8 e32 (1 + score)) u + spacing
+    |O - exact| <= 2 fair u + (e / 2 + 8 e32 (1 + score)) u + spacing           in fp8: e, and 2^-10 for 8 e32
 
 u is the size of the row: the larger of its largest |O| and its spread, the root of the largest sum
 of (p v)². `fair` is the largest error, in units of u, of a straightforward computation in the dtype
 on the same rows (scores and sums in fp32, P rounded, O rounded). e and e32 are the epsilons of the
-dtype and of fp32. `score` is the row's largest |score| or |LSE|.
+dtype and of fp32. `score` is the row's largest |score| or |LSE|. attention/oracle/tolerance.h is the same
+rule in C++, and says why.
 """
 
 from typing import NamedTuple
 
 import torch
 
-RULE = "2 fair u + (e / 2 + 8 e32 (1 + score)) u + spacing, docs/numerics.md"
+RULE = "2 fair u + (e / 2 + 8 e32 (1 + score)) u + spacing; in fp8 e and 2^-10; docs/numerics.md"
 
 _FP8 = torch.float8_e4m3fn
 _EPSILON = {torch.float32: 2.0**-23, torch.float16: 2.0**-10, torch.bfloat16: 2.0**-7, _FP8: 2.0**-3}
@@ -57,7 +58,8 @@ class Oracle:
                 score = 1 + torch.maximum(seen.abs().amax(-1, keepdim=True), lse.abs())
                 exact.append(o)
                 units.append(unit)
-                floors.append((e / 2 + 8 * e32 * score) * unit + _SMALLEST[dtype] * e)
+                of_p, of_score = (e, 2.0**-10) if dtype == _FP8 else (e / 2, 8 * e32)
+                floors.append((of_p + of_score * score) * unit + _SMALLEST[dtype] * e)
                 plain = _attend(*(x.float() for x in inputs), scale, hidden, dtype)[0]
                 error = (plain.to(q.dtype).double() - o).abs() / unit
                 fair = max(fair, float(error.nan_to_num(0, 0, 0).max()))
