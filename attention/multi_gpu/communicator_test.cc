@@ -1,15 +1,12 @@
 #include "attention/multi_gpu/communicator.h"
 
 #include <cstdint>
-#include <functional>
-#include <memory>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
-#include "attention/multi_gpu/memory_communicator.h"
+#include "attention/multi_gpu/on_ranks.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -18,22 +15,6 @@ namespace {
 
 using ::testing::Each;
 using ::testing::HasSubstr;
-
-// Calls `of_rank` on a thread per rank. A rank leaves when its call returns.
-std::vector<absl::Status> OnRanks(int ranks, absl::Duration limit,
-                                  const std::function<absl::Status(Communicator&)>& of_rank) {
-  std::vector<std::unique_ptr<Communicator>> all = RanksInMemory(ranks, limit);
-  std::vector<absl::Status> statuses(ranks);
-  std::vector<std::thread> threads;
-  for (int rank = 0; rank < ranks; ++rank) {
-    threads.emplace_back([&, rank] {
-      const std::unique_ptr<Communicator> c = std::move(all[rank]);
-      statuses[rank] = of_rank(*c);
-    });
-  }
-  for (std::thread& thread : threads) thread.join();
-  return statuses;
-}
 
 TEST(CommunicatorTest, MessagesArriveInOrderAtWhomTheyAreFor) {
   constexpr int kRanks = 5, kSteps = 200;

@@ -1,16 +1,15 @@
 // Every way to divide a problem, on ranks in memory: against the oracle, and with ranks that go wrong.
 #include <cstring>
-#include <memory>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
 #include "attention/core/problem.h"
 #include "attention/core/tensor.h"
 #include "attention/core/tensors.h"
-#include "attention/multi_gpu/memory_communicator.h"
+#include "attention/multi_gpu/on_ranks.h"
 #include "attention/multi_gpu/ring.h"
 #include "attention/multi_gpu/split_kv.h"
 #include "attention/oracle/inputs.h"
@@ -76,31 +75,26 @@ Whole RunOnRanks(const AttentionProblem& p, const AttentionTensors& t, int ranks
                                 p.sq, p.hq, p.dv);
   const TensorView lse = BshdView(static_cast<void*>(whole.lse.data()), DType::kFloat32,
                                   Device::Cpu(), p.b, p.sq, p.hq, 1);
-  std::vector<std::unique_ptr<Communicator>> all = RanksInMemory(ranks);
-  std::vector<absl::Status> statuses(ranks);
   std::vector<std::vector<char>> outputs(ranks);
-  std::vector<std::thread> threads;
-  for (int rank = 0; rank < ranks; ++rank) {
-    threads.emplace_back([&, rank] {
-      const std::unique_ptr<Communicator> c = std::move(all[rank]);
-      const Order order = way == Way::kZigzagRing ? Order::kZigzag : Order::kInOrder;
-      const std::vector<Chunk> keys = ChunksOf(p.skv, ranks, rank, order),
-                               queries = way == Way::kSplitKv ? std::vector<Chunk>{{0, p.sq}}
-                                                              : ChunksOf(p.sq, ranks, rank, order);
-      Local q = Take(queries, t.q), k = Take(keys, t.k), v = Take(keys, t.v),
-            out = Take(queries, o), logs = Take(queries, lse);
-      AttentionTensors mine;
-      mine.q = q.view, mine.k = k.view, mine.v = v.view, mine.o = out.view, mine.lse = logs.view;
-      statuses[rank] = way == Way::kSplitKv ? SplitKvForward(p, *c, mine)
-                                            : RingForward(p, {order, ""}, *c, mine);
-      outputs[rank] = out.bytes;
-      if (way == Way::kSplitKv && rank != ranks - 1) return;  // all have the same
-      const auto back = [](char* to, char* from, int64_t bytes) { std::memcpy(to, from, bytes); };
-      ForRows(queries, o, out.view, back);
-      ForRows(queries, lse, logs.view, back);
-    });
-  }
-  for (std::thread& thread : threads) thread.join();
+  const auto statuses = OnRanks(ranks, absl::Seconds(60), [&](Communicator& c) {
+    const int rank = c.rank();
+    const Order order = way == Way::kZigzagRing ? Order::kZigzag : Order::kInOrder;
+    const std::vector<Chunk> keys = ChunksOf(p.skv, ranks, rank, order),
+                             queries = way == Way::kSplitKv ? std::vector<Chunk>{{0, p.sq}}
+                                                            : ChunksOf(p.sq, ranks, rank, order);
+    Local q = Take(queries, t.q), k = Take(keys, t.k), v = Take(keys, t.v), out = Take(queries, o),
+          logs = Take(queries, lse);
+    AttentionTensors mine;
+    mine.q = q.view, mine.k = k.view, mine.v = v.view, mine.o = out.view, mine.lse = logs.view;
+    const absl::Status s =
+        way == Way::kSplitKv ? SplitKvForward(p, c, mine) : RingForward(p, {order, ""}, c, mine);
+    outputs[rank] = out.bytes;
+    if (way == Way::kSplitKv && rank != ranks - 1) return s;  // all have the same
+    const auto back = [](char* to, char* from, int64_t bytes) { std::memcpy(to, from, bytes); };
+    ForRows(queries, o, out.view, back);
+    ForRows(queries, lse, logs.view, back);
+    return s;
+  });
   for (const absl::Status& s : statuses) whole.status.Update(s);
   if (way == Way::kSplitKv) {
     EXPECT_THAT(outputs, Each(outputs[0]));
@@ -166,29 +160,20 @@ TEST(MultiGpuTest, AgreesWithTheOracle) {
 // Each rank's status, of ranks that call RingForward() with problems of their own.
 std::vector<absl::Status> Statuses(const std::vector<std::string>& lines, absl::Duration limit) {
   const int ranks = static_cast<int>(lines.size());
-  std::vector<std::unique_ptr<Communicator>> all = RanksInMemory(ranks, limit);
-  std::vector<absl::Status> statuses(ranks);
-  std::vector<std::thread> threads;
-  for (int rank = 0; rank < ranks; ++rank) {
-    threads.emplace_back([&, rank] {
-      const std::unique_ptr<Communicator> c = std::move(all[rank]);
-      if (lines[rank] == "leaves") return;
-      if (lines[rank] == "hangs") absl::SleepFor(4 * limit);
-      if (lines[rank] == "hangs") return;
-      const AttentionProblem p = AttentionProblem::Parse(lines[rank]).value();
-      const auto chunks = ChunksOf(p.sq, ranks, rank, Order::kInOrder);
-      std::vector<float> memory(p.b * p.sq * p.hq * p.d);
-      const TensorView view = BshdView(static_cast<void*>(memory.data()), p.dtype, Device::Cpu(),
-                                       p.b, RowsOf(chunks), p.hq, p.d);
-      AttentionTensors mine;
-      mine.q = mine.k = mine.v = view;
-      std::vector<float> o(memory.size());
-      mine.o = view, mine.o.data = o.data();
-      statuses[rank] = RingForward(p, {}, *c, mine);
-    });
-  }
-  for (std::thread& thread : threads) thread.join();
-  return statuses;
+  return OnRanks(ranks, limit, [&](Communicator& c) {
+    const std::string& line = lines[c.rank()];
+    if (line == "hangs") absl::SleepFor(4 * limit);
+    if (line == "hangs" || line == "leaves") return absl::OkStatus();
+    const AttentionProblem p = AttentionProblem::Parse(line).value();
+    const auto chunks = ChunksOf(p.sq, ranks, c.rank(), Order::kInOrder);
+    std::vector<float> memory(p.b * p.sq * p.hq * p.d), o(memory.size());
+    const TensorView view = BshdView(static_cast<void*>(memory.data()), p.dtype, Device::Cpu(), p.b,
+                                     RowsOf(chunks), p.hq, p.d);
+    AttentionTensors mine;
+    mine.q = mine.k = mine.v = view;
+    mine.o = view, mine.o.data = o.data();
+    return RingForward(p, {}, c, mine);
+  });
 }
 
 TEST(RingTest, RanksThatDisagreeAreNamed) {
