@@ -233,8 +233,9 @@ absl::StatusOr<double> FindNeedles(DType dtype, int64_t queries, int64_t keys, D
   p.sq = queries, p.skv = keys, p.d = p.dv = kDim;
   p.dtype = DType::kFloat32;
   if (absl::Status s = p.Validate(); !s.ok()) return s;
-  absl::StatusOr<Tensors> wide =
-      MakeAll(DType::kFloat32, {{1, queries, 1, kDim}, {1, keys, 1, kDim}, {1, keys, 1, kDim}});
+  const std::vector<std::array<int64_t, 4>> shapes = {
+      {1, queries, 1, kDim}, {1, keys, 1, kDim}, {1, keys, 1, kDim}};
+  absl::StatusOr<Tensors> wide = MakeAll(DType::kFloat32, shapes);
   if (!wide.ok()) return wide.status();
   std::mt19937_64 random(seed);
   std::normal_distribution<float> normal;
@@ -260,13 +261,14 @@ absl::StatusOr<double> FindNeedles(DType dtype, int64_t queries, int64_t keys, D
     for (int64_t c = 0; c < kDim; ++c) q[i * kDim + c] = static_cast<float>(factor * key[c]);
   }
 
-  absl::StatusOr<Tensors> narrow = Narrow(*wide, dtype);
+  const bool fp8 = dtype == DType::kFloat8E4M3;
+  absl::StatusOr<Tensors> narrow = fp8 ? MakeAll(dtype, shapes) : Narrow(*wide, dtype);
   if (!narrow.ok()) return narrow.status();
   const AttentionTensors from = InputsOf(*wide);
   AttentionTensors t = InputsOf(*narrow);
   p.dtype = dtype;
   Tensors scales;
-  if (dtype == DType::kFloat8E4M3) {
+  if (fp8) {
     p.scale_block = 128;
     absl::StatusOr<Tensors> made = MakeAll(DType::kFloat32, ScaleShapes(p));
     if (!made.ok()) return made.status();

@@ -15,9 +15,7 @@
 #include <cstdint>
 
 #include "absl/status/status.h"
-#include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "attention/core/device.h"
 
 namespace attnlab::multi_gpu {
 
@@ -36,7 +34,6 @@ class Communicator {
 
   virtual int rank() const = 0;
   virtual int ranks() const = 0;
-  virtual Device device() const = 0;  // of the memory in transfers
 
   // Starts a transfer. InvalidArgument for a rank that does not exist.
   virtual absl::Status Start(const Transfer& transfer) = 0;

@@ -40,7 +40,6 @@ class MemoryCommunicator : public Communicator {
 
   int rank() const override { return rank_; }
   int ranks() const override { return hub_->ranks; }
-  Device device() const override { return Device::Cpu(); }
 
   absl::Status Start(const Transfer& t) override {
     for (const int other : {t.to, t.from}) {

@@ -125,7 +125,8 @@ TEST(MultiGpuTest, AgreesWithTheOracle) {
       {"b=1,hq=4,sq=5,skv=100,d=32,dv=16,dtype=fp32,mask=causal", 8, Way::kSplitKv},
       {"b=1,hq=2,sq=30,skv=12,d=8,dtype=fp32,mask=causal", 3, Way::kSplitKv},
       {"b=1,hq=2,sq=9,skv=200,d=16,dtype=fp16,mask=window:40:3,softcap=2", 5, Way::kSplitKv},
-      {"b=1,hq=1,sq=2,skv=3,d=8,dtype=fp32", 8, Way::kSplitKv},  // ranks without keys
+      {"b=1,hq=1,sq=2,skv=3,d=8,dtype=fp32", 8, Way::kSplitKv},   // ranks without keys
+      {"b=1,hq=1,sq=3,skv=30,d=5,dtype=fp16", 3, Way::kSplitKv},  // O of 30 bytes
   };
   for (const Case& c : kCases) {
     SCOPED_TRACE(absl::StrCat(c.line, " on ", c.ranks, " ranks"));

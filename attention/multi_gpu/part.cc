@@ -1,6 +1,7 @@
 #include "attention/multi_gpu/part.h"
 
 #include <array>
+#include <cstring>
 #include <exception>
 #include <utility>
 
@@ -39,6 +40,19 @@ ConstTensorView SomeRows(ConstTensorView view, int64_t begin, int64_t rows) {
   view.data = static_cast<const char*>(view.data) + begin * view.strides[1] * SizeOf(view.dtype);
   view.shape[1] = rows;
   return view;
+}
+
+void CopyElements(const ConstTensorView& from, const TensorView& to) {
+  const int64_t size = SizeOf(from.dtype), bytes = from.shape[3] * size;
+  for (int64_t b = 0; b < from.shape[0]; ++b) {
+    for (int64_t row = 0; row < from.shape[1]; ++row) {
+      for (int64_t head = 0; head < from.shape[2]; ++head) {
+        std::memcpy(static_cast<char*>(to.data) + to.Offset(b, row, head, 0) * size,
+                    static_cast<const char*>(from.data) + from.Offset(b, row, head, 0) * size,
+                    bytes);
+      }
+    }
+  }
 }
 
 absl::Status CheckPart(absl::string_view who, const AttentionProblem& p, int64_t rows, int64_t keys,

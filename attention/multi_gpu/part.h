@@ -22,6 +22,9 @@ namespace attnlab::multi_gpu {
 // Rows [begin, begin + rows) of a view [b, rows, heads, d].
 ConstTensorView SomeRows(ConstTensorView view, int64_t begin, int64_t rows);
 
+// Elements of `from` to the same places of `to`, which may have more rows. Both have neighbouring dims.
+void CopyElements(const ConstTensorView& from, const TensorView& to);
+
 // Checks the problem, and the tensors of a rank that has so many queries and keys of each sequence. `who` takes
 // neither lengths that differ, nor pages, fp8, or tensors that are not in host memory: Unimplemented.
 absl::Status CheckPart(absl::string_view who, const AttentionProblem& problem, int64_t rows,

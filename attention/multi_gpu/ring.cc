@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <cstring>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -86,20 +85,8 @@ class Ring {
   }
   void Pack(Buffer& kv) const {
     const Pair to = ViewsOf(kv, KeysOf(c_.rank()));
-    const auto copy = [](const ConstTensorView& from, const TensorView& into) {
-      const int64_t size = SizeOf(from.dtype), bytes = from.shape[3] * size;
-      for (int64_t b = 0; b < from.shape[0]; ++b) {
-        for (int64_t row = 0; row < from.shape[1]; ++row) {
-          for (int64_t head = 0; head < from.shape[2]; ++head) {
-            std::memcpy(static_cast<char*>(into.data) + into.Offset(b, row, head, 0) * size,
-                        static_cast<const char*>(from.data) + from.Offset(b, row, head, 0) * size,
-                        bytes);
-          }
-        }
-      }
-    };
-    copy(mine_.k, to.k);
-    copy(mine_.v, to.v);
+    CopyElements(mine_.k, to.k);
+    CopyElements(mine_.v, to.v);
   }
 
   // This rank's queries with the keys of `owner`.
@@ -142,10 +129,6 @@ class Ring {
 };
 
 }  // namespace
-
-Order OrderFor(const AttentionProblem& problem) {
-  return problem.mask.kind == Mask::Kind::kNone ? Order::kInOrder : Order::kZigzag;
-}
 
 absl::Status RingForward(const AttentionProblem& problem, const RingOptions& options,
                          Communicator& c, const AttentionTensors& mine) {

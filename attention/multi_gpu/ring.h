@@ -27,9 +27,6 @@ struct RingOptions {
   std::string kernel;  // "": the default one
 };
 
-// The order in which ranks have the same work.
-Order OrderFor(const AttentionProblem& problem);
-
 // `problem`: the whole. `mine`: this rank's queries and keys: those of ChunksOf(sq, …) and ChunksOf(skv, …),
 // one chunk after the other, as q, o [b, rows, hq, d], k, v [b, rows, hkv, d] and, unless its data is null,
 // lse [b, hq, rows]. All ranks call it with the same problem and options. The result is that of one rank to

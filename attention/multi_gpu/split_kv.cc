@@ -1,5 +1,6 @@
 #include "attention/multi_gpu/split_kv.h"
 
+#include <algorithm>
 #include <cstdint>
 #include <cstring>
 #include <limits>
@@ -15,12 +16,12 @@
 namespace attnlab::multi_gpu {
 namespace {
 
-// A part as it travels: O, then LSE.
+// A part as it travels: LSE, then O. LSE comes first, and parts have whole words, since floats are aligned.
 struct Packed {
-  int64_t o_bytes, bytes;
+  int64_t lse_bytes, bytes;
   explicit Packed(const AttentionProblem& p)
-      : o_bytes(p.b * p.sq * p.hq * p.dv * SizeOf(p.ODType())),
-        bytes(o_bytes + p.b * p.sq * p.hq * SizeOf(DType::kFloat32)) {}
+      : lse_bytes(p.b * p.sq * p.hq * SizeOf(DType::kFloat32)),
+        bytes(lse_bytes + (p.b * p.sq * p.hq * p.dv * SizeOf(p.ODType()) + 3) / 4 * 4) {}
 };
 
 }  // namespace
@@ -35,35 +36,24 @@ absl::Status SplitKvForward(const AttentionProblem& p, Communicator& c,
                          sent = Buffer::Allocate(Device::Cpu(), packed.bytes);
   if (!all.ok() || !sent.ok()) return all.ok() ? sent.status() : all.status();
 
-  // Queries behind `rows` see none of these keys.
-  const Piece piece = PieceOf(p.mask, p.sq, p.skv, {0, p.sq}, keys);
-  std::memset(sent->data(), 0, packed.o_bytes);
-  auto* const bytes = static_cast<char*>(sent->data());
-  auto* const logs = reinterpret_cast<float*>(bytes + packed.o_bytes);
-  for (int64_t i = 0; i < p.b * p.sq * p.hq; ++i) logs[i] = -std::numeric_limits<float>::infinity();
   const auto o_of = [&](char* at) {
-    return BshdView(static_cast<void*>(at), p.ODType(), Device::Cpu(), p.b, p.sq, p.hq, p.dv);
+    return BshdView(static_cast<void*>(at + packed.lse_bytes), p.ODType(), Device::Cpu(), p.b, p.sq,
+                    p.hq, p.dv);
   };
   const auto lse_of = [&](char* at) {
-    return LseView(reinterpret_cast<float*>(at + packed.o_bytes), Device::Cpu(), p.b, p.sq, p.hq);
+    return LseView(reinterpret_cast<float*>(at), Device::Cpu(), p.b, p.sq, p.hq);
   };
+  // Queries behind `rows` see none of these keys.
+  const Piece piece = PieceOf(p.mask, p.sq, p.skv, {0, p.sq}, keys);
+  auto* const bytes = static_cast<char*>(sent->data());
+  std::memset(bytes, 0, packed.bytes);
+  std::fill_n(reinterpret_cast<float*>(bytes), p.b * p.sq * p.hq,
+              -std::numeric_limits<float>::infinity());
   if (piece.rows > 0 && piece.keys > 0) {
     absl::StatusOr<Part> part = ComputePart(p, piece, mine.q, mine.k, mine.v, kernel);
     if (!part.ok()) return part.status();
-    const TensorView o = o_of(bytes), lse = lse_of(bytes);
-    const int64_t size = SizeOf(p.ODType());
-    for (int64_t b = 0; b < p.b; ++b) {
-      for (int64_t row = 0; row < piece.rows; ++row) {
-        for (int64_t head = 0; head < p.hq; ++head) {
-          std::memcpy(
-              bytes + o.Offset(b, row, head, 0) * size,
-              static_cast<const char*>(part->o.data) + part->o.Offset(b, row, head, 0) * size,
-              p.dv * size);
-          logs[lse.Offset(b, row, head, 0)] =
-              LoadElement(part->lse.data, DType::kFloat32, part->lse.Offset(b, row, head, 0));
-        }
-      }
-    }
+    CopyElements(part->o, o_of(bytes));
+    CopyElements(part->lse, lse_of(bytes));
   }
   absl::Status s = Gather(c, "parts of O", sent->data(), packed.bytes, all->data());
   if (!s.ok()) return s;

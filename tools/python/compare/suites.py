@@ -59,6 +59,15 @@ def _self_attention(b: int, heads: int, s: int, d: int, dtype: str, causal: bool
     return Case(b, heads, heads, s, s, d, dtype, causal)
 
 
+def _fa3_grid(dtype: str) -> List[Case]:
+    return [
+        _self_attention(16384 // s, 2048 // d, s, d, dtype, causal)
+        for d in (64, 128, 256)
+        for causal in (False, True)
+        for s in (512, 1024, 2048, 4096, 8192, 16384)
+    ]
+
+
 # (batch, context) of decoding: from a few MB of K and V to several GB.
 _CONTEXTS = [
     (1, 1024), (1, 4096), (1, 32768), (1, 131072), (8, 1024), (8, 4096), (8, 32768), (32, 4096),
@@ -86,23 +95,13 @@ SUITES: Dict[str, Suite] = {
         "16384 tokens in all, hidden size 2048, bf16: the grid of FlashAttention-3's figures",
         "cuda",
         "bshd",
-        [
-            _self_attention(16384 // s, 2048 // d, s, d, "bf16", causal)
-            for d in (64, 128, 256)
-            for causal in (False, True)
-            for s in (512, 1024, 2048, 4096, 8192, 16384)
-        ],
+        _fa3_grid("bf16"),
     ),
     "fp8": Suite(
         "the same in fp8_e4m3, with a scale per 128 rows",
         "cuda",
         "bshd",
-        [
-            _self_attention(16384 // s, 2048 // d, s, d, "fp8_e4m3", causal)
-            for d in (64, 128, 256)
-            for causal in (False, True)
-            for s in (512, 1024, 2048, 4096, 8192, 16384)
-        ],
+        _fa3_grid("fp8_e4m3"),
     ),
     "decode": Suite(
         "one query token, 32 query heads over 8 KV heads of 128, bf16",
