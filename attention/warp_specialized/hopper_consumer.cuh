@@ -82,7 +82,7 @@ class Consumer {
   __device__ void Begin(const Work& work, Scores& s) {
     const bool skips = SkipsTile(work);
     const int i = work.tiles - 1 - skips;
-    const TileScales<Shape> scales = ScalesAt(shared_, k_at_.stage);
+    const TileScales<Shape>* const scales = ScalesAt(shared_, scales_at_);
     ReleaseK(i);
     softmax_.Begin(work, group_);
     sum_.Clear();
@@ -103,7 +103,7 @@ class Consumer {
     shared_.v_ring.WaitFull(v_at_);
     sum_.Start(VAddress());
     PassTurn();
-    const TileScales<Shape> scales = ScalesAt(shared_, k_at_.stage);
+    const TileScales<Shape>* const scales = ScalesAt(shared_, scales_at_);
     wgmma::Wait<1>();
     wgmma::Keep(s.x);
     LaneRows factors;
@@ -356,7 +356,7 @@ class Consumer {
 
   // After the scores of tile i. Tile 0 is the last one, with which Q is done as well.
   __device__ void ReleaseK(int i) {
-    if constexpr (Shape::kFp8) __syncwarp();  // all lanes have read the scales
+    if constexpr (Shape::kFp8) scales_at_ = NextScales<Shape>(scales_at_);
     if (Lane() == 0) shared_.k_ring.Release(k_at_);
     k_at_.Advance();
     if (!Shape::kKeepsQ && i == 0) ReleaseQ();
@@ -450,6 +450,7 @@ class Consumer {
   typename device::Ring<Shape::kWorks>::Place work_at_;
   typename device::Ring<Shape::kQStages>::Place q_at_;
   typename device::Ring<Shape::kStages>::Place k_at_, v_at_;
+  int scales_at_ = 0;
 };
 
 }  // namespace attnlab::warp_specialized

@@ -27,8 +27,8 @@ struct HopperShape {
 
   // Registers per thread. A block starts with equal shares of 65536 registers, in units of 8 per
   // thread. Warpgroups may only take what others have given.
-  static constexpr int kProducerRegisters = kConsumers == 3 ? 32 : 40;
-  static constexpr int kConsumerRegisters = kConsumers == 3 ? 160 : 232;
+  static constexpr int kProducerRegisters = kConsumers == 3 ? 32 : kFp8 && kDim > 192 ? 24 : 40;
+  static constexpr int kConsumerRegisters = kConsumers == 3 ? 160 : kFp8 && kDim > 192 ? 240 : 232;
 
   // Blocks of 128 bytes of each row; the last may be partly empty.
   static constexpr int kBlockColumns = 128 / kBytes;
@@ -40,11 +40,12 @@ struct HopperShape {
   static constexpr int kVBytes = kFp8 ? kDimV * ((kKeys + 127) / 128) * 128 : kCopiedVBytes;
   static constexpr int kCopiedStages = kFp8 ? 2 : 0;
   static constexpr int kTransposers = kFp8 ? 2 : 0;  // warps
+  static constexpr int kScales = kStages + 1;        // places for the scales of a tile
   // The rest of HopperShared: the Works, the barriers, and of fp8 three numbers per 64 keys.
   static constexpr int kSharedBytes = kQStages * kQBytes + kStages * (kKBytes + kVBytes) +
                                       kCopiedStages * kCopiedVBytes + kWorks * 64 +
                                       16 * (kWorks + kQStages + 2 * kStages + kCopiedStages) +
-                                      ((kFp8 ? kStages * kKeys * 3 / 16 : 0) + 8 + 15) / 16 * 16;
+                                      ((kFp8 ? kScales * kKeys * 3 / 16 : 0) + 8 + 15) / 16 * 16;
 
   static_assert(kProducerRegisters + kConsumers * kConsumerRegisters <=
                 (kConsumers + 1) * (65536 / kThreads / 8 * 8));
@@ -65,7 +66,7 @@ using Hopper256 = HopperShape<256, 256, 80, 2, 2>;   // nor do 96 here
 using Fp8Hopper64 = HopperShape<64, 64, 128, 4, 3, 1>;
 using Fp8Hopper128 = HopperShape<128, 128, 128, 4, 2, 1>;
 using Fp8Hopper192v128 = HopperShape<192, 128, 128, 3, 2, 1>;
-using Fp8Hopper256 = HopperShape<256, 256, 64, 3, 2, 1>;
+using Fp8Hopper256 = HopperShape<256, 256, 128, 2, 2, 1>;
 
 // Calls f(Hopper64(), Hopper96(), …), with all of them in the order in which they are tried.
 template <typename F>

@@ -57,12 +57,11 @@ class HopperSoftmax {
   // `factors`. `again` computes the scores once more. kFirst: the first tile of a query tile. It needs
   // neither.
   template <bool kFirst, typename Again>
-  __device__ bool Weigh(Scores& s, const Work& work, int i, const TileScales<Shape>& scales,
+  __device__ bool Weigh(Scores& s, const Work& work, int i, const TileScales<Shape>* scales,
                         LaneRows& factors, Again again) {
     const bool masked = i >= full_end_ || i < full_begin_;
     if constexpr (Shape::kFp8) {
-      ScaleRows(scales);
-      if constexpr (kCaps) CapScaled(s);
+      if constexpr (kCaps) CapScaled(s, scales);
     } else if constexpr (kCaps) {
       Rows::Cap(s, h_.a);
     }
@@ -122,14 +121,18 @@ class HopperSoftmax {
   // Elements of a row that a lane has of each part of a tile with scales of its own.
   static constexpr int kParts = TileScales<Shape>::kParts, kOfPart = kKeys / 4 / kParts;
 
-  // What turns a score of the lane's r-th row into one in base 2.
-  __device__ float Factor(int r, int part) const {
-    if constexpr (Shape::kFp8 && !kCaps) return factors_[r][part];
+  // What turns a score of the lane's r-th row into one in base 2. Of fp8, scales of the row and of the keys
+  // are part of it; with a softcap, they come before the cap.
+  __device__ float Factor(int r, int part, const TileScales<Shape>* scales) const {
+    if constexpr (Shape::kFp8 && !kCaps) return Scale(r, part, scales);
     return scale_log2_;
   }
+  // A factor of 0 would turn minus infinity into NaN.
+  __device__ float Scale(int r, int part, const TileScales<Shape>* scales) const {
+    const float scale = row_scales_[r] * scales->K(part);
+    return scale < 1e-35f ? 1e-35f : scale;  // NaN stays
+  }
 
-  // Of fp8, that depends on the scales of the row and of the key. A factor of 0 would turn minus infinity
-  // into NaN.
   __device__ void LoadRowScales(const Work& work) {
     const int pack = static_cast<int>(h_.pack.Value());
 #pragma unroll
@@ -141,26 +144,20 @@ class HopperSoftmax {
                                       work.q.head * pack + row - query * pack);
     }
   }
-  __device__ void ScaleRows(const TileScales<Shape>& scales) {
+  __device__ void CapScaled(Scores& s, const TileScales<Shape>* scales) const {
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
 #pragma unroll
       for (int part = 0; part < kParts; ++part) {
-        const float factor = row_scales_[r] * scales.K(part);
-        factors_[r][part] = factor < 1e-35f ? 1e-35f : factor;  // NaN stays
+        const float scale = Scale(r, part, scales);
+#pragma unroll
+        for (int j = part * kOfPart; j < (part + 1) * kOfPart; ++j) {
+          s.At(r, j) = h_.a.softcap * device::Tanh(s.At(r, j) * scale);
+        }
       }
     }
   }
-  __device__ void CapScaled(Scores& s) const {
-#pragma unroll
-    for (int r = 0; r < 2; ++r) {
-#pragma unroll
-      for (int j = 0; j < kKeys / 4; ++j) {
-        s.At(r, j) = h_.a.softcap * device::Tanh(s.At(r, j) * factors_[r][j / kOfPart]);
-      }
-    }
-  }
-  __device__ void FindScaledMaxima(const Scores& s, const TileScales<Shape>& scales,
+  __device__ void FindScaledMaxima(const Scores& s, const TileScales<Shape>* scales,
                                    LaneRows& max) const {
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
@@ -170,7 +167,8 @@ class HopperSoftmax {
         float chains[2] = {s.At(r, first), s.At(r, first + 1)};
 #pragma unroll
         for (int j = 2; j < kOfPart; ++j) chains[j % 2] = fmaxf(chains[j % 2], s.At(r, first + j));
-        const float largest = fmaf(fmaxf(chains[0], chains[1]), Factor(r, part), scales.LogV(part));
+        const float largest =
+            fmaf(fmaxf(chains[0], chains[1]), Factor(r, part, scales), scales->LogV(part));
         max[r] = part == 0 ? largest : fmaxf(max[r], largest);
       }
     }
@@ -191,20 +189,22 @@ class HopperSoftmax {
   }
 
   // Two chains of sums per row, so that an addition need not wait for the one before.
-  __device__ void Exponentiate(Scores& s, const TileScales<Shape>& scales, LaneRows& sums) const {
+  __device__ void Exponentiate(Scores& s, const TileScales<Shape>* scales, LaneRows& sums) const {
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
 #pragma unroll
       for (int part = 0; part < kParts; ++part) {
         float chains[2] = {0, 0};
         const float neg_max = rows_.State(r).neg_max,
-                    offset = Shape::kFp8 ? neg_max + scales.LogV(part) : neg_max;
+                    offset = Shape::kFp8 ? neg_max + scales->LogV(part) : neg_max,
+                    factor = Factor(r, part, scales);
 #pragma unroll
         for (int j = part * kOfPart; j < (part + 1) * kOfPart; ++j) {
-          s.At(r, j) = device::OnlineSoftmax::Power(fmaf(s.At(r, j), Factor(r, part), offset));
+          s.At(r, j) = device::OnlineSoftmax::Power(fmaf(s.At(r, j), factor, offset));
           chains[j % 2] += s.At(r, j);
         }
-        const float sum = (chains[0] + chains[1]) * scales.InverseV(part);
+        float sum = chains[0] + chains[1];
+        if constexpr (Shape::kFp8) sum *= scales->InverseV(part);
         sums[r] = part == 0 ? sum : sums[r] + sum;
       }
     }
@@ -233,7 +233,6 @@ class HopperSoftmax {
   const HopperArguments& h_;
   const float scale_log2_;
   float row_scales_[Shape::kFp8 ? 2 : 1];
-  float factors_[Shape::kFp8 ? 2 : 1][kParts];  // of the tile at hand
   Rows rows_;
   int full_begin_ = 0, full_end_ = 0;  // the tiles of keys that need no mask
   bool all_seen_ = false;              // whether each row saw a key before the next of them

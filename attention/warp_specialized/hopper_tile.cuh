@@ -38,7 +38,7 @@ struct Fp8State {};
 template <typename Shape>
 struct Fp8State<Shape, true> {
   device::Ring<Shape::kCopiedStages> copied_v_ring;
-  TileScales<Shape> scales[Shape::kStages];  // of each stage of K
+  TileScales<Shape> scales[Shape::kScales];
 };
 
 template <typename Shape>
@@ -99,14 +99,19 @@ __device__ char* VPlace(HopperShared<Shape>& shared, int stage) {
   }
 }
 
-// Of the tile whose K is in a stage.
+// The place of a tile's scales. There is one more than stages of K, so it holds them until K of the next
+// tile is released.
 template <typename Shape>
-__device__ TileScales<Shape> ScalesAt(const HopperShared<Shape>& shared, int stage) {
+__device__ auto ScalesAt(HopperShared<Shape>& shared, int place) {
   if constexpr (Shape::kFp8) {
-    return shared.scales[stage];
+    return &shared.scales[place];
   } else {
-    return {};
+    return static_cast<TileScales<Shape>*>(nullptr);
   }
+}
+template <typename Shape>
+__device__ int NextScales(int place) {
+  return place + 1 == Shape::kScales ? 0 : place + 1;
 }
 
 // One warp. K of a tile comes before V of the tile before, as consumers need them, and so it is from one
@@ -132,6 +137,7 @@ __device__ void Produce(const HopperArguments& h, HopperShared<Shape>& shared, i
   const int row = (lane * Producers<Shape>(h) + producer) * h.box_keys;
   const bool copies = row < kKeys;
   bool owes_v = false;
+  int scales_at = 0;
   device::TileOrigin v_from;
   const auto load_v = [&] {
     VRing(shared).WaitEmpty(v_at);
@@ -181,7 +187,8 @@ __device__ void Produce(const HopperArguments& h, HopperShared<Shape>& shared, i
       entry = entry_of(i - 1);
       shared.k_ring.WaitEmpty(k_at);
       if constexpr (Shape::kFp8) {
-        shared.scales[k_at.stage].Set(lane, scale);
+        ScalesAt(shared, scales_at)->Set(lane, scale);
+        scales_at = NextScales<Shape>(scales_at);
         scale = scale_of(i - 1);
         __syncwarp();
       }

@@ -34,7 +34,7 @@ namespace attnlab::warp_specialized {
 // Others may be NaN, and become 0: the first `keys` count.
 template <typename Shape, bool kAll>
 __device__ void TransposeColumns(uint32_t from, uint32_t to, int keys) {
-  constexpr int kBlocks = Shape::kKeys / 32, kAtOnce = 4;
+  constexpr int kBlocks = Shape::kKeys / 32, kAtOnce = Shape::kProducerRegisters < 32 ? 2 : 4;
   const int pair = static_cast<int>(threadIdx.x) % 4;
 #pragma unroll
   for (int first = 0; first < kBlocks; first += kAtOnce) {

@@ -47,8 +47,8 @@ TEST(OptionsTest, TilesOfFp8) {
     const char* dims;
     int head_dim, head_dim_v, keys;
   } kCases[] = {
-      {"d=64", 64, 64, 128},   {"d=96", 128, 128, 128}, {"d=192,dv=128", 192, 128, 128},
-      {"d=192", 256, 256, 64}, {"d=256", 256, 256, 64},
+      {"d=64", 64, 64, 128},    {"d=96", 128, 128, 128},  {"d=192,dv=128", 192, 128, 128},
+      {"d=192", 256, 256, 128}, {"d=256", 256, 256, 128},
   };
   for (const auto& c : kCases) {
     const auto options = For(std::string("hq=1,sq=1000,dtype=fp8_e4m3,") + c.dims);
