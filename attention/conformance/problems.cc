@@ -328,9 +328,23 @@ std::vector<Case> Fp8Cases() {
        oracle::Layout::kBshd, kNormal},
       {"b=2,hq=3,hkv=1,sq=66,skv=75,d=8,dtype=fp8_e4m3,scaleblock=64", oracle::Layout::kBshd,
        kNormal},
-      // Of more than 4096 keys, a kernel may add up O in parts.
+      // More query tiles than an H200 has multiprocessors, for each tile of the Hopper kernel.
+      {"b=5,hq=40,sq=200,skv=260,d=64,dtype=fp8_e4m3,mask=causal,scaleblock=128",
+       oracle::Layout::kBshd, kNormal},
+      {"b=4,hq=20,hkv=4,sq=140,skv=300,d=128,dtype=fp8_e4m3,mask=causal,lens=packed,scaleblock=64",
+       oracle::Layout::kBshd, kNormal},
+      {"b=5,hq=32,sq=130,skv=250,d=192,dv=128,dtype=fp8_e4m3", oracle::Layout::kBhsd, kNormal},
+      {"b=5,hq=18,sq=140,skv=150,d=256,dtype=fp8_e4m3,mask=window:60:9,lens=padded,scaleblock=64",
+       oracle::Layout::kBshd, kNormal},
+      // Of long sums, a kernel may add up O in parts.
       {"b=1,hq=2,hkv=1,sq=70,skv=9300,d=128,dtype=fp8_e4m3,scaleblock=128", oracle::Layout::kBshd,
        kNormal},
+      {"b=1,hq=1,sq=64,skv=9300,d=128,dtype=fp8_e4m3,scaleblock=64", oracle::Layout::kBshd,
+       oracle::Values::kLargeScores},
+      {"b=1,hq=1,sq=70,skv=5000,d=256,dtype=fp8_e4m3,mask=causal", oracle::Layout::kBshd,
+       oracle::Values::kOutliers},
+      {"b=2,hq=1,sq=20,skv=4500,d=64,dtype=fp8_e4m3,page=64,lens=padded,scaleblock=128",
+       oracle::Layout::kBshd, kNormal},
       {"b=2,hq=1,sq=40,skv=4700,d=60,dtype=fp8_e4m3,odtype=fp16,mask=causal,scaleblock=64",
        oracle::Layout::kOdd, kNormal},
   };
@@ -468,6 +482,14 @@ std::vector<Case> ReducedCases() {
   const std::vector<Case> paged = PagedCases();
   for (size_t i = 0; i < paged.size(); i += 6) cases.push_back(paged[i]);
   cases.push_back(paged[13]);
+  // Q, K and V of fp8: each tile of the Hopper kernel, pages, and a sum in parts.
+  for (const char* line :
+       {"hq=2,sq=70,skv=150,d=64,dtype=fp8_e4m3,mask=causal,scaleblock=64",
+        "hq=2,hkv=1,sq=20,skv=2300,d=128,dtype=fp8_e4m3,mask=causal",
+        "hq=1,sq=66,skv=140,d=192,dv=128,dtype=fp8_e4m3,scaleblock=128",
+        "b=2,hq=1,sq=40,skv=200,d=256,dtype=fp8_e4m3,page=16,lens=padded,scaleblock=64"}) {
+    cases.push_back(Special(line, 91 + cases.size()));
+  }
   return Numbered(std::move(cases));
 }
 
