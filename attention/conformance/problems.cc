@@ -339,7 +339,12 @@ std::vector<Case> Fp8Cases() {
       // Of long sums, a kernel may add up O in parts.
       {"b=1,hq=2,hkv=1,sq=70,skv=9300,d=128,dtype=fp8_e4m3,scaleblock=128", oracle::Layout::kBshd,
        kNormal},
-      {"b=1,hq=1,sq=64,skv=9300,d=128,dtype=fp8_e4m3,scaleblock=64", oracle::Layout::kBshd,
+      // Scores that exceed those before by more than an exponent of fp32.
+      {"b=1,hq=1,sq=64,skv=9300,d=128,dtype=fp8_e4m3,scale=0.13,scaleblock=64",
+       oracle::Layout::kBshd, oracle::Values::kLargeScores},
+      {"b=1,hq=2,hkv=1,sq=70,skv=2100,d=64,dtype=fp8_e4m3,scale=0.19,scaleblock=128",
+       oracle::Layout::kBhsd, oracle::Values::kLargeScores},
+      {"b=1,hq=1,sq=66,skv=1500,d=192,dv=128,dtype=fp8_e4m3,scale=0.11", oracle::Layout::kBshd,
        oracle::Values::kLargeScores},
       {"b=1,hq=1,sq=70,skv=5000,d=256,dtype=fp8_e4m3,mask=causal", oracle::Layout::kBshd,
        oracle::Values::kOutliers},
@@ -485,10 +490,10 @@ std::vector<Case> ReducedCases() {
   // Q, K and V of fp8: each tile of the Hopper kernel, pages, and a sum in parts.
   for (const char* line :
        {"hq=2,sq=70,skv=150,d=64,dtype=fp8_e4m3,mask=causal,scaleblock=64",
-        "hq=2,hkv=1,sq=20,skv=2300,d=128,dtype=fp8_e4m3,mask=causal",
+        "hq=2,hkv=1,sq=20,skv=2300,d=128,dtype=fp8_e4m3,mask=causal,scale=0.13",
         "hq=1,sq=66,skv=140,d=192,dv=128,dtype=fp8_e4m3,scaleblock=128",
         "b=2,hq=1,sq=40,skv=200,d=256,dtype=fp8_e4m3,page=16,lens=padded,scaleblock=64"}) {
-    cases.push_back(Special(line, 91 + cases.size()));
+    cases.push_back(Special(line, 91 + cases.size(), oracle::Values::kLargeScores));
   }
   return Numbered(std::move(cases));
 }

@@ -93,6 +93,19 @@ __device__ inline uint32_t PackFp8(float a, float b, float c, float d) {
   return PackFp8(a, b) | PackFp8(c, d) << 16;
 }
 
+// The inverse.
+__device__ inline float4 UnpackFp8(uint32_t word) {
+  const __half2 low = __nv_cvt_fp8x2_to_halfraw2(word & 0xFFFF, __NV_E4M3),
+                high = __nv_cvt_fp8x2_to_halfraw2(word >> 16, __NV_E4M3);
+  return make_float4(__low2float(low), __high2float(low), __low2float(high), __high2float(high));
+}
+
+__device__ inline uint32_t LoadShared(uint32_t shared_address) {
+  uint32_t word;
+  asm volatile("ld.shared.b32 %0, [%1];" : "=r"(word) : "r"(shared_address));
+  return word;
+}
+
 // Loads four 8 x 8 matrices of 16-bit elements from shared memory. Lanes 0-7, 8-15, 16-23 and 24-31
 // point at the 16-byte rows of one matrix each. In lane l, x[i] is row l / 4 and columns 2 (l % 4)
 // and 2 (l % 4) + 1 of matrix i.

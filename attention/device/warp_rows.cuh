@@ -58,19 +58,13 @@ class WarpRows {
   }
 
   // The same for the lane's r-th row, which sees keys [begin, end) of the tile. ptxas moves bits to
-  // predicates seven at a time, where comparisons take an instruction each. A word has bits for 128 keys.
+  // predicates seven at a time, where comparisons take an instruction each.
   template <typename S>
   static __device__ void MaskOut(S& s, int r, int begin, int end) {
-    uint32_t seen[(kKeys + 127) / 128];
+    static_assert(kKeys <= 128);
+    const uint32_t seen = KeysBelow(end, Pair(), kKeys) & ~KeysBelow(begin, Pair(), kKeys);
 #pragma unroll
-    for (int i = 0; i * 128 < kKeys; ++i) {
-      const int keys = kKeys - i * 128 < 128 ? kKeys - i * 128 : 128;
-      seen[i] = KeysBelow(end - i * 128, Pair(), keys) & ~KeysBelow(begin - i * 128, Pair(), keys);
-    }
-#pragma unroll
-    for (int i = 0; i < kKeys / 4; ++i) {
-      s.At(r, i) = seen[i / 32] >> i % 32 & 1 ? s.At(r, i) : -INFINITY;
-    }
+    for (int i = 0; i < kKeys / 4; ++i) s.At(r, i) = seen >> i & 1 ? s.At(r, i) : -INFINITY;
   }
 
   // Whether any row of the warp sees any key of the tile, which begins with first_key. The tile has
@@ -112,11 +106,6 @@ class WarpRows {
     return fmaxf(x, __shfl_xor_sync(0xFFFFFFFF, x, 2));
   }
 
-  static __device__ float RowSum(float x) {
-    x += __shfl_xor_sync(0xFFFFFFFF, x, 1);
-    return x + __shfl_xor_sync(0xFFFFFFFF, x, 2);
-  }
-
   // Takes in the maxima of FindMaxima(). In most tiles no score exceeds its row's running maximum
   // by far. Then O is not rescaled, and the lanes of a row need not exchange their maxima. Whether
   // a row is rescaled depends on that row alone, so its bits do too. Returns whether any row of the
@@ -154,10 +143,14 @@ class WarpRows {
   __device__ OnlineSoftmax& State(int r) { return rows_[r]; }
   __device__ const OnlineSoftmax& State(int r) const { return rows_[r]; }
 
-  // After the last key: adds up the lanes' shares of each row's sum.
+  // After the last key: adds up the lanes' shares of each row's sum. With a function for both steps, ptxas
+  // spills in the portable kernel of head dim 256.
   __device__ void Finish() {
 #pragma unroll
-    for (int r = 0; r < kLaneRows; ++r) rows_[r].sum = RowSum(rows_[r].sum);
+    for (int r = 0; r < kLaneRows; ++r) {
+      rows_[r].sum += __shfl_xor_sync(0xFFFFFFFF, rows_[r].sum, 1);
+      rows_[r].sum += __shfl_xor_sync(0xFFFFFFFF, rows_[r].sum, 2);
+    }
   }
 
   // After Finish(): stores the LSE of the warp's rows, if it is wanted.

@@ -82,13 +82,14 @@ class Consumer {
   __device__ void Begin(const Work& work, Scores& s) {
     const bool skips = SkipsTile(work);
     const int i = work.tiles - 1 - skips;
-    const TileScales<Shape>* const scales = ScalesAt(shared_, scales_at_);
+    const TileScales<Shape>& scales = ScalesAt(shared_, scales_at_);
     ReleaseK(i);
     softmax_.Begin(work, group_);
     sum_.Clear();
     if constexpr (Shape::kFp8) summed_ = 0, aside_[0] = aside_[1] = 0, is_aside_ = false;
     LaneRows factors;
-    softmax_.template Weigh</*kFirst=*/true>(s, work, i, scales, factors, [](Scores&) {});
+    softmax_.template Weigh</*kFirst=*/true>(s, work, i, scales, factors,
+                                             [](Scores&, const auto&...) {});
     if (i > 0) shared_.k_ring.WaitFull(k_at_);
     sum_.Round(s);
     ClearV(work, /*waits=*/true);
@@ -103,14 +104,14 @@ class Consumer {
     shared_.v_ring.WaitFull(v_at_);
     sum_.Start(VAddress());
     PassTurn();
-    const TileScales<Shape>* const scales = ScalesAt(shared_, scales_at_);
+    const TileScales<Shape>& scales = ScalesAt(shared_, scales_at_);
     wgmma::Wait<1>();
     wgmma::Keep(s.x);
     LaneRows factors;
     if constexpr (!Softmax::kSpeculates) ReleaseK(i);
-    const bool rescale =
-        softmax_.template Weigh</*kFirst=*/false>(s, work, i, scales, factors, [&](Scores& again) {
-          if constexpr (Softmax::kSpeculates) ScoresAgain(again);
+    const bool rescale = softmax_.template Weigh</*kFirst=*/false>(
+        s, work, i, scales, factors, [&](Scores& again, const auto&... of) {
+          if constexpr (Softmax::kSpeculates) ScoresAgain(again, of...);
         });
     if constexpr (Softmax::kSpeculates) ReleaseK(i);
     wgmma::Keep(s.x);
@@ -185,7 +186,7 @@ class Consumer {
   }
   __device__ void ReleaseWork() {
     __syncwarp();
-    if (Lane() == 0) shared_.work_ring.Release(work_at_);
+    if (device::IsElected()) shared_.work_ring.Release(work_at_);
     work_at_.Advance();
   }
 
@@ -235,7 +236,7 @@ class Consumer {
       LeaveOutTurn();
       shared_.v_ring.WaitFull(v_at_);
       __syncwarp();
-      if (Lane() == 0) shared_.v_ring.Release(v_at_);
+      if (device::IsElected()) shared_.v_ring.Release(v_at_);
     }
     auto next = v_at_;
     next.Advance();
@@ -265,7 +266,7 @@ class Consumer {
     return tile + i / 4 * rows * 128 + row * 128 + ((i % 4 * 2 + half) ^ row % 8) * 16;
   }
   __device__ void ReleaseQ() {
-    if (Lane() == 0) shared_.q_ring.Release(q_at_);
+    if (device::IsElected()) shared_.q_ring.Release(q_at_);
     q_at_.Advance();
   }
 
@@ -320,6 +321,40 @@ class Consumer {
     __syncwarp();  // all lanes have read K and Q, before one releases them
   }
 
+  // Of fp8, those of some of the lane's rows. mma.sync would make other bits too, so CUDA cores do it, with few
+  // registers.
+  __device__ void ScoresAgain(Scores& s, const bool (&far)[2]) const {
+    const uint32_t q_tile = device::SharedAddress(shared_.q[q_at_.stage]),
+                   k_tile = device::SharedAddress(shared_.k[k_at_.stage]);
+    float scores[2][kKeys / 4];
+#pragma unroll 1
+    for (int j = 0; j < kKeys / 4; ++j) {
+      float sums[2] = {0, 0};
+#pragma unroll 1
+      for (int word = 0; word < Shape::kDim / 4; ++word) {
+        const auto load = [&](uint32_t tile, int rows, int row) {
+          return device::UnpackFp8(
+              device::LoadShared(Chunk(tile, rows, row, word / 8, word / 4 % 2) + word % 4 * 4));
+        };
+        const float4 k = load(k_tile, kKeys, j / 2 * 8 + Rows::Pair() * 2 + j % 2);
+#pragma unroll
+        for (int r = 0; r < 2; ++r) {
+          const float4 q = load(q_tile, Shape::kRows, Rows::Row(r));
+          sums[r] = fmaf(q.x, k.x, sums[r]), sums[r] = fmaf(q.y, k.y, sums[r]);
+          sums[r] = fmaf(q.z, k.z, sums[r]), sums[r] = fmaf(q.w, k.w, sums[r]);
+        }
+      }
+      scores[0][j] = sums[0], scores[1][j] = sums[1];
+    }
+#pragma unroll
+    for (int r = 0; r < 2; ++r) {
+      if (!far[r]) continue;
+#pragma unroll
+      for (int j = 0; j < kKeys / 4; ++j) s.At(r, j) = scores[r][j];
+    }
+    __syncwarp();
+  }
+
   // Rows of V beyond the sequence may be NaN, and 0 · NaN is NaN. All consumers clear those of the
   // last tile of keys. One that leaves the query tile out does not wait for the others. Of fp8 that is
   // done already (hopper_transpose.cuh).
@@ -356,14 +391,17 @@ class Consumer {
 
   // After the scores of tile i. Tile 0 is the last one, with which Q is done as well.
   __device__ void ReleaseK(int i) {
-    if constexpr (Shape::kFp8) scales_at_ = NextScales<Shape>(scales_at_);
-    if (Lane() == 0) shared_.k_ring.Release(k_at_);
+    if constexpr (Shape::kFp8) {
+      __syncwarp();  // all lanes have read the scales of the tile before
+      scales_at_ = NextScales<Shape>(scales_at_);
+    }
+    if (device::IsElected()) shared_.k_ring.Release(k_at_);
     k_at_.Advance();
     if (!Shape::kKeepsQ && i == 0) ReleaseQ();
   }
   __device__ uint32_t VAddress() const { return device::SharedAddress(shared_.v[v_at_.stage]); }
   __device__ void ReleaseV() {
-    if (Lane() == 0) shared_.v_ring.Release(v_at_);
+    if (device::IsElected()) shared_.v_ring.Release(v_at_);
     v_at_.Advance();
   }
 
@@ -375,7 +413,7 @@ class Consumer {
     LaneRows sums;
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
-      sums[r] = Rows::RowSum(rows.State(r).sum);
+      sums[r] = RowSum(rows.State(r).sum);
       if (sums[r] == 0) sums[r] = 1;
     }
     const LaneRows factors = {device::Reciprocal(sums[0]), device::Reciprocal(sums[1])};
@@ -430,6 +468,12 @@ class Consumer {
     const int pack = static_cast<int>(h_.pack.Value()),
               query = static_cast<int>(h_.pack.Divide(row));
     return {work.q.token + query, work.q.head * pack + row - query * pack};
+  }
+
+  // What four lanes have of a row, added up.
+  static __device__ float RowSum(float x) {
+    x += __shfl_xor_sync(0xFFFFFFFF, x, 1);
+    return x + __shfl_xor_sync(0xFFFFFFFF, x, 2);
   }
 
   static __device__ int Lane() { return static_cast<int>(threadIdx.x) % 32; }

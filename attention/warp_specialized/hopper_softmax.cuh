@@ -24,8 +24,7 @@ class HopperSoftmax {
  public:
   // Whether tiles may do without maxima. K then stays longer in its stage, which takes more than two;
   // and a softcap leaves too few registers.
-  // Of fp8, mma.sync makes other bits of Q and K than wgmma does.
-  static constexpr bool kSpeculates = Shape::kStages > 2 && !kCaps && !Shape::kFp8;
+  static constexpr bool kSpeculates = Shape::kStages > 2 && !kCaps;
 
   using Scores = device::wgmma::Accumulators<Shape::kKeys>;
   using Rows = device::WarpRows<16, Shape::kKeys, Shape::kDimV>;
@@ -57,7 +56,7 @@ class HopperSoftmax {
   // `factors`. `again` computes the scores once more. kFirst: the first tile of a query tile. It needs
   // neither.
   template <bool kFirst, typename Again>
-  __device__ bool Weigh(Scores& s, const Work& work, int i, const TileScales<Shape>* scales,
+  __device__ bool Weigh(Scores& s, const Work& work, int i, const TileScales<Shape>& scales,
                         LaneRows& factors, Again again) {
     const bool masked = i >= full_end_ || i < full_begin_;
     if constexpr (Shape::kFp8) {
@@ -80,15 +79,11 @@ class HopperSoftmax {
         rescale = rows_.Grow(max, scale_log2_, factors);
       }
     }
-    LaneRows sums;
-    Exponentiate(s, scales, sums);
-    if (speculates && AnyAbove(kMostSum, sums)) {
-      if (AnyAbove(kMostScaled, sums)) {
-        again(s);
-        GrowFar(s, factors);
-        Exponentiate(s, scales, sums);
-      }
-      ScaleDown(s, sums, factors);
+    LaneRows sums, totals;
+    Exponentiate(s, scales, sums, totals);
+    if (speculates && AnyAbove(kMostSum, totals)) {
+      if (AnyAbove(kMostScaled, totals)) WeighFar(s, scales, sums, totals, factors, again);
+      ScaleDown(s, sums, totals, factors);
       rescale = true;
     }
 #pragma unroll
@@ -100,9 +95,12 @@ class HopperSoftmax {
 
  private:
   static constexpr int kKeys = Shape::kKeys;
-  // The largest sum of a lane's weights of a tile that is left as it is. No weight is above 256, so P
-  // is in the range of fp16.
-  static constexpr float kMostSum = 256;
+  // The largest sum of a lane's weights of a tile that is left as it is. No weight is larger, so P is in the
+  // range of fp16 or fp8.
+  static constexpr float kMostSum = Shape::kFp8 ? 448 : 256;
+  // The largest weight after that, unless the sum is still large: equal weights are not to be scaled again.
+  // Of fp8, small weights keep more bits beside a large one.
+  static constexpr float kTop = Shape::kFp8 ? 32 : 1, kTopSum = kMostSum / 2;
   // The logarithm of the largest weight that is scaled down, and that weight. 1 / 2^100 is normal.
   static constexpr float kMostLog = 100, kMostScaled = 1.267650600e30f;
   // The logarithm of a row's largest weight when its maximum has just grown. Of fp8, weights of 2^5 to 2^8
@@ -123,13 +121,13 @@ class HopperSoftmax {
 
   // What turns a score of the lane's r-th row into one in base 2. Of fp8, scales of the row and of the keys
   // are part of it; with a softcap, they come before the cap.
-  __device__ float Factor(int r, int part, const TileScales<Shape>* scales) const {
+  __device__ float Factor(int r, int part, const TileScales<Shape>& scales) const {
     if constexpr (Shape::kFp8 && !kCaps) return Scale(r, part, scales);
     return scale_log2_;
   }
   // A factor of 0 would turn minus infinity into NaN.
-  __device__ float Scale(int r, int part, const TileScales<Shape>* scales) const {
-    const float scale = row_scales_[r] * scales->K(part);
+  __device__ float Scale(int r, int part, const TileScales<Shape>& scales) const {
+    const float scale = row_scales_[r] * scales.K(part);
     return scale < 1e-35f ? 1e-35f : scale;  // NaN stays
   }
 
@@ -144,7 +142,7 @@ class HopperSoftmax {
                                       work.q.head * pack + row - query * pack);
     }
   }
-  __device__ void CapScaled(Scores& s, const TileScales<Shape>* scales) const {
+  __device__ void CapScaled(Scores& s, const TileScales<Shape>& scales) const {
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
 #pragma unroll
@@ -157,56 +155,88 @@ class HopperSoftmax {
       }
     }
   }
-  __device__ void FindScaledMaxima(const Scores& s, const TileScales<Shape>* scales,
+  __device__ void FindScaledMaxima(const Scores& s, const TileScales<Shape>& scales,
                                    LaneRows& max) const {
 #pragma unroll
-    for (int r = 0; r < 2; ++r) {
+    for (int r = 0; r < 2; ++r) FindScaledMaximum(s, r, scales, max);
+  }
+  __device__ void FindScaledMaximum(const Scores& s, int r, const TileScales<Shape>& scales,
+                                    LaneRows& max) const {
 #pragma unroll
-      for (int part = 0; part < kParts; ++part) {
-        const int first = part * kOfPart;
-        float chains[2] = {s.At(r, first), s.At(r, first + 1)};
+    for (int part = 0; part < kParts; ++part) {
+      const int first = part * kOfPart;
+      float chains[2] = {s.At(r, first), s.At(r, first + 1)};
 #pragma unroll
-        for (int j = 2; j < kOfPart; ++j) chains[j % 2] = fmaxf(chains[j % 2], s.At(r, first + j));
-        const float largest =
-            fmaf(fmaxf(chains[0], chains[1]), Factor(r, part, scales), scales->LogV(part));
-        max[r] = part == 0 ? largest : fmaxf(max[r], largest);
-      }
+      for (int j = 2; j < kOfPart; ++j) chains[j % 2] = fmaxf(chains[j % 2], s.At(r, first + j));
+      const float largest =
+          fmaf(fmaxf(chains[0], chains[1]), Factor(r, part, scales), scales.LogV(part));
+      max[r] = part == 0 ? largest : fmaxf(max[r], largest);
     }
   }
 
-  // For scores whose weights would be above kMostScaled. The largest becomes its row's maximum.
-  __device__ void GrowFar(const Scores& s, LaneRows& factors) {
+  // For weights above kMostScaled: computes the scores again, of which the largest becomes its row's maximum.
+  // In 16 bits all rows get theirs again, with the same bits; in fp8 only rows with such weights.
+  template <typename Again>
+  __device__ void WeighFar(Scores& s, const TileScales<Shape>& scales, LaneRows& sums,
+                           LaneRows& totals, LaneRows& factors, Again again) {
     LaneRows max;
-    Rows::FindMaxima(s, max);
+    if constexpr (Shape::kFp8) {
+      const bool far[2] = {Rows::RowMax(totals[0]) > kMostScaled,
+                           Rows::RowMax(totals[1]) > kMostScaled};
+      again(s, far);
 #pragma unroll
-    for (int r = 0; r < 2; ++r) {
-      auto& row = rows_.State(r);
-      const float largest = Rows::RowMax(max[r]);
-      if (fmaf(largest, scale_log2_, row.neg_max) > kMostLog) {
-        factors[r] = row.MoveTo(-largest * scale_log2_);
+      for (int r = 0; r < 2; ++r) {
+        if (!far[r]) continue;
+        FindScaledMaximum(s, r, scales, max);
       }
+#pragma unroll
+      for (int r = 0; r < 2; ++r) {
+        const float largest = Rows::RowMax(max[r]);  // all lanes take part
+        if (!far[r]) continue;
+        factors[r] = rows_.State(r).MoveTo(kLogTop - largest);
+        Exponentiate(s, r, scales, sums, totals);
+      }
+    } else {
+      again(s);
+      Rows::FindMaxima(s, max);
+#pragma unroll
+      for (int r = 0; r < 2; ++r) {
+        auto& row = rows_.State(r);
+        const float largest = Rows::RowMax(max[r]);
+        if (fmaf(largest, scale_log2_, row.neg_max) > kMostLog) {
+          factors[r] = row.MoveTo(-largest * scale_log2_);
+        }
+      }
+      Exponentiate(s, scales, sums, totals);
     }
+  }
+
+  // The rows' shares of the sum, and the sums of the weights as they are: of fp8, V's scale is part of them.
+  __device__ void Exponentiate(Scores& s, const TileScales<Shape>& scales, LaneRows& sums,
+                               LaneRows& totals) const {
+#pragma unroll
+    for (int r = 0; r < 2; ++r) Exponentiate(s, r, scales, sums, totals);
   }
 
   // Two chains of sums per row, so that an addition need not wait for the one before.
-  __device__ void Exponentiate(Scores& s, const TileScales<Shape>* scales, LaneRows& sums) const {
+  __device__ void Exponentiate(Scores& s, int r, const TileScales<Shape>& scales, LaneRows& sums,
+                               LaneRows& totals) const {
 #pragma unroll
-    for (int r = 0; r < 2; ++r) {
+    for (int part = 0; part < kParts; ++part) {
+      float chains[2] = {0, 0};
+      const float neg_max = rows_.State(r).neg_max,
+                  offset = Shape::kFp8 ? neg_max + scales.LogV(part) : neg_max,
+                  factor = Factor(r, part, scales);
 #pragma unroll
-      for (int part = 0; part < kParts; ++part) {
-        float chains[2] = {0, 0};
-        const float neg_max = rows_.State(r).neg_max,
-                    offset = Shape::kFp8 ? neg_max + scales->LogV(part) : neg_max,
-                    factor = Factor(r, part, scales);
-#pragma unroll
-        for (int j = part * kOfPart; j < (part + 1) * kOfPart; ++j) {
-          s.At(r, j) = device::OnlineSoftmax::Power(fmaf(s.At(r, j), factor, offset));
-          chains[j % 2] += s.At(r, j);
-        }
-        float sum = chains[0] + chains[1];
-        if constexpr (Shape::kFp8) sum *= scales->InverseV(part);
-        sums[r] = part == 0 ? sum : sums[r] + sum;
+      for (int j = part * kOfPart; j < (part + 1) * kOfPart; ++j) {
+        s.At(r, j) = device::OnlineSoftmax::Power(fmaf(s.At(r, j), factor, offset));
+        chains[j % 2] += s.At(r, j);
       }
+      const float total = chains[0] + chains[1];
+      float sum = total;
+      if constexpr (Shape::kFp8) sum *= scales.InverseV(part);
+      sums[r] = part == 0 ? sum : sums[r] + sum;
+      totals[r] = part == 0 ? total : totals[r] + total;
     }
   }
 
@@ -215,14 +245,15 @@ class HopperSoftmax {
     return __any_sync(0xFFFFFFFF, sums[0] > limit || sums[1] > limit);
   }
 
-  // The largest weight of each row with a large sum becomes 1.
-  __device__ void ScaleDown(Scores& s, LaneRows& sums, LaneRows& factors) {
+  // Makes the weights of each row with a large sum smaller.
+  __device__ void ScaleDown(Scores& s, LaneRows& sums, const LaneRows& totals, LaneRows& factors) {
     LaneRows max;
     Rows::FindMaxima(s, max);
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
-      const float sum = Rows::RowMax(sums[r]), largest = Rows::RowMax(max[r]);
-      const float factor = rows_.State(r).GrowTo(sum > kMostSum ? largest : 1);
+      const float total = Rows::RowMax(totals[r]), largest = Rows::RowMax(max[r]),
+                  times = fmaxf(largest * (1 / kTop), total * (1 / kTopSum));
+      const float factor = rows_.State(r).GrowTo(total > kMostSum ? times : 1);
       factors[r] *= factor;
       sums[r] *= factor;
 #pragma unroll

@@ -33,14 +33,6 @@ template <typename Shape>
 struct CopiedV<Shape, true> {
   char copied_v[Shape::kCopiedStages][Shape::kCopiedVBytes];
 };
-template <typename Shape, bool = Shape::kFp8>
-struct Fp8State {};
-template <typename Shape>
-struct Fp8State<Shape, true> {
-  device::Ring<Shape::kCopiedStages> copied_v_ring;
-  TileScales<Shape> scales[Shape::kScales];
-};
-
 template <typename Shape>
 struct HopperTiles : CopiedV<Shape> {
   char q[Shape::kQStages][Shape::kQBytes];
@@ -49,8 +41,18 @@ struct HopperTiles : CopiedV<Shape> {
   Work work[Shape::kWorks];
 };
 
+// One base after the other: a second base of a class lies at an offset, and nvcc then loses sight of it being
+// in shared memory.
+template <typename Shape, bool = Shape::kFp8>
+struct HopperScales : HopperTiles<Shape> {};
 template <typename Shape>
-struct HopperShared : HopperTiles<Shape>, Fp8State<Shape> {
+struct HopperScales<Shape, true> : HopperTiles<Shape> {
+  device::Ring<Shape::kCopiedStages> copied_v_ring;
+  TileScales<Shape> scales[Shape::kScales];
+};
+
+template <typename Shape>
+struct HopperShared : HopperScales<Shape> {
   device::Ring<Shape::kWorks> work_ring;
   device::Ring<Shape::kQStages> q_ring;
   device::Ring<Shape::kStages> k_ring, v_ring;
@@ -102,11 +104,11 @@ __device__ char* VPlace(HopperShared<Shape>& shared, int stage) {
 // The place of a tile's scales. There is one more than stages of K, so it holds them until K of the next
 // tile is released.
 template <typename Shape>
-__device__ auto ScalesAt(HopperShared<Shape>& shared, int place) {
+__device__ decltype(auto) ScalesAt(HopperShared<Shape>& shared, int place) {
   if constexpr (Shape::kFp8) {
-    return &shared.scales[place];
+    return (shared.scales[place]);
   } else {
-    return static_cast<TileScales<Shape>*>(nullptr);
+    return TileScales<Shape>();
   }
 }
 template <typename Shape>
@@ -187,7 +189,7 @@ __device__ void Produce(const HopperArguments& h, HopperShared<Shape>& shared, i
       entry = entry_of(i - 1);
       shared.k_ring.WaitEmpty(k_at);
       if constexpr (Shape::kFp8) {
-        ScalesAt(shared, scales_at)->Set(lane, scale);
+        ScalesAt(shared, scales_at).Set(lane, scale);
         scales_at = NextScales<Shape>(scales_at);
         scale = scale_of(i - 1);
         __syncwarp();

@@ -30,44 +30,39 @@
 
 namespace attnlab::warp_specialized {
 
-// 16 columns of a tile. `from`, `to`: the lane's row of the first 32 keys. kAll: whether all keys count.
-// Others may be NaN, and become 0: the first `keys` count.
-template <typename Shape, bool kAll>
-__device__ void TransposeColumns(uint32_t from, uint32_t to, int keys) {
-  constexpr int kBlocks = Shape::kKeys / 32, kAtOnce = Shape::kProducerRegisters < 32 ? 2 : 4;
-  const int pair = static_cast<int>(threadIdx.x) % 4;
+// Of 128 columns of a tile, every other 16. `from`, `to`: the lane's rows of the first of them. `first`,
+// `second`: what __byte_perm selects for the lane's columns of matrices 0 and 2, and of 1 and 3.
+template <typename Shape>
+__device__ void TransposeBlock(uint32_t from, uint32_t to, uint32_t first, uint32_t second) {
+  constexpr int kBlocks = Shape::kKeys / 32, kColumns = Shape::kDimV < 128 ? Shape::kDimV : 128,
+                kCount = kColumns / (16 * Shape::kTransposers) * kBlocks, kAhead = 3;
+  uint32_t x[kAhead][4];
+  // Step i has 32 keys of 16 columns. The swizzle exchanges chunks of 16 bytes by exclusive or.
+  const auto load = [&](int i) {
+    device::LoadMatricesTransposed(
+        x[i % kAhead], (from ^ i / kBlocks * 16 * Shape::kTransposers) + i % kBlocks * 32 * 128);
+  };
 #pragma unroll
-  for (int first = 0; first < kBlocks; first += kAtOnce) {
-    const int count = kBlocks - first < kAtOnce ? kBlocks - first : kAtOnce;
-    uint32_t x[kAtOnce][4];
+  for (int i = 0; i < kAhead; ++i) load(i);
 #pragma unroll
-    for (int n = 0; n < count; ++n) {
-      device::LoadMatricesTransposed(x[n], from + (first + n) * 32 * 128);
+  for (int i = 0; i < kCount; ++i) {
+    auto& y = x[i % kAhead];
+#pragma unroll
+    for (int j = 0; j < 4; j += 2) {
+      const uint32_t one = __byte_perm(y[j], y[j + 1], first);
+      y[j + 1] = __byte_perm(y[j], y[j + 1], second);
+      y[j] = one;
     }
-#pragma unroll
-    for (int n = 0; n < count; ++n) {
-      if constexpr (!kAll) {
-#pragma unroll
-        for (int i = 0; i < 4; ++i) {
-          const int key = 32 * (first + n) + 8 * i + pair * 2;
-          if (key >= keys) x[n][i] &= 0xFFFF0000;
-          if (key + 1 >= keys) x[n][i] &= 0x0000FFFF;
-        }
-      }
-      uint32_t y[4];
-#pragma unroll
-      for (int i = 0; i < 2; ++i) {
-        y[2 * i] = __byte_perm(x[n][2 * i], x[n][2 * i + 1], 0x6420);
-        y[2 * i + 1] = __byte_perm(x[n][2 * i], x[n][2 * i + 1], 0x7531);
-      }
-      // 128 keys are a block of the tile, in which 32 keys are two chunks of 16 bytes, whose place the
-      // swizzle exchanges by exclusive or.
-      device::StoreMatrices(to + first / 4 * Shape::kDimV * 128 ^ n * 32, y);
-    }
+    // 128 keys are a block of the transposed tile, in which 32 keys are two chunks.
+    const int n = i % kBlocks;
+    device::StoreMatrices((to ^ n % 4 * 32) + n / 4 * Shape::kDimV * 128 +
+                              i / kBlocks * 16 * Shape::kTransposers * 128,
+                          y);
+    if (i + kAhead < kCount) load(i + kAhead);
   }
 }
 
-// One of Shape::kTransposers warps. Each has every other block of columns.
+// One of Shape::kTransposers warps. Each has every other 16 columns.
 template <typename Shape>
 __device__ void Transpose(const HopperArguments& h, HopperShared<Shape>& shared, int warp) {
   constexpr int kKeys = Shape::kKeys;
@@ -75,9 +70,14 @@ __device__ void Transpose(const HopperArguments& h, HopperShared<Shape>& shared,
   typename device::Ring<Shape::kCopiedStages>::Place from_at;
   typename device::Ring<Shape::kStages>::Place to_at;
   const int lane = static_cast<int>(threadIdx.x) % 32;
-  // The row that the lane points stmatrix at, of each 16 columns: matrices 0 and 2 have the even ones,
-  // and matrices 0 and 1 the first half of the keys.
-  const int column = lane % 8 * 2 + lane / 8 % 2, half = lane / 16;
+  // The lane points ldmatrix at a key, and stmatrix at a column. stmatrix stores 8 rows at a time. Columns
+  // 0, 2, 4, 6, 9, 11, 13, 15 of each 16 lie in different banks, so matrices 0 and 2 have these, and 1 and
+  // 3 the others. Matrices 0 and 1 have the first half of the keys.
+  const uint32_t from_lane = lane * 128 + (lane % 8 ^ warp) * 16;
+  const int row = lane % 8, column = row * 2 + (lane / 8 % 2 ^ row / 4);
+  const uint32_t to_lane = (warp * 16 + column) * 128 + (lane / 16 ^ column % 8) * 16;
+  constexpr uint32_t kEven = 0x6420, kOdd = 0x7531;
+  const uint32_t first = lane < 16 ? kEven : kOdd, second = lane < 16 ? kOdd : kEven;
   for (;; work_at.Advance()) {
     shared.work_ring.WaitFull(work_at);
     const int tiles = shared.work[work_at.stage].tiles, keys = shared.work[work_at.stage].keys;
@@ -86,19 +86,22 @@ __device__ void Transpose(const HopperArguments& h, HopperShared<Shape>& shared,
     if (lane == 0) shared.work_ring.Release(work_at);
     for (int i = tiles - 1; i >= 0; --i) {
       shared.copied_v_ring.WaitFull(from_at);
-      shared.v_ring.WaitEmpty(to_at);
-      const uint32_t from = device::SharedAddress(shared.copied_v[from_at.stage]) + lane * 128,
-                     to = device::SharedAddress(shared.v[to_at.stage]) + column * 128 +
-                          (half ^ column % 8) * 16;
-      const int exist = h.rows_beyond ? keys - i * kKeys : kKeys;
-#pragma unroll 1
-      for (int c = warp; c < Shape::kDimV / 16; c += Shape::kTransposers) {
-        const uint32_t block = from + c / 8 * kKeys * 128 + (c % 8 ^ lane % 8) * 16;
-        if (exist >= kKeys) {
-          TransposeColumns<Shape, true>(block, to + c * 16 * 128, exist);
-        } else {
-          TransposeColumns<Shape, false>(block, to + c * 16 * 128, exist);
+      // Rows beyond the sequence may be NaN.
+      if (h.rows_beyond && keys < (i + 1) * kKeys) {
+        for (int key = keys - i * kKeys + lane; key < kKeys; key += 32) {
+          for (int chunk = warp; chunk < Shape::kDimV / 16; chunk += Shape::kTransposers) {
+            char* const at = shared.copied_v[from_at.stage] + (chunk / 8 * kKeys + key) * 128;
+            reinterpret_cast<uint4*>(at)[chunk % 8 ^ key % 8] = make_uint4(0, 0, 0, 0);
+          }
         }
+        __syncwarp();
+      }
+      shared.v_ring.WaitEmpty(to_at);
+      const uint32_t from = device::SharedAddress(shared.copied_v[from_at.stage]) + from_lane,
+                     to = device::SharedAddress(shared.v[to_at.stage]) + to_lane;
+#pragma unroll 1
+      for (int block = 0; block < Shape::kBlocksV; ++block) {
+        TransposeBlock<Shape>(from + block * kKeys * 128, to + block * 128 * 128, first, second);
       }
       device::FenceSharedStores();
       __syncwarp();
