@@ -9,6 +9,7 @@
 #include "attention/core/problem.h"
 #include "attention/core/tensor.h"
 #include "attention/core/tensors.h"
+#include "attention/multi_gpu/all_to_all.h"
 #include "attention/multi_gpu/on_ranks.h"
 #include "attention/multi_gpu/ring.h"
 #include "attention/multi_gpu/split_kv.h"
@@ -65,7 +66,7 @@ struct Whole {
   absl::Status status;
 };
 
-enum class Way { kRing, kZigzagRing, kSplitKv };
+enum class Way { kRing, kZigzagRing, kAllToAll, kZigzagAllToAll, kSplitKv };
 
 Whole RunOnRanks(const AttentionProblem& p, const AttentionTensors& t, int ranks, Way way) {
   Whole whole;
@@ -78,7 +79,8 @@ Whole RunOnRanks(const AttentionProblem& p, const AttentionTensors& t, int ranks
   std::vector<std::vector<char>> outputs(ranks);
   const auto statuses = OnRanks(ranks, absl::Seconds(60), [&](Communicator& c) {
     const int rank = c.rank();
-    const Order order = way == Way::kZigzagRing ? Order::kZigzag : Order::kInOrder;
+    const Order order =
+        way == Way::kZigzagRing || way == Way::kZigzagAllToAll ? Order::kZigzag : Order::kInOrder;
     const std::vector<Chunk> keys = ChunksOf(p.skv, ranks, rank, order),
                              queries = way == Way::kSplitKv ? std::vector<Chunk>{{0, p.sq}}
                                                             : ChunksOf(p.sq, ranks, rank, order);
@@ -86,8 +88,17 @@ Whole RunOnRanks(const AttentionProblem& p, const AttentionTensors& t, int ranks
           logs = Take(queries, lse);
     AttentionTensors mine;
     mine.q = q.view, mine.k = k.view, mine.v = v.view, mine.o = out.view, mine.lse = logs.view;
-    const absl::Status s =
-        way == Way::kSplitKv ? SplitKvForward(p, c, mine) : RingForward(p, {order, ""}, c, mine);
+    const absl::Status s = [&] {
+      switch (way) {
+        case Way::kSplitKv:
+          return SplitKvForward(p, c, mine);
+        case Way::kAllToAll:
+        case Way::kZigzagAllToAll:
+          return AllToAllForward(p, {order, ""}, c, mine);
+        default:
+          return RingForward(p, {order, ""}, c, mine);
+      }
+    }();
     outputs[rank] = out.bytes;
     if (way == Way::kSplitKv && rank != ranks - 1) return s;  // all have the same
     const auto back = [](char* to, char* from, int64_t bytes) { std::memcpy(to, from, bytes); };
@@ -121,6 +132,11 @@ TEST(MultiGpuTest, AgreesWithTheOracle) {
       {"b=1,hq=1,sq=5,d=8,dtype=fp32,mask=causal", 8, Way::kZigzagRing},  // ranks without rows
       {"b=1,hq=1,sq=3,skv=40,d=8,dtype=fp32,scale=0.4", 6, Way::kRing},
       {"b=1,hq=2,sq=33,d=16,dtype=fp16", 1, Way::kZigzagRing},
+      {"b=2,hq=4,hkv=4,sq=70,d=32,dtype=fp32,mask=causal", 4, Way::kAllToAll},
+      {"b=2,hq=12,hkv=3,sq=50,skv=61,d=16,dv=8,dtype=bf16", 2, Way::kZigzagAllToAll},
+      {"b=1,hq=6,hkv=2,sq=33,d=8,dtype=fp16,mask=window:9:0", 5, Way::kZigzagAllToAll},
+      {"b=1,hq=3,sq=5,skv=2,d=8,dtype=fp32,mask=causal,softcap=2", 8, Way::kAllToAll},
+      {"b=1,hq=2,sq=20,d=8,dtype=bf16", 1, Way::kAllToAll},
       {"b=2,hq=8,hkv=2,sq=1,skv=301,d=64,dtype=bf16", 4, Way::kSplitKv},
       {"b=1,hq=4,sq=5,skv=100,d=32,dv=16,dtype=fp32,mask=causal", 8, Way::kSplitKv},
       {"b=1,hq=2,sq=30,skv=12,d=8,dtype=fp32,mask=causal", 3, Way::kSplitKv},
@@ -155,6 +171,9 @@ TEST(MultiGpuTest, AgreesWithTheOracle) {
     const Whole again = RunOnRanks(p, t, c.ranks, c.way);
     EXPECT_EQ(got.o, again.o);
     EXPECT_EQ(got.lse, again.lse);
+    if (c.way == Way::kAllToAll) {
+      EXPECT_EQ(got.o, RunOnRanks(p, t, 1, c.way).o);
+    }
   }
 }
 
