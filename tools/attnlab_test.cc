@@ -30,6 +30,7 @@ TEST_F(AttnlabTest, HelpGoesToTheOutputAndHasExamples) {
                                                {"verify", "-h"},
                                                {"bench", "--help"},
                                                {"replay", "--help"},
+                                               {"simulate", "--help"},
                                                {"version", "--help"},
                                                {"completion", "--help"},
                                                {"help", "bench"}}) {
@@ -60,6 +61,9 @@ TEST_F(AttnlabTest, BadInputIsExitCode2AndAMessage) {
   } kCases[] = {
       {{"benhc"}, "attnlab: unknown subcommand \"benhc\"; did you mean bench?"},
       {{"list", "--jsn"}, "attnlab list: unknown flag --jsn; did you mean --json?"},
+      {{"simulate", "--gpus=0"}, "--gpus: \"0\" is not a number from 1 to 4096"},
+      {{"simulate", "--problem=hq=1"}, "attnlab simulate: --problem: "},
+      {{"simulate", "--problem=hq=1,sq=8,d=8,lens=padded"}, "--problem: lens: "},
       {{"list", "x"}, "attnlab list: unexpected argument \"x\"; flags begin with --"},
       {{"run"}, "attnlab run: no inputs; give --q, --k and --v, or --qkv, or --problem"},
       {{"run", q, k}, "--v is missing"},
@@ -292,6 +296,20 @@ TEST_F(AttnlabTest, JsonAndCsvInFilesComeBesideTheTable) {
       Attnlab({"verify", flags[0], problem, "--json=-", "--csv=" + Path("r.csv")});
   EXPECT_EQ(ParseJson(both.out)["command"], "verify");
   EXPECT_THAT(*ReadFile(Path("r.csv"), 1 << 20), StartsWith("problem,kernel,"));
+}
+
+TEST_F(AttnlabTest, SimulatesManyGpus) {
+  const Words words = {"simulate", "--problem=hq=16,sq=1048576,d=128,dtype=bf16", "--gpus=2",
+                       "--gpus=16"};
+  Words as_json = words;
+  as_json.push_back("--json");
+  const auto rows = ParseJson(Attnlab(as_json).out)["rows"];
+  ASSERT_EQ(rows.size(), 8u);  // four ways
+  EXPECT_EQ(rows[0]["gpus"], 2);
+  EXPECT_EQ(rows[0]["way"], "zigzag ring");
+  EXPECT_NEAR(rows[0]["times_faster"].get<double>(), 2, 0.05);
+  EXPECT_NEAR(rows[7]["times_faster"].get<double>(), 16, 0.05);
+  EXPECT_THAT(Attnlab(words).out, HasSubstr("|   16 | all-to-all  |"));
 }
 
 TEST_F(AttnlabTest, FormatsAreTurnedOnAndOffAsBools) {

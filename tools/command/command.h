@@ -6,6 +6,7 @@
 //   attnlab bench       verifies, then times
 //   attnlab tune        the fastest configuration of a kernel here
 //   attnlab replay      memory of a paged cache for a trace of requests
+//   attnlab simulate    what a problem would take on many GPUs
 //   attnlab profile     bytes that kernels move, counted by the GPU
 //   attnlab version     which attnlab this is
 //   attnlab completion  a script for bash or zsh
@@ -56,6 +57,7 @@ int Verify(const Arguments& arguments, const Streams& streams);
 int Bench(const Arguments& arguments, const Streams& streams);
 int Tune(const Arguments& arguments, const Streams& streams);
 int Replay(const Arguments& arguments, const Streams& streams);
+int Simulate(const Arguments& arguments, const Streams& streams);
 int Profile(const Arguments& arguments, const Streams& streams);
 int Version(const Arguments& arguments, const Streams& streams);
 int Completion(const Arguments& arguments, const Streams& streams);

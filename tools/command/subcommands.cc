@@ -30,6 +30,7 @@ constexpr Subcommand kSubcommands[] = {
     {"bench", "verifies kernels, then times them", Bench},
     {"tune", "finds the fastest configuration of a kernel, and keeps it", Tune},
     {"replay", "memory of a paged KV cache for a trace of requests", Replay},
+    {"simulate", "predicts what a problem takes on many GPUs", Simulate},
     {"profile", "what kernels move, by a GPU's own counters", Profile},
     {"version", "version, commit, CUDA, and what GPUs the kernels are for", Version},
     {"completion", "a script that completes commands in bash or zsh", Completion},

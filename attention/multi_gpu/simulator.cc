@@ -1,0 +1,186 @@
+#include "attention/multi_gpu/simulator.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "attention/core/dtype.h"
+#include "attention/core/mask.h"
+#include "attention/multi_gpu/pieces.h"
+
+namespace attnlab::multi_gpu {
+namespace {
+
+absl::Status Check(const AttentionProblem& p, int ranks, const Machine& m) {
+  if (absl::Status s = p.Validate(); !s.ok()) return s;
+  if (p.lens != Lengths::kFixed) {
+    return absl::InvalidArgumentError("lens: the simulator takes sequences of one length");
+  }
+  if (ranks < 1) return absl::InvalidArgumentError(absl::StrCat("ranks: ", ranks, " is below 1"));
+  if (m.ranks_per_node < 1) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("ranks_per_node: ", m.ranks_per_node, " is below 1"));
+  }
+  const struct {
+    const char* name;
+    double rate;
+  } rates[] = {{"flops_per_second", m.flops_per_second},
+               {"memory_per_second", m.memory_per_second},
+               {"within", m.within.bytes_per_second},
+               {"between", m.between.bytes_per_second}};
+  for (const auto& r : rates) {
+    if (!(r.rate > 0)) {
+      return absl::InvalidArgumentError(absl::StrCat(r.name, ": ", r.rate, " is not positive"));
+    }
+  }
+  return absl::OkStatus();
+}
+
+class Simulation {
+ public:
+  Simulation(const AttentionProblem& p, int ranks, const Machine& m) : p_(p), n_(ranks), m_(m) {}
+
+  double Kernel(int64_t pairs, int64_t heads) const {
+    const double flops = 2.0 * p_.b * heads * pairs * (p_.d + p_.dv);
+    return flops > 0 ? m_.launch + flops / m_.flops_per_second : 0;
+  }
+
+  // What Merged does with O of so many rows: reads both, writes one, in fp32.
+  double Merge(int64_t rows) const {
+    return 3.0 * 4 * p_.b * rows * p_.hq * p_.dv / m_.memory_per_second;
+  }
+
+  Prediction Ring(Order order) const {
+    std::vector<std::vector<Chunk>> q, kv;
+    for (int rank = 0; rank < n_; ++rank) {
+      q.push_back(ChunksOf(p_.sq, n_, rank, order));
+      kv.push_back(ChunksOf(p_.skv, n_, rank, order));
+    }
+    // A step begins when its K and V are there and the rank's own have left: there are two places.
+    std::vector<double> begin(n_), end(n_), next(n_), waiting(n_);
+    for (int step = 0; step < n_; ++step) {
+      for (int rank = 0; rank < n_; ++rank) {
+        end[rank] = begin[rank] + Step(q[rank], kv[(rank + n_ - step) % n_], step > 0);
+      }
+      if (step + 1 == n_) break;
+      next = end;
+      for (int rank = 0; rank < n_; ++rank) {
+        const int to = (rank + 1) % n_, owner = (rank + n_ - step) % n_;
+        const double bytes =
+            1.0 * p_.b * RowsOf(kv[owner]) * p_.hkv * (p_.d + p_.dv) * SizeOf(p_.KvDType());
+        const Link& link = LinkBetween(rank, to);
+        const double there =
+            std::max(begin[rank], begin[to]) + link.latency + bytes / link.bytes_per_second;
+        next[rank] = std::max(next[rank], there);
+        next[to] = std::max(next[to], there);
+      }
+      for (int rank = 0; rank < n_; ++rank) waiting[rank] += next[rank] - end[rank];
+      begin = next;
+    }
+    const auto last = std::max_element(end.begin(), end.end());
+    return {*last, waiting[last - end.begin()]};
+  }
+
+  Prediction AllToAll() const {
+    const double rows = 1.0 * p_.b * p_.sq / n_, keys = 1.0 * p_.b * p_.skv / n_;
+    const double inputs = (rows * p_.hq * p_.d + keys * p_.hkv * (p_.d + p_.dv)) * SizeOf(p_.dtype),
+                 outputs = rows * p_.hq * (p_.dv * SizeOf(p_.ODType()) + 4);
+    const Prediction heads = Heads();
+    const double travels = Exchange(inputs) + Exchange(outputs);
+    return {heads.seconds + travels, heads.waiting + travels};
+  }
+
+  // The rank with the most heads ends last.
+  Prediction Heads() const {
+    const int64_t heads = ChunksOf(p_.hkv, n_, 0, Order::kInOrder)[0].size() * (p_.hq / p_.hkv);
+    return {Kernel(VisiblePairs(p_.mask, p_.sq, p_.skv), heads), 0};
+  }
+
+ private:
+  const Link& LinkBetween(int a, int b) const {
+    return a / m_.ranks_per_node == b / m_.ranks_per_node ? m_.within : m_.between;
+  }
+
+  double Step(const std::vector<Chunk>& q, const std::vector<Chunk>& kv, bool merges) const {
+    double seconds = 0;
+    for (const Chunk& rows : q) {
+      for (const Chunk& keys : kv) {
+        const Piece piece = PieceOf(p_.mask, p_.sq, p_.skv, rows, keys);
+        if (piece.rows == 0 || piece.keys == 0) continue;
+        seconds += Kernel(VisiblePairs(piece.mask, piece.rows, piece.keys), p_.hq);
+        if (merges) seconds += Merge(piece.rows);
+      }
+    }
+    return seconds;
+  }
+
+  // Each rank has so many bytes, an equal part for each; those for its own node and for others go at once.
+  double Exchange(double bytes) const {
+    const int here = std::min(n_, m_.ranks_per_node);
+    const double within = here > 1 ? m_.within.latency +
+                                         bytes / n_ * (here - 1) / m_.within.bytes_per_second
+                                   : 0,
+                 between = n_ > here ? m_.between.latency +
+                                           bytes / n_ * (n_ - here) / m_.between.bytes_per_second
+                                     : 0;
+    return std::max(within, between);
+  }
+
+  const AttentionProblem& p_;
+  const int n_;
+  const Machine& m_;
+};
+
+}  // namespace
+
+absl::string_view Name(Way way) {
+  switch (way) {
+    case Way::kRing:
+      return "ring";
+    case Way::kZigzagRing:
+      return "zigzag ring";
+    case Way::kAllToAll:
+      return "all-to-all";
+    case Way::kHeads:
+      return "heads";
+  }
+  return "?";
+}
+
+absl::StatusOr<Prediction> Predict(Way way, const AttentionProblem& p, int ranks,
+                                   const Machine& machine) {
+  if (absl::Status s = Check(p, ranks, machine); !s.ok()) return s;
+  const Simulation simulation(p, ranks, machine);
+  switch (way) {
+    case Way::kRing:
+      return simulation.Ring(Order::kInOrder);
+    case Way::kZigzagRing:
+      return simulation.Ring(Order::kZigzag);
+    case Way::kAllToAll:
+      return simulation.AllToAll();
+    case Way::kHeads:
+      return simulation.Heads();
+  }
+  return absl::InvalidArgumentError("way: not one of those in simulator.h");
+}
+
+absl::StatusOr<double> PredictOne(const AttentionProblem& p, const Machine& machine) {
+  const absl::StatusOr<Prediction> one = Predict(Way::kHeads, p, 1, machine);
+  if (!one.ok()) return one.status();
+  return one->seconds;
+}
+
+absl::StatusOr<Choice> Choose(const AttentionProblem& p, int ranks, const Machine& machine) {
+  const absl::StatusOr<double> one = PredictOne(p, machine);
+  if (!one.ok()) return one.status();
+  Choice best = {Way::kZigzagRing, 1, *one};
+  for (const Way way : {Way::kZigzagRing, Way::kRing, Way::kAllToAll}) {
+    const absl::StatusOr<Prediction> with = Predict(way, p, ranks, machine);
+    if (!with.ok()) return with.status();
+    if (with->seconds < best.seconds) best = {way, ranks, with->seconds};
+  }
+  return best;
+}
+
+}  // namespace attnlab::multi_gpu

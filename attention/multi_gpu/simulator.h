@@ -1,0 +1,61 @@
+// How long a problem takes on many GPUs, by the schedule of each way to divide it. A model, not a measurement:
+// it knows the rate of the kernel and of the links, and who waits for whom. It chooses between ways, and says
+// what to expect of machines that are not at hand.
+//
+//   Predict(Way::kZigzagRing, problem, 8, machine)->seconds
+#ifndef ATTENTION_MULTI_GPU_SIMULATOR_H_
+#define ATTENTION_MULTI_GPU_SIMULATOR_H_
+
+#include <cstdint>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "attention/core/problem.h"
+
+namespace attnlab::multi_gpu {
+
+// Of one rank in each direction.
+struct Link {
+  double bytes_per_second = 0;
+  double latency = 0;  // seconds, from the start of a transfer to its first byte
+};
+
+struct Machine {
+  double flops_per_second = 0;   // of the kernel on one GPU, where it has enough to do
+  double launch = 0;             // seconds that a kernel takes besides
+  double memory_per_second = 0;  // bytes of a GPU's memory, read and written
+  int ranks_per_node = 8;
+  Link within, between;  // nodes
+};
+
+enum class Way {
+  kRing,
+  kZigzagRing,
+  kAllToAll,
+  kHeads,  // each rank has its heads before and after: nothing travels
+};
+absl::string_view Name(Way way);
+
+struct Prediction {
+  double seconds = 0;  // until the last rank has ended
+  double waiting = 0;  // of these, seconds in which that rank computes nothing
+};
+
+// InvalidArgument for an invalid problem, lengths that differ, no rank, or a rate that is not positive.
+absl::StatusOr<Prediction> Predict(Way way, const AttentionProblem& problem, int ranks,
+                                   const Machine& machine);
+
+// On one GPU.
+absl::StatusOr<double> PredictOne(const AttentionProblem& problem, const Machine& machine);
+
+// The fastest way for rows that are divided, thus not kHeads. Where none is faster than one GPU, `ranks` is 1.
+struct Choice {
+  Way way = Way::kZigzagRing;
+  int ranks = 1;
+  double seconds = 0;
+};
+absl::StatusOr<Choice> Choose(const AttentionProblem& problem, int ranks, const Machine& machine);
+
+}  // namespace attnlab::multi_gpu
+
+#endif  // ATTENTION_MULTI_GPU_SIMULATOR_H_

@@ -1,0 +1,107 @@
+#include "attention/multi_gpu/simulator.h"
+
+#include <string>
+
+#include "absl/status/status.h"
+#include "attention/core/problem.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace attnlab::multi_gpu {
+namespace {
+
+using ::testing::HasSubstr;
+
+AttentionProblem Of(const std::string& line) { return AttentionProblem::Parse(line).value(); }
+
+// Links and memory that take no time, so that only products count: 1 s for 10^12 FLOPs.
+Machine Ideal() {
+  Machine m;
+  m.flops_per_second = 1e12;
+  m.memory_per_second = 1e30;
+  m.within = m.between = {1e30, 0};
+  return m;
+}
+
+TEST(SimulatorTest, OneGpuTakesItsFlops) {
+  // 4 · 16 heads · 1024² pairs · 64.
+  EXPECT_NEAR(PredictOne(Of("hq=16,sq=1024,d=64"), Ideal()).value(), 4.294967296e-3, 1e-9);
+}
+
+TEST(SimulatorTest, HeadsThatDoNotDivideWaitForTheRankWithOneMore) {
+  const AttentionProblem p = Of("hq=12,hkv=6,sq=1024,d=64");
+  const double one = PredictOne(p, Ideal()).value();
+  EXPECT_NEAR(Predict(Way::kHeads, p, 6, Ideal())->seconds, one / 6, 1e-12);
+  EXPECT_NEAR(Predict(Way::kHeads, p, 4, Ideal())->seconds, one / 3, 1e-12);
+  EXPECT_NEAR(Predict(Way::kHeads, p, 100, Ideal())->seconds, one / 6, 1e-12);
+}
+
+TEST(SimulatorTest, ZigzagBalancesACausalMask) {
+  const AttentionProblem p = Of("hq=1,sq=8192,d=64,mask=causal");
+  const double one = PredictOne(p, Ideal()).value();
+  EXPECT_NEAR(Predict(Way::kZigzagRing, p, 8, Ideal())->seconds, one / 8, 1e-3 * one);
+  // The last rank has a half of one pair of chunks and all of 7, of 32 in all.
+  EXPECT_NEAR(Predict(Way::kRing, p, 8, Ideal())->seconds, one * 7.5 / 32, 1e-3 * one);
+}
+
+TEST(SimulatorTest, ALinkThatIsSlowerThanTheKernelIsWaitedFor) {
+  const AttentionProblem p = Of("hq=2,sq=4096,d=64,dtype=bf16");
+  const double step = PredictOne(p, Ideal()).value() / 4;
+  Machine m = Ideal();
+  m.within.latency = 1e-3;
+  m.within.bytes_per_second = 2048 * 2 * 128 * 2 / (3 * step);  // K and V in 3 steps
+  const auto ring = Predict(Way::kRing, p, 2, m);
+  EXPECT_NEAR(ring->seconds, 1e-3 + 3 * step + step, 1e-9);
+  EXPECT_NEAR(ring->waiting, 1e-3 + 2 * step, 1e-9);
+  // A slow link between nodes holds up all ranks, since each waits for the one before.
+  m = Ideal();
+  m.ranks_per_node = 2;
+  m.between.latency = 100 * step;
+  EXPECT_GT(Predict(Way::kRing, p, 4, m)->seconds, 300 * step);
+  EXPECT_LT(Predict(Way::kRing, p, 2, m)->seconds, 3 * step);
+}
+
+TEST(SimulatorTest, AllToAllSendsEachByteOnce) {
+  const AttentionProblem p = Of("hq=8,sq=4096,d=64,dtype=bf16");
+  Machine m = Ideal();
+  m.within.bytes_per_second = 1e9;
+  // Q, K, V and O of 1024 rows, of which 3/4 leave; LSE goes with O.
+  const double bytes = 0.75 * 1024 * 8 * (4 * 64 * 2 + 4);
+  const auto prediction = Predict(Way::kAllToAll, p, 4, m);
+  EXPECT_NEAR(prediction->waiting, bytes / 1e9, 1e-9);
+  EXPECT_NEAR(prediction->seconds, PredictOne(p, m).value() / 4 + bytes / 1e9, 1e-9);
+}
+
+TEST(SimulatorTest, Chooses) {
+  Machine m = Ideal();
+  m.flops_per_second = 7e14;
+  m.launch = 4e-6;
+  m.within = {3e11, 1e-5};
+  EXPECT_EQ(Choose(Of("hq=16,sq=512,d=128,dtype=bf16"), 8, m)->ranks, 1);
+  const std::string large = "sq=131072,d=128,dtype=bf16,mask=causal,";
+  EXPECT_EQ(Choose(Of(large + "hq=32,hkv=8"), 8, m)->ranks, 8);
+  EXPECT_EQ(Choose(Of(large + "hq=32,hkv=1"), 8, m)->way, Way::kZigzagRing);
+}
+
+TEST(SimulatorTest, ManyRanksAndLongSequences) {
+  Machine m = Ideal();
+  m.flops_per_second = 7e14;
+  m.within = {3e11, 1e-5}, m.between = {5e10, 2e-5};
+  const AttentionProblem p = Of("hq=64,hkv=8,sq=10000000,d=128,dtype=bf16,mask=causal");
+  const double speedup = PredictOne(p, m).value() / Predict(Way::kZigzagRing, p, 1024, m)->seconds;
+  EXPECT_GT(speedup, 900);
+  EXPECT_LE(speedup, 1024);
+}
+
+TEST(SimulatorTest, WhatItDoesNotTake) {
+  const auto message = [](const char* line, int ranks, const Machine& m) {
+    return std::string(Predict(Way::kRing, Of(line), ranks, m).status().message());
+  };
+  EXPECT_THAT(message("hq=1,sq=8,d=8", 0, Ideal()), HasSubstr("ranks: 0 is below 1"));
+  EXPECT_THAT(message("hq=1,sq=8,d=8,lens=padded", 2, Ideal()), HasSubstr("lens"));
+  EXPECT_THAT(message("hq=1,sq=8,d=8", 2, Machine()),
+              HasSubstr("flops_per_second: 0 is not positive"));
+}
+
+}  // namespace
+}  // namespace attnlab::multi_gpu
