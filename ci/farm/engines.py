@@ -118,6 +118,14 @@ class Refused(OSError):
     """A program of Slurm has answered, with an error."""
 
 
+def excluding(options, nodes):
+    """Options of sbatch that also exclude these nodes. sbatch obeys the last --exclude only."""
+    own = [o for o in options if o.startswith("--exclude=")] if nodes else []
+    return [o for o in options if o not in own] + (
+        ["--exclude=" + ",".join([o[len("--exclude=") :] for o in own] + list(nodes))] if nodes else []
+    )
+
+
 class Slurm:
     """A job array per pool, and one more for each set of nodes to avoid. A pool's `slurm` are options for sbatch,
     such as ["--gres=gpu:1"]."""
@@ -170,14 +178,15 @@ class Slurm:
                 f.write("\n".join(["#!/bin/sh", 'case "$SLURM_ARRAY_TASK_ID" in'] + cases + ["esac", ""]))
             command = ["sbatch", "--parsable", "--job-name=" + some[0].name[0], "--no-requeue", self.EXPORT,
                        "--array=0-%d" % (len(some) - 1), "--open-mode=truncate",
-                       "--output=" + os.path.join(directory, "log.%a"), *some[0].pool.slurm]  # fmt: skip
+                       "--output=" + os.path.join(directory, "log.%a")]  # fmt: skip
+            options = some[0].pool.slurm
             try:
                 try:
-                    job = self._run(*command, *["--exclude=" + ",".join(avoid)] * bool(avoid), script)
+                    job = self._run(*command, *excluding(options, avoid), script)
                 except Refused:
                     if not avoid:
                         raise
-                    job = self._run(*command, script)  # there may be no other nodes
+                    job = self._run(*command, *options, script)  # there may be no other nodes
             except OSError as error:
                 for batch in some:
                     batch.why = str(error)

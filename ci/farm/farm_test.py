@@ -244,6 +244,12 @@ class SilentSlurmTest(unittest.TestCase):
             asked = [[w for w in line.split() if w.startswith("--exclude")] for line in f]
         self.assertEqual(asked, [[], ["--exclude=a0"], ["--exclude=a0,a1"], []])
 
+    def test_a_pool_keeps_the_nodes_that_it_excludes_itself(self):
+        own = ["--gres=gpu:1", "--exclude=b[0-3]"]
+        self.assertEqual(engines.excluding(own, ()), own)
+        self.assertEqual(engines.excluding(own, ("a0", "a1")), ["--gres=gpu:1", "--exclude=b[0-3],a0,a1"])
+        self.assertEqual(engines.excluding([], ("a0",)), ["--exclude=a0"])
+
     def test_jobs_run_on_while_the_controller_starts_anew(self):
         directory, program = self.programs()
         queue = os.path.join(directory, "queue")
