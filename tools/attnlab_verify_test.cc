@@ -146,6 +146,9 @@ TEST_F(AttnlabTest, VerifyAccuracyComparesDtypes) {
   EXPECT_THAT(table.out, HasSubstr("| fp8, a scale per 64 rows, Hadamard  | cpu "));
   EXPECT_EQ(Attnlab({"verify", "--accuracy", "--device=x", "--problem=hq=1,sq=9,d=16"}).exit_code,
             2);
+  const ProcessResult other = Attnlab({"verify", "--accuracy", "--values=normal"});
+  EXPECT_EQ(other.exit_code, 2);
+  EXPECT_THAT(other.err, HasSubstr("attnlab verify: --values is not for --accuracy"));
 }
 
 TEST_F(AttnlabTest, VerifyTakesLengths) {

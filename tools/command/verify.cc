@@ -364,6 +364,14 @@ int Verify(const Arguments& arguments, const Streams& streams) {
   absl::StatusOr<std::vector<AttentionProblem>> problems = ProblemsOf(flags.problem);
   if (!problems.ok()) return Fail(streams, "verify", problems.status());
   if (flags.accuracy) {
+    for (const char* flag : {"kernel", "config", "layout", "values", "q_lens", "kv_lens", "lse",
+                             "oracle_flops", "reruns"}) {
+      if (!parser.Given(flag)) continue;
+      return Fail(
+          streams, "verify",
+          absl::InvalidArgumentError(absl::StrCat(
+              "--", flag, " is not for --accuracy, which has kernels and inputs of its own")));
+    }
     return VerifyAccuracy(*problems, flags.device, flags.seed, flags.formats, *files, streams);
   }
   Rows rows;
