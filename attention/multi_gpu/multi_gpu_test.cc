@@ -70,24 +70,26 @@ enum class Way { kRing, kZigzagRing, kAllToAll, kZigzagAllToAll, kSplitKv };
 
 Whole RunOnRanks(const AttentionProblem& p, const AttentionTensors& t, int ranks, Way way) {
   Whole whole;
-  whole.o.resize(p.b * p.sq * p.hq * p.dv * SizeOf(p.ODType()) + 1);
-  whole.lse.resize(p.b * p.sq * p.hq + 1);
-  const TensorView o = BshdView(static_cast<void*>(whole.o.data()), p.ODType(), Device::Cpu(), p.b,
-                                p.sq, p.hq, p.dv);
+  const int64_t b = t.q.shape[0], sq = t.q.shape[1], skv = t.k.shape[1];  // packed: all tokens
+  whole.o.resize(b * sq * p.hq * p.dv * SizeOf(p.ODType()) + 1);
+  whole.lse.resize(b * sq * p.hq + 1);
+  const TensorView o =
+      BshdView(static_cast<void*>(whole.o.data()), p.ODType(), Device::Cpu(), b, sq, p.hq, p.dv);
   const TensorView lse = BshdView(static_cast<void*>(whole.lse.data()), DType::kFloat32,
-                                  Device::Cpu(), p.b, p.sq, p.hq, 1);
+                                  Device::Cpu(), b, sq, p.hq, 1);
   std::vector<std::vector<char>> outputs(ranks);
   const auto statuses = OnRanks(ranks, absl::Seconds(60), [&](Communicator& c) {
     const int rank = c.rank();
     const Order order =
         way == Way::kZigzagRing || way == Way::kZigzagAllToAll ? Order::kZigzag : Order::kInOrder;
-    const std::vector<Chunk> keys = ChunksOf(p.skv, ranks, rank, order),
-                             queries = way == Way::kSplitKv ? std::vector<Chunk>{{0, p.sq}}
-                                                            : ChunksOf(p.sq, ranks, rank, order);
+    const std::vector<Chunk> keys = ChunksOf(skv, ranks, rank, order),
+                             queries = way == Way::kSplitKv ? std::vector<Chunk>{{0, sq}}
+                                                            : ChunksOf(sq, ranks, rank, order);
     Local q = Take(queries, t.q), k = Take(keys, t.k), v = Take(keys, t.v), out = Take(queries, o),
           logs = Take(queries, lse);
     AttentionTensors mine;
     mine.q = q.view, mine.k = k.view, mine.v = v.view, mine.o = out.view, mine.lse = logs.view;
+    mine.cu_seqlens_q = t.cu_seqlens_q, mine.cu_seqlens_kv = t.cu_seqlens_kv;
     const absl::Status s = [&] {
       switch (way) {
         case Way::kSplitKv:
@@ -132,6 +134,10 @@ TEST(MultiGpuTest, AgreesWithTheOracle) {
       {"b=1,hq=1,sq=5,d=8,dtype=fp32,mask=causal", 8, Way::kZigzagRing},  // ranks without rows
       {"b=1,hq=1,sq=3,skv=40,d=8,dtype=fp32,scale=0.4", 6, Way::kRing},
       {"b=1,hq=2,sq=33,d=16,dtype=fp16", 1, Way::kZigzagRing},
+      {"b=5,hq=2,sq=60,d=16,dtype=fp32,mask=causal,lens=packed", 4, Way::kZigzagRing},
+      {"b=3,hq=4,hkv=2,sq=40,skv=90,d=32,dtype=bf16,mask=causal,lens=packed", 3, Way::kRing},
+      {"b=9,hq=1,sq=20,d=8,dtype=fp16,mask=window:7:2,lens=packed", 8, Way::kRing},
+      {"b=4,hq=2,sq=30,d=24,dtype=fp32,lens=packed,softcap=2", 2, Way::kZigzagRing},
       {"b=2,hq=4,hkv=4,sq=70,d=32,dtype=fp32,mask=causal", 4, Way::kAllToAll},
       {"b=2,hq=12,hkv=3,sq=50,skv=61,d=16,dv=8,dtype=bf16", 2, Way::kZigzagAllToAll},
       {"b=1,hq=6,hkv=2,sq=33,d=8,dtype=fp16,mask=window:9:0", 5, Way::kZigzagAllToAll},
@@ -158,7 +164,9 @@ TEST(MultiGpuTest, AgreesWithTheOracle) {
     oracle::Result values;
     values.dv = p.dv;
     for (const oracle::Row& row : rows) {
-      const int64_t at = (row.sequence * p.sq + row.row) * p.hq + row.head;
+      const int64_t first = p.lens == Lengths::kPacked ? t.cu_seqlens_q.data[row.sequence]
+                                                       : row.sequence * p.sq,
+                    at = (first + row.row) * p.hq + row.head;
       for (int64_t i = 0; i < p.dv; ++i) {
         values.o.push_back(LoadElement(got.o.data(), p.ODType(), at * p.dv + i));
       }
@@ -218,10 +226,40 @@ TEST(RingTest, NobodyWaitsForEver) {
   EXPECT_THAT(std::string(hung[0].message()), HasSubstr("rank 0 waited for rank 2 for 300ms"));
 }
 
+// One rank's status per list of offsets, in tensors of 6 tokens for both.
+std::vector<absl::Status> WithOffsets(const std::vector<std::vector<int32_t>>& offsets) {
+  return OnRanks(static_cast<int>(offsets.size()), absl::Seconds(30), [&](Communicator& c) {
+    const auto p = AttentionProblem::Parse("b=2,hq=1,sq=4,d=8,dtype=fp32,lens=packed").value();
+    const auto chunks = ChunksOf(6, c.ranks(), c.rank(), Order::kInOrder);
+    std::vector<float> memory(48), o(48);
+    AttentionTensors mine;
+    mine.q = mine.k = mine.v = BshdView(static_cast<void*>(memory.data()), p.dtype, Device::Cpu(),
+                                        1, RowsOf(chunks), 1, 8);
+    mine.o =
+        BshdView(static_cast<void*>(o.data()), p.dtype, Device::Cpu(), 1, RowsOf(chunks), 1, 8);
+    const std::vector<int32_t>& of = offsets[c.rank()];
+    mine.cu_seqlens_q = mine.cu_seqlens_kv = {of.data(), static_cast<int64_t>(of.size())};
+    return RingForward(p, {}, c, mine);
+  });
+}
+
+TEST(RingTest, OffsetsAreCheckedAndCompared) {
+  const auto message = [](const absl::Status& s) { return std::string(s.message()); };
+  for (const absl::Status& s : WithOffsets({{0, 2, 6}, {0, 2, 6}})) EXPECT_TRUE(s.ok()) << s;
+  EXPECT_THAT(message(WithOffsets({{0, 2, 6}, {0, 3, 6}})[0]),
+              HasSubstr("problem of a ring: rank 1 has b=2,"));
+  EXPECT_THAT(message(WithOffsets({{0, 6}})[0]),
+              HasSubstr("cu_seqlens_q: has 2 offsets, must have"));
+  EXPECT_THAT(message(WithOffsets({{1, 2, 6}})[0]), HasSubstr("cu_seqlens_q[0]: is 1, must be 0"));
+  EXPECT_THAT(message(WithOffsets({{0, 5, 6}})[0]),
+              HasSubstr("cu_seqlens_q[1]: a sequence of 5 is not in 0..4"));
+  EXPECT_THAT(message(WithOffsets({{0, 4, 3}})[0]), HasSubstr("a sequence of -1 is not in 0..4"));
+}
+
 TEST(RingTest, WhatItDoesNotTake) {
   const auto status = [](const std::string& line) { return Statuses({line}, absl::Seconds(1))[0]; };
   EXPECT_THAT(std::string(status("hq=1,sq=12,d=8,dtype=fp32,lens=padded").message()),
-              HasSubstr("a ring takes neither lengths, pages nor fp8"));
+              HasSubstr("a ring takes neither such lengths, pages nor fp8"));
 }
 
 }  // namespace

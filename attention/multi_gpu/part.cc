@@ -34,7 +34,42 @@ absl::Status CheckView(absl::string_view who, absl::string_view name, const Cons
   return absl::OkStatus();
 }
 
+absl::Status CheckOffsets(absl::string_view name, const LengthsView& offsets, int64_t b,
+                          int64_t most) {
+  if (offsets.data == nullptr || offsets.count != b + 1) {
+    return absl::InvalidArgumentError(absl::StrCat(name, ": has ",
+                                                   offsets.data == nullptr ? 0 : offsets.count,
+                                                   " offsets, must have b + 1 = ", b + 1));
+  }
+  if (offsets.data[0] != 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(name, "[0]: is ", offsets.data[0], ", must be 0"));
+  }
+  for (int64_t i = 1; i <= b; ++i) {
+    const int64_t length = int64_t{offsets.data[i]} - offsets.data[i - 1];
+    if (length >= 0 && length <= most) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat(name, "[", i, "]: a sequence of ", length, " is not in 0..", most));
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
+
+absl::StatusOr<std::vector<Sequence>> SequencesOf(const AttentionProblem& p,
+                                                  const AttentionTensors& t) {
+  std::vector<Sequence> sequences;
+  if (p.lens != Lengths::kPacked) {
+    sequences.push_back({{0, p.sq}, {0, p.skv}});
+    return sequences;
+  }
+  absl::Status s = CheckOffsets("cu_seqlens_q", t.cu_seqlens_q, p.b, p.sq);
+  if (s.ok()) s = CheckOffsets("cu_seqlens_kv", t.cu_seqlens_kv, p.b, p.skv);
+  if (!s.ok()) return s;
+  const int32_t *q = t.cu_seqlens_q.data, *kv = t.cu_seqlens_kv.data;
+  for (int64_t i = 0; i < p.b; ++i) sequences.push_back({{q[i], q[i + 1]}, {kv[i], kv[i + 1]}});
+  return sequences;
+}
 
 ConstTensorView SomeRows(ConstTensorView view, int64_t begin, int64_t rows) {
   view.data = static_cast<const char*>(view.data) + begin * view.strides[1] * SizeOf(view.dtype);
@@ -61,7 +96,7 @@ absl::Status CheckPart(absl::string_view who, const AttentionProblem& p, int64_t
   if (p.lens != Lengths::kFixed || p.page != 0 || p.dtype == DType::kFloat8E4M3 ||
       p.KvDType() != p.dtype) {
     return absl::UnimplementedError(absl::StrCat("problem: ", p.ToString(), "; ", who,
-                                                 " takes neither lengths, pages nor fp8"));
+                                                 " takes neither such lengths, pages nor fp8"));
   }
   absl::Status s = CheckView(who, "q", mine.q, p.dtype, {p.b, rows, p.hq, p.d});
   if (s.ok()) s = CheckView(who, "k", mine.k, p.dtype, {p.b, keys, p.hkv, p.d});

@@ -19,6 +19,15 @@
 
 namespace attnlab::multi_gpu {
 
+// A sequence's rows of Q and of K, among those of all ranks.
+struct Sequence {
+  Chunk q, kv;
+};
+// lens = fixed: one, in the sense that all have the same. lens = packed: by the offsets, which ValidateInputs()
+// would accept. `tensors`: only offsets are looked at.
+absl::StatusOr<std::vector<Sequence>> SequencesOf(const AttentionProblem& problem,
+                                                  const AttentionTensors& tensors);
+
 // Rows [begin, begin + rows) of a view [b, rows, heads, d].
 ConstTensorView SomeRows(ConstTensorView view, int64_t begin, int64_t rows);
 

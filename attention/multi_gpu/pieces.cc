@@ -4,6 +4,11 @@
 
 namespace attnlab::multi_gpu {
 
+Chunk Overlap(Chunk a, Chunk b, int64_t from) {
+  const int64_t begin = std::max(a.begin, b.begin), end = std::min(a.end, b.end);
+  return {begin - from, std::max(begin, end) - from};
+}
+
 std::vector<Chunk> ChunksOf(int64_t length, int ranks, int rank, Order order) {
   const int64_t count = order == Order::kZigzag ? 2 * int64_t{ranks} : ranks;
   const auto chunk = [&](int64_t i) {

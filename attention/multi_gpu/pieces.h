@@ -1,4 +1,4 @@
-// How a sequence is divided among ranks, and what a part of its queries sees of a part of its keys.
+// How sequences are divided among ranks, and what a part of the queries sees of a part of the keys.
 #ifndef ATTENTION_MULTI_GPU_PIECES_H_
 #define ATTENTION_MULTI_GPU_PIECES_H_
 
@@ -14,6 +14,8 @@ struct Chunk {
   int64_t begin = 0, end = 0;
   int64_t size() const { return end - begin; }
 };
+// What both have, counted from `from`.
+Chunk Overlap(Chunk a, Chunk b, int64_t from);
 
 enum class Order {
   kInOrder,  // rank i has the i-th of n chunks

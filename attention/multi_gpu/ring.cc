@@ -2,8 +2,11 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <string>
 #include <utility>
+#include <vector>
 
+#include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "attention/core/dtype.h"
 #include "attention/core/tensor.h"
@@ -17,12 +20,22 @@ class Ring {
  public:
   Ring(const AttentionProblem& p, const RingOptions& options, Communicator& c,
        const AttentionTensors& mine)
-      : p_(p), options_(options), c_(c), mine_(mine), q_chunks_(Chunks(p.sq, c.rank())) {}
+      : p_(p), options_(options), c_(c), mine_(mine) {}
 
   absl::Status Run() {
+    std::string text = absl::StrCat(p_.ToString(), ",order=", static_cast<int>(options_.order));
+    if (absl::Status s = p_.Validate(); !s.ok()) return s;
+    absl::StatusOr<std::vector<Sequence>> sequences = SequencesOf(p_, mine_);
+    if (!sequences.ok()) return sequences.status();
+    sequences_ = *std::move(sequences);
+    if (p_.lens == Lengths::kPacked) {
+      absl::StrAppend(&text, ",offsets=", Digest());
+      p_.lens = Lengths::kFixed, p_.b = 1;  // of tensors, and of each piece
+      p_.sq = p_.skv = 0;
+      for (const Sequence& s : sequences_) p_.sq = s.q.end, p_.skv = s.kv.end;
+    }
+    q_chunks_ = Chunks(p_.sq, c_.rank());
     if (absl::Status s = Check(); !s.ok()) return s;
-    const std::string text =
-        absl::StrCat(p_.ToString(), ",order=", static_cast<int>(options_.order));
     if (absl::Status s = Agree(c_, "problem of a ring", text); !s.ok()) return s;
     if (absl::Status s = Allocate(); !s.ok()) return s;
 
@@ -49,6 +62,17 @@ class Ring {
   }
 
  private:
+  // Of the offsets, for ranks to compare (FNV-1a).
+  uint64_t Digest() const {
+    uint64_t digest = 14695981039346656037u;
+    for (const LengthsView& offsets : {mine_.cu_seqlens_q, mine_.cu_seqlens_kv}) {
+      for (int64_t i = 0; i < offsets.count; ++i) {
+        digest = (digest ^ static_cast<uint64_t>(offsets.data[i])) * 1099511628211u;
+      }
+    }
+    return digest;
+  }
+
   std::vector<Chunk> Chunks(int64_t length, int rank) const {
     return ChunksOf(length, c_.ranks(), rank, options_.order);
   }
@@ -97,10 +121,15 @@ class Ring {
     for (const Chunk& q : q_chunks_) {
       int64_t first_key = 0;
       for (const Chunk& keys : kv_chunks) {
-        const Piece piece = PieceOf(p_.mask, p_.sq, p_.skv, q, keys);
-        if (piece.rows > 0 && piece.keys > 0) {
-          absl::Status s = Compute(piece, first_row, SomeRows(views.k, first_key, piece.keys),
-                                   SomeRows(views.v, first_key, piece.keys));
+        for (const Sequence& of : sequences_) {
+          const Chunk q_part = Overlap(q, of.q, of.q.begin),
+                      kv_part = Overlap(keys, of.kv, of.kv.begin);
+          const Piece piece = PieceOf(p_.mask, of.q.size(), of.kv.size(), q_part, kv_part);
+          if (piece.rows == 0 || piece.keys == 0) continue;
+          const int64_t row = first_row + of.q.begin + q_part.begin - q.begin,
+                        key = first_key + of.kv.begin + kv_part.begin - keys.begin;
+          absl::Status s = Compute(piece, row, SomeRows(views.k, key, piece.keys),
+                                   SomeRows(views.v, key, piece.keys));
           if (!s.ok()) return s;
         }
         first_key += keys.size();
@@ -119,11 +148,12 @@ class Ring {
     return absl::OkStatus();
   }
 
-  const AttentionProblem p_;
+  AttentionProblem p_;
   const RingOptions options_;
   Communicator& c_;
   const AttentionTensors mine_;
-  const std::vector<Chunk> q_chunks_;
+  std::vector<Sequence> sequences_;
+  std::vector<Chunk> q_chunks_;
   Buffer kv_[2];
   Merged merged_;
 };

@@ -32,9 +32,12 @@ struct RingOptions {
 // lse [b, hq, rows]. All ranks call it with the same problem and options. The result is that of one rank to
 // rounding, and the same from run to run.
 //
+// lens = packed: the tokens of all sequences are divided, so a sequence may lie on several ranks. All ranks have
+// the offsets of the whole, in cu_seqlens_q and cu_seqlens_kv; tensors are [1, rows, heads, d].
+//
 // InvalidArgument for an invalid problem or tensors, and where ranks disagree on the problem. Unimplemented
-// for lengths that differ (lens), pages, fp8 with scales, and tensors that are not in host memory. Errors of
-// Communicator and of MakePlan().
+// for lens = padded, pages, fp8, and tensors that are not in host memory. Errors of Communicator and of
+// MakePlan().
 absl::Status RingForward(const AttentionProblem& problem, const RingOptions& options,
                          Communicator& c, const AttentionTensors& mine);
 
