@@ -62,7 +62,7 @@ TEST_F(AttnlabTest, BadInputIsExitCode2AndAMessage) {
       {{"benhc"}, "attnlab: unknown subcommand \"benhc\"; did you mean bench?"},
       {{"list", "--jsn"}, "attnlab list: unknown flag --jsn; did you mean --json?"},
       {{"simulate", "--gpus=0"}, "--gpus: \"0\" is not a number from 1 to 4096"},
-      {{"simulate", "--problem=hq=1"}, "attnlab simulate: --problem: "},
+      {{"simulate", "--problem=hq=1,sq=0,d=8"}, "--problem: problem: no query sees a key"},
       {{"simulate", "--problem=hq=1,sq=8,d=8,lens=padded"}, "--problem: lens: "},
       {{"list", "x"}, "attnlab list: unexpected argument \"x\"; flags begin with --"},
       {{"run"}, "attnlab run: no inputs; give --q, --k and --v, or --qkv, or --problem"},
@@ -307,8 +307,8 @@ TEST_F(AttnlabTest, SimulatesManyGpus) {
   ASSERT_EQ(rows.size(), 8u);  // four ways
   EXPECT_EQ(rows[0]["gpus"], 2);
   EXPECT_EQ(rows[0]["way"], "zigzag ring");
-  EXPECT_NEAR(rows[0]["times_faster"].get<double>(), 2, 0.05);
-  EXPECT_NEAR(rows[7]["times_faster"].get<double>(), 16, 0.05);
+  EXPECT_NEAR(rows[0]["speedup"].get<double>(), 2, 0.05);
+  EXPECT_NEAR(rows[7]["speedup"].get<double>(), 16, 0.05);
   EXPECT_THAT(Attnlab(words).out, HasSubstr("|   16 | all-to-all  |"));
 }
 

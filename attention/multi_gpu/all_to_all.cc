@@ -16,7 +16,7 @@
 namespace attnlab::multi_gpu {
 namespace {
 
-// Rows of some chunks of a sequence, of some heads: a tensor as it travels, and its place in a larger one.
+// Rows of some chunks of a sequence, of some heads: a tensor as it travels.
 struct Stretch {
   DType dtype;
   int64_t b, rows, heads, d;
@@ -39,17 +39,17 @@ class AllToAll {
  public:
   AllToAll(const AttentionProblem& p, const AllToAllOptions& options, Communicator& c,
            const AttentionTensors& mine)
-      : p_(p), options_(options), c_(c), mine_(mine), here_(p) {
-    here_.hkv = KvHeads(c.rank()).size();
-    here_.hq = here_.hkv * Group();
-  }
+      : p_(p), options_(options), c_(c), mine_(mine), here_(p) {}
 
   absl::Status Run() {
     absl::Status s = CheckPart("all-to-all", p_, RowsOf(Chunks(p_.sq, c_.rank())),
                                RowsOf(Chunks(p_.skv, c_.rank())), mine_);
-    const std::string text =
-        absl::StrCat(p_.ToString(), ",order=", static_cast<int>(options_.order));
-    if (s.ok()) s = Agree(c_, "problem of all-to-all", text);
+    const std::string text = absl::StrCat(
+        p_.ToString(), ",order=", static_cast<int>(options_.order), ",kernel=", options_.kernel);
+    s = Agree(c_, "problem of all-to-all", text, s);
+    if (!s.ok()) return s;
+    here_.hkv = KvHeads(c_.rank()).size();
+    here_.hq = here_.hkv * Group();
     if (s.ok()) s = Allocate();
     if (s.ok()) s = ToHeads();
     if (s.ok() && here_.hq > 0) s = ForwardOnce(here_, whole_, options_.kernel);
@@ -101,15 +101,16 @@ class AllToAll {
     return absl::OkStatus();
   }
 
-  // Sends `sizes(rank, other)` to each other rank, after pack(other, data), and gives what comes to
+  // Sends `sizes(rank, other)` to each rank, this one too, after pack(other, data), and gives what comes to
   // unpack(other, data).
   template <typename Sizes, typename Pack, typename Unpack>
   absl::Status Exchange(absl::string_view what, Sizes sizes, Pack pack, Unpack unpack) {
     const int n = c_.ranks(), rank = c_.rank();
     std::vector<Buffer> sent(n), received(n);
+    std::vector<Transfer> transfers(n);
     for (int i = 0; i < n; ++i) {
       const int to = (rank + i) % n, from = (rank + n - i) % n;
-      Transfer t;
+      Transfer& t = transfers[i];
       t.to = to, t.from = from;
       t.send_bytes = BytesOf(sizes(rank, to)), t.receive_bytes = BytesOf(sizes(from, rank));
       absl::StatusOr<Buffer> out = Buffer::Allocate(Device::Cpu(), t.send_bytes),
@@ -118,6 +119,8 @@ class AllToAll {
       pack(to, static_cast<char*>(out->data()));
       t.send = out->data(), t.receive = in->data();
       sent[to] = *std::move(out), received[from] = *std::move(in);
+    }
+    for (const Transfer& t : transfers) {
       if (absl::Status s = c_.Start(t); !s.ok()) return s;
     }
     if (absl::Status s = c_.Wait(what); !s.ok()) return s;

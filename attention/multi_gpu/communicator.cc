@@ -37,4 +37,10 @@ absl::Status Agree(Communicator& c, absl::string_view what, absl::string_view te
   return absl::OkStatus();
 }
 
+absl::Status Agree(Communicator& c, absl::string_view what, absl::string_view text,
+                   const absl::Status& mine) {
+  const absl::Status all = Agree(c, what, mine.ok() ? text : mine.message());
+  return mine.ok() ? all : mine;
+}
+
 }  // namespace attnlab::multi_gpu

@@ -50,6 +50,10 @@ absl::Status Gather(Communicator& c, absl::string_view what, const void* mine, i
 // differs from rank 0, and both texts. At most kMostAgreed characters are compared.
 constexpr int64_t kMostAgreed = 1024;
 absl::Status Agree(Communicator& c, absl::string_view what, absl::string_view text);
+// The same, where `mine` is what this rank's own checks have found. If it is an error, the others get its text,
+// and this rank gets the error.
+absl::Status Agree(Communicator& c, absl::string_view what, absl::string_view text,
+                   const absl::Status& mine);
 
 }  // namespace attnlab::multi_gpu
 

@@ -210,7 +210,8 @@ TEST(RingTest, RanksThatDisagreeAreNamed) {
   for (const absl::Status& s : Statuses({one, one, other}, absl::Seconds(30))) {
     EXPECT_EQ(s.code(), absl::StatusCode::kInvalidArgument);
     EXPECT_THAT(std::string(s.message()), HasSubstr("problem of a ring: rank 2 has b=1,"));
-    EXPECT_THAT(std::string(s.message()), HasSubstr("mask=causal,order=0, but rank 0 has b=1,"));
+    EXPECT_THAT(std::string(s.message()),
+                HasSubstr("mask=causal,order=0,kernel=, but rank 0 has b=1,"));
   }
 }
 
@@ -247,7 +248,7 @@ TEST(RingTest, OffsetsAreCheckedAndCompared) {
   const auto message = [](const absl::Status& s) { return std::string(s.message()); };
   for (const absl::Status& s : WithOffsets({{0, 2, 6}, {0, 2, 6}})) EXPECT_TRUE(s.ok()) << s;
   EXPECT_THAT(message(WithOffsets({{0, 2, 6}, {0, 3, 6}})[0]),
-              HasSubstr("problem of a ring: rank 1 has b=2,"));
+              HasSubstr("order=0,kernel=,cu_seqlens_q#"));
   EXPECT_THAT(message(WithOffsets({{0, 6}})[0]),
               HasSubstr("cu_seqlens_q: has 2 offsets, must have"));
   EXPECT_THAT(message(WithOffsets({{1, 2, 6}})[0]), HasSubstr("cu_seqlens_q[0]: is 1, must be 0"));
@@ -256,10 +257,27 @@ TEST(RingTest, OffsetsAreCheckedAndCompared) {
   EXPECT_THAT(message(WithOffsets({{0, 4, 3}})[0]), HasSubstr("a sequence of -1 is not in 0..4"));
 }
 
+// A rank whose own checks fail tells the others why, and does not leave them waiting.
+TEST(AllToAllTest, ABadTensorIsNamedByAllRanks) {
+  const auto statuses = OnRanks(2, absl::Seconds(30), [](Communicator& c) {
+    auto p = AttentionProblem::Parse("hq=2,sq=4,d=8,dtype=fp32").value();
+    std::vector<float> memory(64), o(64);
+    AttentionTensors mine;
+    mine.q = mine.k = mine.v =
+        BshdView(static_cast<void*>(memory.data()), p.dtype, Device::Cpu(), 1, 2, 2, 8);
+    mine.o = BshdView(static_cast<void*>(o.data()), p.dtype, Device::Cpu(), 1, 2, 2, 8);
+    if (c.rank() == 1) p.hkv = 0;
+    return AllToAllForward(p, {}, c, mine);
+  });
+  EXPECT_THAT(std::string(statuses[1].message()), HasSubstr("hkv: 0"));
+  EXPECT_THAT(std::string(statuses[0].message()),
+              HasSubstr("problem of all-to-all: rank 1 has hkv: 0"));
+}
+
 TEST(RingTest, WhatItDoesNotTake) {
   const auto status = [](const std::string& line) { return Statuses({line}, absl::Seconds(1))[0]; };
   EXPECT_THAT(std::string(status("hq=1,sq=12,d=8,dtype=fp32,lens=padded").message()),
-              HasSubstr("a ring takes neither such lengths, pages nor fp8"));
+              HasSubstr("lens: is not fixed or packed, in a ring of b=1,"));
 }
 
 }  // namespace

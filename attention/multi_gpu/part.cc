@@ -90,15 +90,29 @@ void CopyElements(const ConstTensorView& from, const TensorView& to) {
   }
 }
 
+absl::Status CheckKind(absl::string_view who, const AttentionProblem& p,
+                       const AttentionTensors& mine, bool packed) {
+  if (absl::Status s = p.Validate(); !s.ok()) return s;
+  std::string what;
+  if (p.lens != Lengths::kFixed && !(packed && p.lens == Lengths::kPacked)) {
+    what = "lens: is not fixed";
+    if (packed) what += " or packed";
+  } else if (p.page != 0) {
+    what = absl::StrCat("page: is ", p.page, ", must be 0");
+  } else if (p.dtype == DType::kFloat8E4M3 || p.KvDType() != p.dtype) {
+    what = "dtype: is fp8";
+  } else if (mine.q.device.kind != DeviceKind::kCpu) {
+    what = absl::StrCat("q: on ", ToString(mine.q.device), ", must be in host memory");
+  } else {
+    return absl::OkStatus();
+  }
+  return absl::UnimplementedError(absl::StrCat(what, ", in ", who, " of ", p.ToString()));
+}
+
 absl::Status CheckPart(absl::string_view who, const AttentionProblem& p, int64_t rows, int64_t keys,
                        const AttentionTensors& mine) {
-  if (absl::Status s = p.Validate(); !s.ok()) return s;
-  if (p.lens != Lengths::kFixed || p.page != 0 || p.dtype == DType::kFloat8E4M3 ||
-      p.KvDType() != p.dtype) {
-    return absl::UnimplementedError(absl::StrCat("problem: ", p.ToString(), "; ", who,
-                                                 " takes neither such lengths, pages nor fp8"));
-  }
-  absl::Status s = CheckView(who, "q", mine.q, p.dtype, {p.b, rows, p.hq, p.d});
+  absl::Status s = CheckKind(who, p, mine);
+  if (s.ok()) s = CheckView(who, "q", mine.q, p.dtype, {p.b, rows, p.hq, p.d});
   if (s.ok()) s = CheckView(who, "k", mine.k, p.dtype, {p.b, keys, p.hkv, p.d});
   if (s.ok()) s = CheckView(who, "v", mine.v, p.dtype, {p.b, keys, p.hkv, p.dv});
   if (s.ok()) s = CheckView(who, "o", mine.o, p.ODType(), {p.b, rows, p.hq, p.dv});

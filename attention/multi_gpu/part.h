@@ -23,8 +23,8 @@ namespace attnlab::multi_gpu {
 struct Sequence {
   Chunk q, kv;
 };
-// lens = fixed: one, in the sense that all have the same. lens = packed: by the offsets, which ValidateInputs()
-// would accept. `tensors`: only offsets are looked at.
+// lens = fixed: one entry, for all sequences. lens = packed: one per sequence, by the offsets in `tensors`, which
+// are checked.
 absl::StatusOr<std::vector<Sequence>> SequencesOf(const AttentionProblem& problem,
                                                   const AttentionTensors& tensors);
 
@@ -34,8 +34,12 @@ ConstTensorView SomeRows(ConstTensorView view, int64_t begin, int64_t rows);
 // Elements of `from` to the same places of `to`, which may have more rows. Both have neighbouring dims.
 void CopyElements(const ConstTensorView& from, const TensorView& to);
 
-// Checks the problem, and the tensors of a rank that has so many queries and keys of each sequence. `who` takes
-// neither lengths that differ, nor pages, fp8, or tensors that are not in host memory: Unimplemented.
+// Checks the problem. Unimplemented for lens = padded and, unless `packed`, for lens = packed; for pages, for
+// fp8, and if Q is not in host memory: offsets are where Q is. `who` refuses that.
+absl::Status CheckKind(absl::string_view who, const AttentionProblem& problem,
+                       const AttentionTensors& mine, bool packed = false);
+
+// The same, without lens = packed, and the tensors of a rank that has so many queries and keys of each sequence.
 absl::Status CheckPart(absl::string_view who, const AttentionProblem& problem, int64_t rows,
                        int64_t keys, const AttentionTensors& mine);
 

@@ -23,20 +23,9 @@ class Ring {
       : p_(p), options_(options), c_(c), mine_(mine) {}
 
   absl::Status Run() {
-    std::string text = absl::StrCat(p_.ToString(), ",order=", static_cast<int>(options_.order));
-    if (absl::Status s = p_.Validate(); !s.ok()) return s;
-    absl::StatusOr<std::vector<Sequence>> sequences = SequencesOf(p_, mine_);
-    if (!sequences.ok()) return sequences.status();
-    sequences_ = *std::move(sequences);
-    if (p_.lens == Lengths::kPacked) {
-      absl::StrAppend(&text, ",offsets=", Digest());
-      p_.lens = Lengths::kFixed, p_.b = 1;  // of tensors, and of each piece
-      p_.sq = p_.skv = 0;
-      for (const Sequence& s : sequences_) p_.sq = s.q.end, p_.skv = s.kv.end;
-    }
-    q_chunks_ = Chunks(p_.sq, c_.rank());
-    if (absl::Status s = Check(); !s.ok()) return s;
-    if (absl::Status s = Agree(c_, "problem of a ring", text); !s.ok()) return s;
+    std::string text = absl::StrCat(p_.ToString(), ",order=", static_cast<int>(options_.order),
+                                    ",kernel=", options_.kernel);
+    if (absl::Status s = Agree(c_, "problem of a ring", text, Check(&text)); !s.ok()) return s;
     if (absl::Status s = Allocate(); !s.ok()) return s;
 
     const int n = c_.ranks(), next = (c_.rank() + 1) % n, previous = (c_.rank() + n - 1) % n;
@@ -50,25 +39,24 @@ class Ring {
         const Transfer t = {here->data(), next, coming->data(), previous, bytes, others};
         if (absl::Status s = c_.Start(t); !s.ok()) return s;
       }
-      if (absl::Status s = Step(owner, *here); !s.ok()) return s;
+      absl::Status s = Step(owner, *here);
       if (moves) {
-        const std::string what = absl::StrCat("K and V for step ", step + 1, " of ", n);
-        if (absl::Status s = c_.Wait(what); !s.ok()) return s;
+        // In any case: what travels uses memory of this object.
+        s.Update(c_.Wait(absl::StrCat("K and V for step ", step + 1, " of ", n)));
         std::swap(here, coming);
       }
+      if (!s.ok()) return s;
     }
     merged_.Store(mine_.o, mine_.lse);
     return absl::OkStatus();
   }
 
  private:
-  // Of the offsets, for ranks to compare (FNV-1a).
-  uint64_t Digest() const {
+  // For ranks to compare offsets.
+  static uint64_t Digest(const LengthsView& offsets) {
     uint64_t digest = 14695981039346656037u;
-    for (const LengthsView& offsets : {mine_.cu_seqlens_q, mine_.cu_seqlens_kv}) {
-      for (int64_t i = 0; i < offsets.count; ++i) {
-        digest = (digest ^ static_cast<uint64_t>(offsets.data[i])) * 1099511628211u;
-      }
+    for (int64_t i = 0; i < offsets.count; ++i) {
+      digest = (digest ^ static_cast<uint64_t>(offsets.data[i])) * 1099511628211u;
     }
     return digest;
   }
@@ -81,7 +69,19 @@ class Ring {
     return p_.b * KeysOf(rank) * p_.hkv * (p_.d + p_.dv) * SizeOf(p_.dtype);
   }
 
-  absl::Status Check() {
+  // Also finds the sequences. Then p_ is the problem of a piece, but for its lengths and mask.
+  absl::Status Check(std::string* text) {
+    if (absl::Status s = CheckKind("a ring", p_, mine_, /*packed=*/true); !s.ok()) return s;
+    absl::StatusOr<std::vector<Sequence>> sequences = SequencesOf(p_, mine_);
+    if (!sequences.ok()) return sequences.status();
+    sequences_ = *std::move(sequences);
+    if (p_.lens == Lengths::kPacked) {
+      absl::StrAppend(text, ",cu_seqlens_q#", Digest(mine_.cu_seqlens_q), ",cu_seqlens_kv#",
+                      Digest(mine_.cu_seqlens_kv));
+      p_.lens = Lengths::kFixed, p_.b = 1;
+      p_.sq = sequences_.back().q.end, p_.skv = sequences_.back().kv.end;
+    }
+    q_chunks_ = Chunks(p_.sq, c_.rank());
     return CheckPart("a ring", p_, RowsOf(q_chunks_), KeysOf(c_.rank()), mine_);
   }
 

@@ -15,24 +15,38 @@ namespace {
 absl::Status Check(const AttentionProblem& p, int ranks, const Machine& m) {
   if (absl::Status s = p.Validate(); !s.ok()) return s;
   if (p.lens != Lengths::kFixed) {
-    return absl::InvalidArgumentError("lens: the simulator takes sequences of one length");
+    return absl::InvalidArgumentError(
+        absl::StrCat("lens: is not fixed, as the simulator wants, in ", p.ToString()));
   }
-  if (ranks < 1) return absl::InvalidArgumentError(absl::StrCat("ranks: ", ranks, " is below 1"));
+  if (p.page != 0) {
+    return absl::InvalidArgumentError(absl::StrCat("page: is ", p.page, ", must be 0"));
+  }
+  if (p.b * VisiblePairs(p.mask, p.sq, p.skv) == 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("problem: no query sees a key in ", p.ToString()));
+  }
+  if (ranks < 1 || ranks > kMostRanks) {
+    return absl::InvalidArgumentError(absl::StrCat("ranks: ", ranks, " is not in 1..", kMostRanks));
+  }
   if (m.ranks_per_node < 1) {
     return absl::InvalidArgumentError(
         absl::StrCat("ranks_per_node: ", m.ranks_per_node, " is below 1"));
   }
   const struct {
     const char* name;
-    double rate;
-  } rates[] = {{"flops_per_second", m.flops_per_second},
-               {"memory_per_second", m.memory_per_second},
-               {"within", m.within.bytes_per_second},
-               {"between", m.between.bytes_per_second}};
-  for (const auto& r : rates) {
-    if (!(r.rate > 0)) {
-      return absl::InvalidArgumentError(absl::StrCat(r.name, ": ", r.rate, " is not positive"));
-    }
+    double value;
+    bool is_rate;
+  } numbers[] = {{"flops_per_second", m.flops_per_second, true},
+                 {"memory_per_second", m.memory_per_second, true},
+                 {"within.bytes_per_second", m.within.bytes_per_second, true},
+                 {"between.bytes_per_second", m.between.bytes_per_second, true},
+                 {"launch", m.launch, false},
+                 {"within.latency", m.within.latency, false},
+                 {"between.latency", m.between.latency, false}};
+  for (const auto& n : numbers) {
+    if (n.is_rate ? n.value > 0 : n.value >= 0) continue;  // not NaN
+    return absl::InvalidArgumentError(
+        absl::StrCat(n.name, ": ", n.value, " is not ", n.is_rate ? "positive" : "0 or more"));
   }
   return absl::OkStatus();
 }
@@ -82,9 +96,12 @@ class Simulation {
     return {*last, waiting[last - end.begin()]};
   }
 
+  // The rank with the most heads gets, and sends, the most.
   Prediction AllToAll() const {
-    const double rows = 1.0 * p_.b * p_.sq / n_, keys = 1.0 * p_.b * p_.skv / n_;
-    const double inputs = (rows * p_.hq * p_.d + keys * p_.hkv * (p_.d + p_.dv)) * SizeOf(p_.dtype),
+    const double share = 1.0 * MostHeads() / p_.hkv, rows = p_.b * p_.sq * share,
+                 keys = p_.b * p_.skv * share;
+    const double inputs = rows * p_.hq * p_.d * SizeOf(p_.dtype) +
+                          keys * p_.hkv * (p_.d + p_.dv) * SizeOf(p_.KvDType()),
                  outputs = rows * p_.hq * (p_.dv * SizeOf(p_.ODType()) + 4);
     const Prediction heads = Heads();
     const double travels = Exchange(inputs) + Exchange(outputs);
@@ -93,11 +110,12 @@ class Simulation {
 
   // The rank with the most heads ends last.
   Prediction Heads() const {
-    const int64_t heads = ChunksOf(p_.hkv, n_, 0, Order::kInOrder)[0].size() * (p_.hq / p_.hkv);
-    return {Kernel(VisiblePairs(p_.mask, p_.sq, p_.skv), heads), 0};
+    return {Kernel(VisiblePairs(p_.mask, p_.sq, p_.skv), MostHeads() * (p_.hq / p_.hkv)), 0};
   }
 
  private:
+  int64_t MostHeads() const { return ChunksOf(p_.hkv, n_, 0, Order::kInOrder)[0].size(); }
+
   const Link& LinkBetween(int a, int b) const {
     return a / m_.ranks_per_node == b / m_.ranks_per_node ? m_.within : m_.between;
   }
@@ -115,7 +133,7 @@ class Simulation {
     return seconds;
   }
 
-  // Each rank has so many bytes, an equal part for each; those for its own node and for others go at once.
+  // A rank has so many bytes, an equal part from or for each; those of its own node and of others go at once.
   double Exchange(double bytes) const {
     const int here = std::min(n_, m_.ranks_per_node);
     const double within = here > 1 ? m_.within.latency +

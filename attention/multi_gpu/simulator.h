@@ -1,4 +1,4 @@
-// How long a problem takes on many GPUs, by the schedule of each way to divide it. A model, not a measurement:
+// How long a problem takes on many GPUs, by the schedule of each way to divide it, except split KV. A model, not a measurement:
 // it knows the rate of the kernel and of the links, and who waits for whom. It chooses between ways, and says
 // what to expect of machines that are not at hand.
 //
@@ -41,7 +41,9 @@ struct Prediction {
   double waiting = 0;  // of these, seconds in which that rank computes nothing
 };
 
-// InvalidArgument for an invalid problem, lengths that differ, no rank, or a rate that is not positive.
+constexpr int kMostRanks = 4096;  // a ring of n has n² pieces
+// InvalidArgument for an invalid problem, one in which no query sees a key, lengths that differ, pages, a number
+// of ranks beyond kMostRanks, and rates or latencies that make no sense.
 absl::StatusOr<Prediction> Predict(Way way, const AttentionProblem& problem, int ranks,
                                    const Machine& machine);
 

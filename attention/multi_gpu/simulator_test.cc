@@ -72,6 +72,18 @@ TEST(SimulatorTest, AllToAllSendsEachByteOnce) {
   EXPECT_NEAR(prediction->seconds, PredictOne(p, m).value() / 4 + bytes / 1e9, 1e-9);
 }
 
+TEST(SimulatorTest, RanksWithoutHeadsOnlySend) {
+  const AttentionProblem p = Of("hq=4,hkv=2,sq=4096,d=64,dtype=bf16");
+  Machine m = Ideal();
+  m.ranks_per_node = 4;
+  m.within.bytes_per_second = 1e9, m.between.bytes_per_second = 1e8;
+  // Two ranks of 8 have a head each: half of Q, K, V, O and LSE, of which 4/8 come from the other node.
+  const double bytes = 0.5 * 4096 * (4 * (2 * 64 * 2 + 4) + 2 * 2 * 64 * 2);
+  const auto prediction = Predict(Way::kAllToAll, p, 8, m);
+  EXPECT_NEAR(prediction->waiting, bytes / 2 / 1e8, 1e-9);
+  EXPECT_NEAR(prediction->seconds, PredictOne(p, m).value() / 2 + bytes / 2 / 1e8, 1e-9);
+}
+
 TEST(SimulatorTest, Chooses) {
   Machine m = Ideal();
   m.flops_per_second = 7e14;
@@ -97,7 +109,11 @@ TEST(SimulatorTest, WhatItDoesNotTake) {
   const auto message = [](const char* line, int ranks, const Machine& m) {
     return std::string(Predict(Way::kRing, Of(line), ranks, m).status().message());
   };
-  EXPECT_THAT(message("hq=1,sq=8,d=8", 0, Ideal()), HasSubstr("ranks: 0 is below 1"));
+  EXPECT_THAT(message("hq=1,sq=8,d=8", 0, Ideal()), HasSubstr("ranks: 0 is not in 1..4096"));
+  EXPECT_THAT(message("hq=1,sq=0,d=8", 2, Ideal()), HasSubstr("no query sees a key in b=1"));
+  Machine late = Ideal();
+  late.between.latency = -1;
+  EXPECT_THAT(message("hq=1,sq=8,d=8", 2, late), HasSubstr("between.latency: -1 is not 0 or more"));
   EXPECT_THAT(message("hq=1,sq=8,d=8,lens=padded", 2, Ideal()), HasSubstr("lens"));
   EXPECT_THAT(message("hq=1,sq=8,d=8", 2, Machine()),
               HasSubstr("flops_per_second: 0 is not positive"));

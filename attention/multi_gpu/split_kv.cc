@@ -29,8 +29,10 @@ struct Packed {
 absl::Status SplitKvForward(const AttentionProblem& p, Communicator& c,
                             const AttentionTensors& mine, const std::string& kernel) {
   const Chunk keys = ChunksOf(p.skv, c.ranks(), c.rank(), Order::kInOrder)[0];
-  if (absl::Status s = CheckPart("split KV", p, p.sq, keys.size(), mine); !s.ok()) return s;
-  if (absl::Status s = Agree(c, "problem of split KV", p.ToString()); !s.ok()) return s;
+  const absl::Status checked = CheckPart("split KV", p, p.sq, keys.size(), mine);
+  absl::Status s =
+      Agree(c, "problem of split KV", absl::StrCat(p.ToString(), ",kernel=", kernel), checked);
+  if (!s.ok()) return s;
   const Packed packed(p);
   absl::StatusOr<Buffer> all = Buffer::Allocate(Device::Cpu(), packed.bytes * c.ranks()),
                          sent = Buffer::Allocate(Device::Cpu(), packed.bytes);
@@ -55,7 +57,7 @@ absl::Status SplitKvForward(const AttentionProblem& p, Communicator& c,
     CopyElements(part->o, o_of(bytes));
     CopyElements(part->lse, lse_of(bytes));
   }
-  absl::Status s = Gather(c, "parts of O", sent->data(), packed.bytes, all->data());
+  s = Gather(c, "parts of O", sent->data(), packed.bytes, all->data());
   if (!s.ok()) return s;
   Merged merged;
   if (s = merged.Reset(p.b, p.sq, p.hq, p.dv); !s.ok()) return s;

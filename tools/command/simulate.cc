@@ -1,4 +1,4 @@
-// attnlab simulate: what a problem would take on many GPUs, by each way to divide it.
+// attnlab simulate: what a problem would take on many GPUs, by each way to divide it that the simulator knows.
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -23,7 +23,6 @@ namespace {
 using multi_gpu::Way;
 
 constexpr Way kWays[] = {Way::kZigzagRing, Way::kRing, Way::kAllToAll, Way::kHeads};
-constexpr int64_t kMostGpus = 4096;  // a ring of n has n² pieces
 
 struct Flags {
   std::vector<std::string> problems, gpus;
@@ -45,15 +44,16 @@ ArgumentParser MakeParser(Flags* f) {
   parser.AddGroup("A machine, by default one H200 of a node of 8");
   parser.AddNumber("tflops", "X", &f->tflops, 1e-3, 1e9,
                    "rate of the kernel, by attnlab bench, TFLOP/s [650]");
-  parser.AddNumber("launch", "X", &f->launch, 0, 1e9, "what a kernel takes besides, us [5]");
+  parser.AddNumber("launch", "X", &f->launch, 0, 1e9, "fixed time of a kernel, us [5]");
   parser.AddNumber("memory", "X", &f->memory, 1e-3, 1e6, "rate of memory, TB/s [4.3]");
-  parser.AddInteger("node", "N", &f->node, 1, kMostGpus, "GPUs per node [8]");
+  parser.AddInteger("node", "N", &f->node, 1, multi_gpu::kMostRanks, "GPUs per node [8]");
   parser.AddNumber("link", "X", &f->within, 1e-3, 1e9,
                    "each way, between GPUs of a node, GB/s [303]");
-  parser.AddNumber("link_latency", "X", &f->within_latency, 0, 1e9, "of that, us [20]");
+  parser.AddNumber("link_latency", "X", &f->within_latency, 0, 1e9, "latency of these, us [20]");
   parser.AddNumber("network", "X", &f->between, 1e-3, 1e9,
                    "each way and per GPU, between nodes, GB/s [50]");
-  parser.AddNumber("network_latency", "X", &f->between_latency, 0, 1e9, "of that, us [30]");
+  parser.AddNumber("network_latency", "X", &f->between_latency, 0, 1e9,
+                   "latency of these, us [30]");
   parser.AddGroup("Results");
   AddJsonFlag(&parser, &f->formats);
   AddCsvFlag(&parser, &f->formats);
@@ -96,9 +96,9 @@ absl::Status Predictions(const Flags& f, std::vector<Json>* rows) {
     }
     for (const std::string& text : counts) {
       const absl::StatusOr<int64_t> gpus = ParseCount(text);
-      if (!gpus.ok() || *gpus < 1 || *gpus > kMostGpus) {
-        return absl::InvalidArgumentError(
-            absl::StrCat("--gpus: \"", text, "\" is not a number from 1 to ", kMostGpus));
+      if (!gpus.ok() || *gpus < 1 || *gpus > multi_gpu::kMostRanks) {
+        return absl::InvalidArgumentError(absl::StrCat(
+            "--gpus: \"", text, "\" is not a number from 1 to ", multi_gpu::kMostRanks));
       }
       const int ranks = static_cast<int>(*gpus);
       const absl::StatusOr<double> one = PredictOne(*p, machine);
@@ -113,7 +113,7 @@ absl::Status Predictions(const Flags& f, std::vector<Json>* rows) {
                          {"seconds", with->seconds},
                          {"waiting", with->waiting},
                          {"one_gpu", *one},
-                         {"times_faster", *one / with->seconds}});
+                         {"speedup", *one / with->seconds}});
       }
     }
   }
@@ -127,7 +127,7 @@ void Print(const std::vector<Json>& rows, const Streams& streams) {
                  {"way", Table::kLeft},
                  {"ms", Table::kRight},
                  {"waiting", Table::kRight},
-                 {"times one GPU", Table::kRight}});
+                 {"speedup", Table::kRight}});
     streams.out << problem << "\n\n";
     for (; i < rows.size() && rows[i]["problem"] == problem; ++i) {
       const Json& row = rows[i];
@@ -135,7 +135,7 @@ void Print(const std::vector<Json>& rows, const Streams& streams) {
       table.AddRow({absl::StrCat(row["gpus"].get<int>()), row["way"].get<std::string>(),
                     Digits(1e3 * seconds),
                     absl::StrFormat("%.1f %%", 100 * row["waiting"].get<double>() / seconds),
-                    Digits(row["times_faster"].get<double>())});
+                    Digits(row["speedup"].get<double>())});
     }
     streams.out << table.Text(streams.colours, streams.columns) << "\n";
   }
