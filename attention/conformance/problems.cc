@@ -339,7 +339,7 @@ std::vector<Case> Fp8Cases() {
       // Of long sums, a kernel may add up O in parts.
       {"b=1,hq=2,hkv=1,sq=70,skv=9300,d=128,dtype=fp8_e4m3,scaleblock=128", oracle::Layout::kBshd,
        kNormal},
-      // Scores that exceed those before by more than an exponent of fp32.
+      // Scores that exceed those before by more than 2^128, the range of fp32.
       {"b=1,hq=1,sq=64,skv=9300,d=128,dtype=fp8_e4m3,scale=0.13,scaleblock=64",
        oracle::Layout::kBshd, oracle::Values::kLargeScores},
       {"b=1,hq=2,hkv=1,sq=70,skv=2100,d=64,dtype=fp8_e4m3,scale=0.19,scaleblock=128",

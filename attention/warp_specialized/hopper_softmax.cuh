@@ -101,8 +101,10 @@ class HopperSoftmax {
   // The largest weight after that, unless the sum is still large: equal weights are not to be scaled again.
   // Of fp8, small weights keep more bits beside a large one.
   static constexpr float kTop = Shape::kFp8 ? 32 : 1, kTopSum = kMostSum / 2;
-  // The logarithm of the largest weight that is scaled down, and that weight. 1 / 2^100 is normal.
-  static constexpr float kMostLog = 100, kMostScaled = 1.267650600e30f;
+  // The logarithm of the largest weight that is scaled down, and that weight. 1 / 2^100 is normal. Of fp8, the sum
+  // leaves out V's scale, which may be 2^-64 (Quantize()): 2^60 stays in the range of fp32.
+  static constexpr float kMostLog = 100,
+                         kMostScaled = Shape::kFp8 ? 1.152921505e18f : 1.267650600e30f;
   // The logarithm of a row's largest weight when its maximum has just grown. Of fp8, weights of 2^5 to 2^8
   // leave small ones more bits.
   static constexpr float kLogTop = 5;
@@ -179,7 +181,7 @@ class HopperSoftmax {
   template <typename Again>
   __device__ void WeighFar(Scores& s, const TileScales<Shape>& scales, LaneRows& sums,
                            LaneRows& totals, LaneRows& factors, Again again) {
-    LaneRows max;
+    LaneRows max = {0, 0};
     if constexpr (Shape::kFp8) {
       const bool far[2] = {Rows::RowMax(totals[0]) > kMostScaled,
                            Rows::RowMax(totals[1]) > kMostScaled};
