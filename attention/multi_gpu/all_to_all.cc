@@ -50,7 +50,7 @@ class AllToAll {
     if (!s.ok()) return s;
     here_.hkv = KvHeads(c_.rank()).size();
     here_.hq = here_.hkv * Group();
-    if (s.ok()) s = Allocate();
+    s = Allocate();
     if (s.ok()) s = ToHeads();
     if (s.ok() && here_.hq > 0) s = ForwardOnce(here_, whole_, options_.kernel);
     if (s.ok()) s = ToRows();
@@ -128,20 +128,14 @@ class AllToAll {
     return absl::OkStatus();
   }
 
-  // Rows of chunks, one after the other in `packed`, from or to their places in a sequence.
-  static void Gather(const std::vector<Chunk>& chunks, const ConstTensorView& whole,
-                     const TensorView& packed) {
+  // Rows of chunks, one after the other in `packed`: from their places in a sequence or, unless `packs`, to them.
+  static void CopyChunks(const std::vector<Chunk>& chunks, const TensorView& whole,
+                         const TensorView& packed, bool packs) {
     int64_t at = 0;
     for (const Chunk& c : chunks) {
-      CopyElements(SomeRows(whole, c.begin, c.size()), Mutable(SomeRows(packed, at, c.size())));
-      at += c.size();
-    }
-  }
-  static void Scatter(const std::vector<Chunk>& chunks, const ConstTensorView& packed,
-                      const TensorView& whole) {
-    int64_t at = 0;
-    for (const Chunk& c : chunks) {
-      CopyElements(SomeRows(packed, at, c.size()), Mutable(SomeRows(whole, c.begin, c.size())));
+      const ConstTensorView there = SomeRows(whole, c.begin, c.size()),
+                            here = SomeRows(packed, at, c.size());
+      CopyElements(packs ? there : here, Mutable(packs ? here : there));
       at += c.size();
     }
   }
@@ -162,7 +156,8 @@ class AllToAll {
       const TensorView to[] = {q_, k_, v_};
       const std::vector<Stretch> stretches = Inputs(from, c_.rank());
       for (int i = 0; i < 3; ++i) {
-        Scatter(Chunks(i == 0 ? p_.sq : p_.skv, from), stretches[i].At(data), to[i]);
+        CopyChunks(Chunks(i == 0 ? p_.sq : p_.skv, from), to[i], stretches[i].At(data),
+                   /*packs=*/false);
         data += stretches[i].Bytes();
       }
     };
@@ -172,10 +167,10 @@ class AllToAll {
 
   absl::Status ToRows() {
     const auto pack = [&](int to, char* data) {
-      const ConstTensorView from[] = {lse_, o_};
+      const TensorView from[] = {lse_, o_};
       const std::vector<Stretch> stretches = Outputs(c_.rank(), to);
       for (int i = 0; i < 2; ++i) {
-        Gather(Chunks(p_.sq, to), from[i], stretches[i].At(data));
+        CopyChunks(Chunks(p_.sq, to), from[i], stretches[i].At(data), /*packs=*/true);
         data += stretches[i].Bytes();
       }
     };

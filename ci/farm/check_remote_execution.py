@@ -3,8 +3,9 @@
     python3 ci/farm/check_remote_execution.py
 
 Starts PostgreSQL, BuildGrid (from PyPI) and five workers, then runs //ci/farm:remote_tests under
---config=farm. Each of those tests fails if it was not built and run by the pool that it names; then it runs
-conformance tests of the CPU kernel, which were built before. One worker is killed while it builds; others have to do its work. A second run has to come from the shared cache. CI
+--config=farm. Each of those tests fails if the pool `cpu` did not build it, or another pool than its own runs
+it; then it runs conformance tests of the CPU kernel, which were built before. One worker is killed while it
+works; others have to do its work. A second run has to come from the shared cache. CI
 runs this, as root or not; Debian's postgresql and python3-venv have to be there.
 """
 
