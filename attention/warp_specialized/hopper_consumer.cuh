@@ -59,6 +59,8 @@ class Consumer {
   static constexpr int kKeys = Shape::kKeys;
   static constexpr int kSteps = Shape::kDim * Shape::kBytes / 32;  // of a product that sums over d
   static constexpr int kMostSummed = 2048 / kKeys;                 // tiles
+  static constexpr bool kAsideInRegisters =
+      Shape::kFp8 && Shape::kDimV <= 128 && Shape::kConsumers == 2;
   using Softmax = HopperSoftmax<Shape, kCaps>;
   using Rows = typename Softmax::Rows;
   using LaneRows = typename Softmax::LaneRows;
@@ -405,10 +407,43 @@ class Consumer {
     v_at_.Advance();
   }
 
-  // Sums of fp8 keep about 14 bits, so they must not be long. After kMostSummed tiles, O goes to its place in
-  // memory with what was there, divided by the sum of the weights, and a new sum begins. (That sum has the
-  // weights of one tile more; it only keeps O in the range of 16 bits.)
+  // Sums of fp8 keep about 14 bits, so they must not be long. After kMostSummed tiles, O is set aside with what
+  // was there, and a new sum begins: in registers, as bf16, if there are enough.
   __device__ void SetAside(const Work& work) {
+    if constexpr (kAsideInRegisters) {
+      AddAside();
+#pragma unroll
+      for (int r = 0; r < 2; ++r) {
+#pragma unroll
+        for (int i = 0; i < Shape::kDimV / 8; ++i) {
+          aside_o_[r][i] = device::PackPair<__nv_bfloat16>(sum_.o().At(r, 2 * i), sum_.o().At(r, 2 * i + 1));
+        }
+        aside_[r] = 1;
+      }
+    } else {
+      SetAsideInMemory(work);
+    }
+    is_aside_ = true;
+    summed_ = 0;
+    sum_.Clear();
+  }
+  __device__ void AddAside() {
+    if (!is_aside_) return;
+#pragma unroll
+    for (int r = 0; r < 2; ++r) {
+#pragma unroll
+      for (int i = 0; i < Shape::kDimV / 8; ++i) {
+        const uint32_t pair = aside_o_[r][i];
+        float &x = sum_.o().At(r, 2 * i), &y = sum_.o().At(r, 2 * i + 1);
+        x = fmaf(__uint_as_float(pair << 16), aside_[r], x);
+        y = fmaf(__uint_as_float(pair & 0xFFFF0000), aside_[r], y);
+      }
+    }
+  }
+
+  // In O's place, divided by the sum of the weights. (That sum has the weights of one tile more; it only keeps O
+  // in the range of 16 bits.)
+  __device__ void SetAsideInMemory(const Work& work) {
     Rows& rows = softmax_.rows();
     LaneRows sums;
 #pragma unroll
@@ -419,13 +454,11 @@ class Consumer {
     const LaneRows factors = {device::Reciprocal(sums[0]), device::Reciprocal(sums[1])};
     StoreO(work, factors);
     aside_[0] = sums[0], aside_[1] = sums[1];
-    is_aside_ = true;
-    summed_ = 0;
-    sum_.Clear();
   }
 
   __device__ void Store(const Work& work) {
     const device::Arguments& a = h_.a;
+    if constexpr (kAsideInRegisters) AddAside();
     Rows& rows = softmax_.rows();
     rows.Finish();
     if (a.lse.data != nullptr && Rows::Pair() == 0) {
@@ -452,7 +485,7 @@ class Consumer {
       const Place at = PlaceOf(work, row);
       auto* const o =
           static_cast<uint16_t*>(a.o.data) + a.o.Offset(work.q.batch, at.token, at.head);
-      if constexpr (Shape::kFp8) {
+      if constexpr (Shape::kFp8 && !kAsideInRegisters) {
         if (is_aside_) {
           AddRow(sum_.o(), r, aside_[r], pairs, o, exists, a.dv, a.o.whole_chunks);
         }
@@ -490,6 +523,7 @@ class Consumer {
   int summed_ = 0;
   bool is_aside_ = false;
   LaneRows aside_ = {0, 0};
+  uint32_t aside_o_[2][kAsideInRegisters ? Shape::kDimV / 8 : 1];
   uint32_t q_[Shape::kKeepsQ ? kSteps : 1][4];  // Q
   typename device::Ring<Shape::kWorks>::Place work_at_;
   typename device::Ring<Shape::kQStages>::Place q_at_;
