@@ -49,12 +49,7 @@ OPTIONS = {
     "racecheck": ["--racecheck-report", "all"],
     "synccheck": [],
 }
-# An access of one lane and the arrival of another at a barrier are ordered by __syncwarp() between them; racecheck
-# of CUDA 13.0 sees that only if asked.
-OPTIONS_OF_SOME = {
-    "initcheck": ["--initcheck-address-space", "all"],
-    "racecheck": ["--racecheck-indirect-barrier-dependency", "yes"],
-}
+OPTIONS_OF_SOME = {"initcheck": ["--initcheck-address-space", "all"]}
 
 # An unindented line of a report begins a finding, unless it matches this.
 NOT_FINDINGS = re.compile(

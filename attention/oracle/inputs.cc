@@ -294,6 +294,11 @@ absl::Status Inputs::Allocate() {
     const uint64_t key = Combine(Combine(options_.seed, 103), t.tensor);
     // From 0.5 to 1.5, and no powers of two.
     for (int64_t i = 0; i < count; ++i) scales[i] = 1 + Uniform(Combine(key, i)) / 2;
+    // Quantize() gives V a scale of 2^-64 where its numbers are tiny. fp16 has no such O.
+    if (options_.values == Values::kLargeScores && t.tensor == kV &&
+        p.ODType() != DType::kFloat16) {
+      for (int64_t i = 0; i < count; i += 2) scales[i] *= 0x1p-64f;
+    }
     *t.here = BshdView(host, DType::kFloat32, Device::Cpu(), p.b, blocks, t.heads, 1);
     *t.there = BshdView(device, DType::kFloat32, device_, p.b, blocks, t.heads, 1);
   }

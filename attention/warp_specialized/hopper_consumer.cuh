@@ -262,8 +262,8 @@ class Consumer {
     device::LoadMatrices(
         q, Chunk(device::SharedAddress(shared_.q[q_at_.stage]), Shape::kRows, row, i, Lane() / 16));
   }
-  // The address of columns 16 i + 8 half to 16 i + 8 half + 7 of a row, in a tile of so many rows: blocks
-  // of 64 columns in the 128-byte swizzle.
+  // The address of bytes 32 i + 16 half to 32 i + 16 half + 15 of a row, in a tile of so many rows: blocks
+  // of 128 bytes in the 128-byte swizzle.
   static __device__ uint32_t Chunk(uint32_t tile, int rows, int row, int i, int half) {
     return tile + i / 4 * rows * 128 + row * 128 + ((i % 4 * 2 + half) ^ row % 8) * 16;
   }
@@ -416,7 +416,8 @@ class Consumer {
       for (int r = 0; r < 2; ++r) {
 #pragma unroll
         for (int i = 0; i < Shape::kDimV / 8; ++i) {
-          aside_o_[r][i] = device::PackPair<__nv_bfloat16>(sum_.o().At(r, 2 * i), sum_.o().At(r, 2 * i + 1));
+          aside_o_[r][i] =
+              device::PackPair<__nv_bfloat16>(sum_.o().At(r, 2 * i), sum_.o().At(r, 2 * i + 1));
         }
         aside_[r] = 1;
       }
@@ -473,24 +474,32 @@ class Consumer {
     StoreO(work, {rows.State(0).Inverse(), rows.State(1).Inverse()});
   }
 
-  // Times these factors, with what was set aside.
+  // Times these factors, with what was set aside in memory.
   __device__ void StoreO(const Work& work, const LaneRows& factors) {
     const device::Arguments& a = h_.a;
     Pairs<T> pairs;
     if constexpr (Shape::kFp8) pairs.is_fp16 = h_.o_is_fp16;
+    uint16_t* o[2];
+    bool exists[2];
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
       const int row = Rows::Row(r);
-      const bool exists = row < work.rows;
+      exists[r] = row < work.rows;
       const Place at = PlaceOf(work, row);
-      auto* const o =
-          static_cast<uint16_t*>(a.o.data) + a.o.Offset(work.q.batch, at.token, at.head);
-      if constexpr (Shape::kFp8 && !kAsideInRegisters) {
-        if (is_aside_) {
-          AddRow(sum_.o(), r, aside_[r], pairs, o, exists, a.dv, a.o.whole_chunks);
-        }
+      o[r] = static_cast<uint16_t*>(a.o.data) + a.o.Offset(work.q.batch, at.token, at.head);
+    }
+    if constexpr (Shape::kFp8 && !kAsideInRegisters) {
+      if (is_aside_) {
+        StoredRow<Shape::kDimV> rows[2];
+#pragma unroll
+        for (int r = 0; r < 2; ++r) rows[r].Load(o[r], exists[r], a.dv, a.o.whole_chunks);
+#pragma unroll
+        for (int r = 0; r < 2; ++r) rows[r].AddTo(sum_.o(), r, aside_[r], pairs);
       }
-      StoreRow(sum_.o(), r, factors[r], pairs, o, exists, a.dv, a.o.whole_chunks);
+    }
+#pragma unroll
+    for (int r = 0; r < 2; ++r) {
+      StoreRow(sum_.o(), r, factors[r], pairs, o[r], exists[r], a.dv, a.o.whole_chunks);
     }
   }
 

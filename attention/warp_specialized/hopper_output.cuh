@@ -82,37 +82,50 @@ __device__ void StoreRow(const device::wgmma::Accumulators<kColumns>& o, int r, 
   }
 }
 
-// Adds what StoreRow() stored, times `factor`, to the lane's r-th row.
-template <typename T, int kColumns>
-__device__ void AddRow(device::wgmma::Accumulators<kColumns>& o, int r, float factor,
-                       Pairs<T> pairs, const uint16_t* from, bool exists, int dv,
-                       bool whole_chunks) {
-  const int pair = static_cast<int>(threadIdx.x) % 4;
+// What StoreRow() stored, of one row. All loads start before the first one is waited for.
+template <int kColumns>
+struct StoredRow {
+  uint32_t words[kColumns / 32][4];
+
+  __device__ void Load(const uint16_t* from, bool exists, int dv, bool whole_chunks) {
+    const int pair = static_cast<int>(threadIdx.x) % 4;
 #pragma unroll
-  for (int c = 0; c < kColumns / 32; ++c) {
-    uint32_t words[4] = {0, 0, 0, 0};
-    const int column = 32 * c + 8 * pair;
-    if (exists && column < dv) {
-      if (whole_chunks) {
-        const uint4 chunk = *reinterpret_cast<const uint4*>(from + column);
-        words[0] = chunk.x, words[1] = chunk.y, words[2] = chunk.z, words[3] = chunk.w;
-      } else {
+    for (int c = 0; c < kColumns / 32; ++c) {
+      const int column = 32 * c + 8 * pair;
+      uint4 chunk = make_uint4(0, 0, 0, 0);
+      if (exists && column < dv) {
+        if (whole_chunks) {
+          chunk = *reinterpret_cast<const uint4*>(from + column);
+        } else {
+          uint16_t elements[8] = {};
 #pragma unroll
-        for (int i = 0; i < 8; ++i) {
-          if (column + i < dv) words[i / 2] |= uint32_t{from[column + i]} << i % 2 * 16;
+          for (int i = 0; i < 8; ++i) {
+            if (column + i < dv) elements[i] = from[column + i];
+          }
+          chunk = *reinterpret_cast<const uint4*>(elements);
         }
       }
-    }
-    TransposeWords(words);
-#pragma unroll
-    for (int j = 0; j < 4; ++j) {
-      const float2 two = pairs.Unpack(words[j]);
-      float &x = o.At(r, 8 * c + 2 * j), &y = o.At(r, 8 * c + 2 * j + 1);
-      x = fmaf(two.x, factor, x);
-      y = fmaf(two.y, factor, y);
+      words[c][0] = chunk.x, words[c][1] = chunk.y, words[c][2] = chunk.z, words[c][3] = chunk.w;
     }
   }
-}
+
+  // Adds it, times `factor`, to the lane's r-th row.
+  template <typename T>
+  __device__ void AddTo(device::wgmma::Accumulators<kColumns>& o, int r, float factor,
+                        Pairs<T> pairs) {
+#pragma unroll
+    for (int c = 0; c < kColumns / 32; ++c) {
+      TransposeWords(words[c]);
+#pragma unroll
+      for (int j = 0; j < 4; ++j) {
+        const float2 two = pairs.Unpack(words[c][j]);
+        float &x = o.At(r, 8 * c + 2 * j), &y = o.At(r, 8 * c + 2 * j + 1);
+        x = fmaf(two.x, factor, x);
+        y = fmaf(two.y, factor, y);
+      }
+    }
+  }
+};
 
 }  // namespace attnlab::warp_specialized
 

@@ -37,7 +37,7 @@ struct HopperShape {
   static constexpr int kQBytes = kRows * kBlocks * 128, kKBytes = kKeys * kBlocks * 128;
   // V as TMA copies it, and as consumers read it: fp8 is transposed in between (hopper_transpose.cuh).
   static constexpr int kCopiedVBytes = kKeys * kBlocksV * 128;
-  static constexpr int kVBytes = kFp8 ? kDimV * ((kKeys + 127) / 128) * 128 : kCopiedVBytes;
+  static constexpr int kVBytes = kFp8 ? kDimV * 128 : kCopiedVBytes;
   static constexpr int kCopiedStages = kFp8 ? 2 : 0;
   static constexpr int kTransposers = kFp8 ? 2 : 0;  // warps
   static constexpr int kScales = kStages + 1;        // places for the scales of a tile
@@ -50,7 +50,8 @@ struct HopperShape {
   static_assert(kProducerRegisters + kConsumers * kConsumerRegisters <=
                 (kConsumers + 1) * (65536 / kThreads / 8 * 8));
   static_assert(kSharedBytes <= 227 * 1024);
-  static_assert(!kFp8 || kKeys % 64 == 0, "a tile begins where a block of scales does");
+  static_assert(!kFp8 || kKeys == 64 || kKeys == 128,
+                "a tile begins where a block of scales does, and a row of V has 128 bytes");
 };
 
 // By head dim. In registers, S takes kKeys / 2 per thread, P kKeys / 4, O kDimV / 2, and Q, where it

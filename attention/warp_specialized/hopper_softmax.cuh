@@ -98,16 +98,15 @@ class HopperSoftmax {
   // The largest sum of a lane's weights of a tile that is left as it is. No weight is larger, so P is in the
   // range of fp16 or fp8.
   static constexpr float kMostSum = Shape::kFp8 ? 448 : 256;
-  // The largest weight after that, unless the sum is still large: equal weights are not to be scaled again.
-  // Of fp8, small weights keep more bits beside a large one.
-  static constexpr float kTop = Shape::kFp8 ? 32 : 1, kTopSum = kMostSum / 2;
+  // The logarithm of a row's largest weight after that, or when its maximum has just grown. Of fp8, weights of
+  // 2^5 to 2^8 leave small ones more bits. Where many are as large it is less, so that equal weights need not be
+  // scaled again.
+  static constexpr float kLogTop = Shape::kFp8 ? 5 : 0, kTop = Shape::kFp8 ? 32 : 1,
+                         kTopSum = kMostSum / 2;
   // The logarithm of the largest weight that is scaled down, and that weight. 1 / 2^100 is normal. Of fp8, the sum
   // leaves out V's scale, which may be 2^-64 (Quantize()): 2^60 stays in the range of fp32.
   static constexpr float kMostLog = 100,
                          kMostScaled = Shape::kFp8 ? 1.152921505e18f : 1.267650600e30f;
-  // The logarithm of a row's largest weight when its maximum has just grown. Of fp8, weights of 2^5 to 2^8
-  // leave small ones more bits.
-  static constexpr float kLogTop = 5;
 
   __device__ void MaskOut(Scores& s, const Work& work, int i) {
 #pragma unroll
@@ -195,7 +194,8 @@ class HopperSoftmax {
       for (int r = 0; r < 2; ++r) {
         const float largest = Rows::RowMax(max[r]);  // all lanes take part
         if (!far[r]) continue;
-        factors[r] = rows_.State(r).MoveTo(kLogTop - largest);
+        auto& row = rows_.State(r);
+        factors[r] = row.MoveTo(fminf(row.neg_max, kLogTop - largest));
         Exponentiate(s, r, scales, sums, totals);
       }
     } else {
@@ -247,14 +247,20 @@ class HopperSoftmax {
     return __any_sync(0xFFFFFFFF, sums[0] > limit || sums[1] > limit);
   }
 
+  // The least power of two that is not below x > 0. Equal weights that fp8 does not round stay so.
+  static __device__ float PowerOfTwoFrom(float x) {
+    return __uint_as_float((__float_as_uint(x) + 0x7FFFFF) & 0x7F800000);
+  }
+
   // Makes the weights of each row with a large sum smaller.
   __device__ void ScaleDown(Scores& s, LaneRows& sums, const LaneRows& totals, LaneRows& factors) {
     LaneRows max;
     Rows::FindMaxima(s, max);
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
-      const float total = Rows::RowMax(totals[r]), largest = Rows::RowMax(max[r]),
-                  times = fmaxf(largest * (1 / kTop), total * (1 / kTopSum));
+      const float total = Rows::RowMax(totals[r]), largest = Rows::RowMax(max[r]);
+      float times = fmaxf(largest * (1 / kTop), total * (1 / kTopSum));
+      if constexpr (Shape::kFp8) times = PowerOfTwoFrom(times);
       const float factor = rows_.State(r).GrowTo(total > kMostSum ? times : 1);
       factors[r] *= factor;
       sums[r] *= factor;

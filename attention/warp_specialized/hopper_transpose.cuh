@@ -53,10 +53,8 @@ __device__ void TransposeBlock(uint32_t from, uint32_t to, uint32_t first, uint3
       y[j + 1] = __byte_perm(y[j], y[j + 1], second);
       y[j] = one;
     }
-    // 128 keys are a block of the transposed tile, in which 32 keys are two chunks.
-    const int n = i % kBlocks;
-    device::StoreMatrices((to ^ n % 4 * 32) + n / 4 * Shape::kDimV * 128 +
-                              i / kBlocks * 16 * Shape::kTransposers * 128,
+    // Of a row of the transposed tile, 32 keys are two chunks.
+    device::StoreMatrices((to ^ i % kBlocks * 32) + i / kBlocks * 16 * Shape::kTransposers * 128,
                           y);
     if (i + kAhead < kCount) load(i + kAhead);
   }
