@@ -188,7 +188,7 @@ class Consumer {
   }
   __device__ void ReleaseWork() {
     __syncwarp();
-    if (device::IsElected()) shared_.work_ring.Release(work_at_);
+    if (ActsForWarp()) shared_.work_ring.Release(work_at_);
     work_at_.Advance();
   }
 
@@ -238,7 +238,7 @@ class Consumer {
       LeaveOutTurn();
       shared_.v_ring.WaitFull(v_at_);
       __syncwarp();
-      if (device::IsElected()) shared_.v_ring.Release(v_at_);
+      if (ActsForWarp()) shared_.v_ring.Release(v_at_);
     }
     auto next = v_at_;
     next.Advance();
@@ -268,7 +268,7 @@ class Consumer {
     return tile + i / 4 * rows * 128 + row * 128 + ((i % 4 * 2 + half) ^ row % 8) * 16;
   }
   __device__ void ReleaseQ() {
-    if (device::IsElected()) shared_.q_ring.Release(q_at_);
+    if (ActsForWarp()) shared_.q_ring.Release(q_at_);
     q_at_.Advance();
   }
 
@@ -397,13 +397,13 @@ class Consumer {
       __syncwarp();  // all lanes have read the scales of the tile before
       scales_at_ = NextScales<Shape>(scales_at_);
     }
-    if (device::IsElected()) shared_.k_ring.Release(k_at_);
+    if (ActsForWarp()) shared_.k_ring.Release(k_at_);
     k_at_.Advance();
     if (!Shape::kKeepsQ && i == 0) ReleaseQ();
   }
   __device__ uint32_t VAddress() const { return device::SharedAddress(shared_.v[v_at_.stage]); }
   __device__ void ReleaseV() {
-    if (device::IsElected()) shared_.v_ring.Release(v_at_);
+    if (ActsForWarp()) shared_.v_ring.Release(v_at_);
     v_at_.Advance();
   }
 
@@ -519,6 +519,11 @@ class Consumer {
   }
 
   static __device__ int Lane() { return static_cast<int>(threadIdx.x) % 32; }
+  // With elect.sync in 16 bits, ptxas spills at head dim 128.
+  static __device__ bool ActsForWarp() {
+    if constexpr (Shape::kFp8) return device::IsElected();
+    return Lane() == 0;
+  }
 
   // Named barriers.
   static constexpr int kAllConsumers = 1, kTurns = 2;

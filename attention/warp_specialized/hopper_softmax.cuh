@@ -247,9 +247,9 @@ class HopperSoftmax {
     return __any_sync(0xFFFFFFFF, sums[0] > limit || sums[1] > limit);
   }
 
-  // The least power of two that is not below x > 0. Equal weights that fp8 does not round stay so.
-  static __device__ float PowerOfTwoFrom(float x) {
-    return __uint_as_float((__float_as_uint(x) + 0x7FFFFF) & 0x7F800000);
+  // The largest power of two that is not above x > 0.
+  static __device__ float PowerOfTwoTo(float x) {
+    return __uint_as_float(__float_as_uint(x) & 0x7F800000);
   }
 
   // Makes the weights of each row with a large sum smaller.
@@ -259,8 +259,10 @@ class HopperSoftmax {
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
       const float total = Rows::RowMax(totals[r]), largest = Rows::RowMax(max[r]);
-      float times = fmaxf(largest * (1 / kTop), total * (1 / kTopSum));
-      if constexpr (Shape::kFp8) times = PowerOfTwoFrom(times);
+      float times = largest;
+      if constexpr (Shape::kFp8) {
+        times = PowerOfTwoTo(fmaxf(largest * (1 / kTop), total * (1 / kTopSum)));
+      }
       const float factor = rows_.State(r).GrowTo(total > kMostSum ? times : 1);
       factors[r] *= factor;
       sums[r] *= factor;
