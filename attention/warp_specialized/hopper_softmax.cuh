@@ -99,8 +99,8 @@ class HopperSoftmax {
   // range of fp16 or fp8.
   static constexpr float kMostSum = Shape::kFp8 ? 448 : 256;
   // The logarithm of a row's largest weight after that, or when its maximum has just grown. Of fp8, weights of
-  // 2^5 to 2^8 leave small ones more bits. Where many are as large it is less, so that equal weights need not be
-  // scaled again.
+  // 2^5 to 2^8 leave small ones more bits. Where many are as large it is less: equal weights are not to be scaled
+  // again.
   static constexpr float kLogTop = Shape::kFp8 ? 5 : 0, kTop = Shape::kFp8 ? 32 : 1,
                          kTopSum = kMostSum / 2;
   // The logarithm of the largest weight that is scaled down, and that weight. 1 / 2^100 is normal. Of fp8, the sum
@@ -252,17 +252,17 @@ class HopperSoftmax {
     return __uint_as_float(__float_as_uint(x) & 0x7F800000);
   }
 
-  // Makes the weights of each row with a large sum smaller.
+  // Makes the weights of each row with a large sum smaller. The largest becomes kTop, which fp8 does not round,
+  // as often it outweighs all others: any other power of two made O's RMSE 1.09e-2 instead of 8.9e-3. Where the
+  // sum is still large, it becomes kTop by a power of two.
   __device__ void ScaleDown(Scores& s, LaneRows& sums, const LaneRows& totals, LaneRows& factors) {
     LaneRows max;
     Rows::FindMaxima(s, max);
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
       const float total = Rows::RowMax(totals[r]), largest = Rows::RowMax(max[r]);
-      float times = largest;
-      if constexpr (Shape::kFp8) {
-        times = PowerOfTwoTo(fmaxf(largest * (1 / kTop), total * (1 / kTopSum)));
-      }
+      float times = largest * (1 / kTop);
+      if constexpr (Shape::kFp8) times *= PowerOfTwoTo(fmaxf(1, total / (times * kTopSum)));
       const float factor = rows_.State(r).GrowTo(total > kMostSum ? times : 1);
       factors[r] *= factor;
       sums[r] *= factor;
