@@ -183,7 +183,7 @@ class SlurmTest(unittest.TestCase):
         self.assertEqual(len(jobs), 4)
 
     def test_what_a_killed_or_a_stopped_runner_leaves_is_done_elsewhere(self):
-        made = self.farm(patience=10.0)
+        made = self.farm(patience=25.0)  # with 10, a loaded machine had not begun a batch yet
         first, second = (os.path.join(self.out, "batches", "%05d" % i) for i in (0, 3))
 
         def harm():
