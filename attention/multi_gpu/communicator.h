@@ -1,5 +1,5 @@
 // Ranks that compute one problem together, each with a part of its data. Rank 0 to ranks() - 1 are threads
-// (memory_communicator.h) or, with other implementations, GPUs.
+// (memory_communicator.h) or GPUs (nccl_communicator.h).
 //
 //   Communicator& c = …;                                    // of this rank
 //   absl::Status s = c.Start({mine, next, others, previous, bytes, others_bytes});
@@ -16,6 +16,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
+#include "attention/core/device.h"
 
 namespace attnlab::multi_gpu {
 
@@ -26,6 +27,9 @@ struct Transfer {
   void* receive = nullptr;
   int from = 0;
   int64_t send_bytes = 0, receive_bytes = 0;
+  // Memory on a GPU: a cudaEvent_t, as it was last recorded before Start(). The transfer begins after it. Null: at
+  // once.
+  void* after = nullptr;
 };
 
 class Communicator {
@@ -34,6 +38,8 @@ class Communicator {
 
   virtual int rank() const = 0;
   virtual int ranks() const = 0;
+  // Where memory of transfers may lie, besides in host memory.
+  virtual Device device() const { return Device::Cpu(); }
 
   // Starts a transfer. InvalidArgument for a rank that does not exist.
   virtual absl::Status Start(const Transfer& transfer) = 0;
