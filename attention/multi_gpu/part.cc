@@ -13,16 +13,16 @@
 namespace attnlab::multi_gpu {
 namespace {
 
-absl::Status CheckView(absl::string_view who, absl::string_view name, const ConstTensorView& view,
-                       DType dtype, const std::array<int64_t, 4>& shape) {
+absl::Status CheckView(absl::string_view name, const ConstTensorView& view, DType dtype,
+                       const std::array<int64_t, 4>& shape, Device device) {
   if (view.dtype != dtype || view.shape != shape) {
     return absl::InvalidArgumentError(
         absl::StrCat(name, ": is [", absl::StrJoin(view.shape, ", "), "] of ", Name(view.dtype),
                      ", must be [", absl::StrJoin(shape, ", "), "] of ", Name(dtype)));
   }
-  if (view.device.kind != DeviceKind::kCpu) {
-    return absl::UnimplementedError(
-        absl::StrCat(name, ": on ", ToString(view.device), "; ", who, " runs in host memory only"));
+  if (view.device != device) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(name, ": on ", ToString(view.device), ", but q is on ", ToString(device)));
   }
   if (view.data == nullptr && view.NumElements() > 0) {
     return absl::InvalidArgumentError(absl::StrCat(name, ": the data pointer is null"));
@@ -91,18 +91,20 @@ void CopyElements(const ConstTensorView& from, const TensorView& to) {
 }
 
 absl::Status CheckKind(absl::string_view who, const AttentionProblem& p,
-                       const AttentionTensors& mine, bool packed) {
+                       const AttentionTensors& mine, Supported supported) {
   if (absl::Status s = p.Validate(); !s.ok()) return s;
+  const bool on_gpu = mine.q.device.kind != DeviceKind::kCpu;
   std::string what;
-  if (p.lens != Lengths::kFixed && !(packed && p.lens == Lengths::kPacked)) {
+  if (on_gpu && !supported.gpu) {
+    what = absl::StrCat("q: on ", ToString(mine.q.device), ", must be in host memory");
+  } else if (p.lens != Lengths::kFixed &&
+             !(supported.packed && !on_gpu && p.lens == Lengths::kPacked)) {
     what = "lens: is not fixed";
-    if (packed) what += " or packed";
+    if (supported.packed) what += on_gpu ? ", on a GPU" : " or packed";
   } else if (p.page != 0) {
     what = absl::StrCat("page: is ", p.page, ", must be 0");
   } else if (p.dtype == DType::kFloat8E4M3 || p.KvDType() != p.dtype) {
     what = "dtype: is fp8";
-  } else if (mine.q.device.kind != DeviceKind::kCpu) {
-    what = absl::StrCat("q: on ", ToString(mine.q.device), ", must be in host memory");
   } else {
     return absl::OkStatus();
   }
@@ -110,14 +112,15 @@ absl::Status CheckKind(absl::string_view who, const AttentionProblem& p,
 }
 
 absl::Status CheckPart(absl::string_view who, const AttentionProblem& p, int64_t rows, int64_t keys,
-                       const AttentionTensors& mine) {
-  absl::Status s = CheckKind(who, p, mine);
-  if (s.ok()) s = CheckView(who, "q", mine.q, p.dtype, {p.b, rows, p.hq, p.d});
-  if (s.ok()) s = CheckView(who, "k", mine.k, p.dtype, {p.b, keys, p.hkv, p.d});
-  if (s.ok()) s = CheckView(who, "v", mine.v, p.dtype, {p.b, keys, p.hkv, p.dv});
-  if (s.ok()) s = CheckView(who, "o", mine.o, p.ODType(), {p.b, rows, p.hq, p.dv});
+                       const AttentionTensors& mine, Supported supported) {
+  absl::Status s = CheckKind(who, p, mine, supported);
+  const Device there = mine.q.device;
+  if (s.ok()) s = CheckView("q", mine.q, p.dtype, {p.b, rows, p.hq, p.d}, there);
+  if (s.ok()) s = CheckView("k", mine.k, p.dtype, {p.b, keys, p.hkv, p.d}, there);
+  if (s.ok()) s = CheckView("v", mine.v, p.dtype, {p.b, keys, p.hkv, p.dv}, there);
+  if (s.ok()) s = CheckView("o", mine.o, p.ODType(), {p.b, rows, p.hq, p.dv}, there);
   if (s.ok() && mine.lse.data != nullptr) {
-    s = CheckView(who, "lse", mine.lse, DType::kFloat32, {p.b, rows, p.hq, 1});
+    s = CheckView("lse", mine.lse, DType::kFloat32, {p.b, rows, p.hq, 1}, there);
   }
   return s;
 }

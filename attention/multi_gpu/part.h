@@ -34,14 +34,20 @@ ConstTensorView SomeRows(ConstTensorView view, int64_t begin, int64_t rows);
 // Elements of `from` to the same places of `to`, which may have more rows. Both have neighbouring dims.
 void CopyElements(const ConstTensorView& from, const TensorView& to);
 
-// Checks the problem. Unimplemented for lens = padded and, unless `packed`, for lens = packed; for pages, for
-// fp8, and if Q is not in host memory: offsets are where Q is. `who` refuses that.
-absl::Status CheckKind(absl::string_view who, const AttentionProblem& problem,
-                       const AttentionTensors& mine, bool packed = false);
+// What is supported besides lens = fixed in host memory.
+struct Supported {
+  bool packed = false;  // in host memory: offsets are where Q is
+  bool gpu = false;
+};
 
-// The same, without lens = packed, and the tensors of a rank that has so many queries and keys of each sequence.
+// Checks the problem. Unimplemented for lens = padded, for lens = packed and for Q on a GPU unless supported, for
+// pages and for fp8. `who` refuses that.
+absl::Status CheckKind(absl::string_view who, const AttentionProblem& problem,
+                       const AttentionTensors& mine, Supported supported = {});
+
+// The same, and the tensors of a rank that has so many queries and keys of each sequence.
 absl::Status CheckPart(absl::string_view who, const AttentionProblem& problem, int64_t rows,
-                       int64_t keys, const AttentionTensors& mine);
+                       int64_t keys, const AttentionTensors& mine, Supported supported = {});
 
 // O [b, rows, hq, dv] and LSE of a piece, and their memory.
 struct Part {

@@ -2,15 +2,18 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
+#include "attention/attention.h"
 #include "attention/core/dtype.h"
 #include "attention/core/tensor.h"
 #include "attention/cuda/memory.h"
+#include "attention/multi_gpu/executor.h"
 #include "attention/multi_gpu/part.h"
 
 namespace attnlab::multi_gpu {
@@ -19,27 +22,30 @@ namespace {
 class Ring {
  public:
   Ring(const AttentionProblem& p, const RingOptions& options, Communicator& c,
-       const AttentionTensors& mine)
-      : p_(p), options_(options), c_(c), mine_(mine) {}
+       const AttentionTensors& mine, void* stream)
+      : p_(p), options_(options), c_(c), mine_(mine), stream_(stream) {}
 
   absl::Status Run() {
     std::string text = absl::StrCat(p_.ToString(), ",order=", static_cast<int>(options_.order),
                                     ",kernel=", options_.kernel);
-    if (absl::Status s = Agree(c_, "problem of a ring", text, Check(&text)); !s.ok()) return s;
-    if (absl::Status s = Allocate(); !s.ok()) return s;
+    absl::Status s = Check(&text);
+    if (s.ok()) s = Prepare();
+    if (s = Agree(c_, "problem of a ring", text, s); !s.ok()) return s;
 
     const int n = c_.ranks(), next = (c_.rank() + 1) % n, previous = (c_.rank() + n - 1) % n;
-    Buffer *here = &kv_[0], *coming = &kv_[1];
-    Pack(*here);
+    void *here = kv_[0], *coming = kv_[1];
+    if (s = Pack(here); !s.ok()) return s;
     for (int step = 0; step < n; ++step) {
-      const int owner = (c_.rank() + n - step) % n;  // whose K and V are here
+      const int owner = OwnerAt(step);
       const bool moves = step + 1 < n;
       if (moves) {
-        const int64_t bytes = BytesOf(owner), others = BytesOf((owner + n - 1) % n);
-        const Transfer t = {here->data(), next, coming->data(), previous, bytes, others};
-        if (absl::Status s = c_.Start(t); !s.ok()) return s;
+        // It may begin once the step before, which read `coming`, is computed.
+        const int64_t bytes = BytesOf(owner), others = BytesOf(OwnerAt(step + 1));
+        const Transfer t = {here, next, coming, previous, bytes, others, read_};
+        if (s = c_.Start(t); !s.ok()) return s;
       }
-      absl::Status s = Step(owner, *here);
+      // On a GPU this only enqueues: the step is computed while the host waits for the next K and V.
+      s = Step(step, ViewsOf(here, KeysOf(owner)));
       if (moves) {
         // In any case: what travels uses memory of this object.
         s.Update(c_.Wait(absl::StrCat("K and V for step ", step + 1, " of ", n)));
@@ -47,11 +53,16 @@ class Ring {
       }
       if (!s.ok()) return s;
     }
-    merged_.Store(mine_.o, mine_.lse);
-    return absl::OkStatus();
+    return executor_->Store(mine_.o, mine_.lse);
   }
 
  private:
+  // What a step computes: some of this rank's queries, from `row` on, with some of the keys that are here.
+  struct Job {
+    Plan plan;
+    int64_t row, key;
+  };
+
   // For ranks to compare offsets.
   static uint64_t Digest(const LengthsView& offsets) {
     uint64_t digest = 14695981039346656037u;
@@ -65,13 +76,27 @@ class Ring {
     return ChunksOf(length, c_.ranks(), rank, options_.order);
   }
   int64_t KeysOf(int rank) const { return RowsOf(Chunks(p_.skv, rank)); }
+  // Whose K and V are here.
+  int OwnerAt(int step) const { return (c_.rank() + c_.ranks() - step) % c_.ranks(); }
+
+  // K and V lie one after the other in what travels, both aligned as kernels want them.
+  int64_t BytesOfK(int64_t keys) const {
+    return AlignedBytes(p_.b * keys * p_.hkv * p_.d * SizeOf(p_.dtype));
+  }
   int64_t BytesOf(int rank) const {
-    return p_.b * KeysOf(rank) * p_.hkv * (p_.d + p_.dv) * SizeOf(p_.dtype);
+    const int64_t keys = KeysOf(rank);
+    return BytesOfK(keys) + p_.b * keys * p_.hkv * p_.dv * SizeOf(p_.dtype);
   }
 
   // Also finds the sequences. Then p_ is the problem of a piece, but for its lengths and mask.
   absl::Status Check(std::string* text) {
-    if (absl::Status s = CheckKind("a ring", p_, mine_, /*packed=*/true); !s.ok()) return s;
+    const Supported supported = {/*packed=*/true, /*gpu=*/true};
+    if (absl::Status s = CheckKind("a ring", p_, mine_, supported); !s.ok()) return s;
+    const Device there = mine_.q.device;
+    if (there.kind != DeviceKind::kCpu && there != c_.device()) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "q: on ", ToString(there), ", but the communicator is for ", ToString(c_.device())));
+    }
     absl::StatusOr<std::vector<Sequence>> sequences = SequencesOf(p_, mine_);
     if (!sequences.ok()) return sequences.status();
     sequences_ = *std::move(sequences);
@@ -82,41 +107,43 @@ class Ring {
       p_.sq = sequences_.back().q.end, p_.skv = sequences_.back().kv.end;
     }
     q_chunks_ = Chunks(p_.sq, c_.rank());
-    return CheckPart("a ring", p_, RowsOf(q_chunks_), KeysOf(c_.rank()), mine_);
+    return CheckPart("a ring", p_, RowsOf(q_chunks_), KeysOf(c_.rank()), mine_, supported);
   }
 
-  absl::Status Allocate() {
-    int64_t most = 0;
-    for (int rank = 0; rank < c_.ranks(); ++rank) most = std::max(most, BytesOf(rank));
-    for (Buffer& kv : kv_) {
-      absl::StatusOr<Buffer> buffer = Buffer::Allocate(Device::Cpu(), most);
-      if (!buffer.ok()) return buffer.status();
-      kv = *std::move(buffer);
+  // Plans and allocates for all steps, so that none of them waits for that.
+  absl::Status Prepare() {
+    absl::StatusOr<std::unique_ptr<Executor>> executor = MakeExecutor(mine_.q.device, stream_);
+    if (!executor.ok()) return executor.status();
+    executor_ = *std::move(executor);
+    for (int step = 0; step < c_.ranks(); ++step) {
+      if (absl::Status s = PlanStep(Chunks(p_.skv, OwnerAt(step))); !s.ok()) return s;
     }
-    return merged_.Reset(p_.b, RowsOf(q_chunks_), p_.hq, p_.dv);
+    int64_t rows = 0;  // of the largest part
+    for (const std::vector<Job>& jobs : jobs_) {
+      for (const Job& job : jobs) {
+        rows = std::max(rows, job.plan.problem.sq);
+        workspace_.bytes = std::max(workspace_.bytes, job.plan.workspace_bytes);
+      }
+    }
+    int64_t kv = 0;
+    for (int rank = 0; rank < c_.ranks(); ++rank) kv = std::max(kv, BytesOf(rank));
+    const int64_t heads = p_.b * rows * p_.hq;
+    const std::pair<void**, int64_t> memory[] = {{&kv_[0], kv},
+                                                 {&kv_[1], c_.ranks() > 1 ? kv : 0},
+                                                 {&o_, heads * p_.dv * SizeOf(p_.ODType())},
+                                                 {&lse_, heads * SizeOf(DType::kFloat32)},
+                                                 {&workspace_.data, workspace_.bytes}};
+    for (const auto& [data, bytes] : memory) {
+      const absl::StatusOr<void*> allocated = executor_->Allocate(bytes);
+      if (!allocated.ok()) return allocated.status();
+      *data = *allocated;
+    }
+    return executor_->Reset(p_.b, RowsOf(q_chunks_), p_.hq, p_.dv);
   }
 
-  // K and V of so many keys lie one after the other in what travels.
-  struct Pair {
-    TensorView k, v;
-  };
-  Pair ViewsOf(Buffer& kv, int64_t keys) const {
-    auto* const bytes = static_cast<char*>(kv.data());
-    const TensorView k =
-        BshdView(static_cast<void*>(bytes), p_.dtype, Device::Cpu(), p_.b, keys, p_.hkv, p_.d);
-    void* const behind = bytes + k.NumElements() * SizeOf(p_.dtype);
-    return {k, BshdView(behind, p_.dtype, Device::Cpu(), p_.b, keys, p_.hkv, p_.dv)};
-  }
-  void Pack(Buffer& kv) const {
-    const Pair to = ViewsOf(kv, KeysOf(c_.rank()));
-    CopyElements(mine_.k, to.k);
-    CopyElements(mine_.v, to.v);
-  }
-
-  // This rank's queries with the keys of `owner`.
-  absl::Status Step(int owner, Buffer& kv) {
-    const std::vector<Chunk> kv_chunks = Chunks(p_.skv, owner);
-    const Pair views = ViewsOf(kv, RowsOf(kv_chunks));
+  // This rank's queries with these keys.
+  absl::Status PlanStep(const std::vector<Chunk>& kv_chunks) {
+    std::vector<Job>& jobs = jobs_.emplace_back();
     int64_t first_row = 0;
     for (const Chunk& q : q_chunks_) {
       int64_t first_key = 0;
@@ -126,11 +153,12 @@ class Ring {
                       kv_part = Overlap(keys, of.kv, of.kv.begin);
           const Piece piece = PieceOf(p_.mask, of.q.size(), of.kv.size(), q_part, kv_part);
           if (piece.rows == 0 || piece.keys == 0) continue;
-          const int64_t row = first_row + of.q.begin + q_part.begin - q.begin,
-                        key = first_key + of.kv.begin + kv_part.begin - keys.begin;
-          absl::Status s = Compute(piece, row, SomeRows(views.k, key, piece.keys),
-                                   SomeRows(views.v, key, piece.keys));
-          if (!s.ok()) return s;
+          AttentionProblem p = p_;
+          p.sq = piece.rows, p.skv = piece.keys, p.mask = piece.mask;
+          absl::StatusOr<Plan> plan = MakePlan(p, mine_.q.device, options_.kernel);
+          if (!plan.ok()) return plan.status();
+          jobs.push_back({*std::move(plan), first_row + of.q.begin + q_part.begin - q.begin,
+                          first_key + of.kv.begin + kv_part.begin - keys.begin});
         }
         first_key += keys.size();
       }
@@ -139,12 +167,42 @@ class Ring {
     return absl::OkStatus();
   }
 
-  absl::Status Compute(const Piece& piece, int64_t first_row, const ConstTensorView& k,
-                       const ConstTensorView& v) {
-    absl::StatusOr<Part> part =
-        ComputePart(p_, piece, SomeRows(mine_.q, first_row, piece.rows), k, v, options_.kernel);
-    if (!part.ok()) return part.status();
-    merged_.Add(part->o, part->lse, first_row);
+  struct Pair {
+    TensorView k, v;
+  };
+  Pair ViewsOf(void* kv, int64_t keys) const {
+    void* const v = static_cast<char*>(kv) + BytesOfK(keys);
+    const Device there = mine_.q.device;
+    return {BshdView(kv, p_.dtype, there, p_.b, keys, p_.hkv, p_.d),
+            BshdView(v, p_.dtype, there, p_.b, keys, p_.hkv, p_.dv)};
+  }
+  absl::Status Pack(void* kv) {
+    const Pair to = ViewsOf(kv, KeysOf(c_.rank()));
+    absl::Status s = executor_->Copy(mine_.k, to.k);
+    if (s.ok()) s = executor_->Copy(mine_.v, to.v);
+    return s.ok() ? Record() : s;
+  }
+  absl::Status Record() {
+    const absl::StatusOr<void*> event = executor_->Record();
+    if (event.ok()) read_ = *event;
+    return event.status();
+  }
+
+  absl::Status Step(int step, const Pair& kv) {
+    for (const Job& job : jobs_[step]) {
+      const AttentionProblem& p = job.plan.problem;
+      const Device there = mine_.q.device;
+      AttentionTensors t;
+      t.q = SomeRows(mine_.q, job.row, p.sq);
+      t.k = SomeRows(kv.k, job.key, p.skv), t.v = SomeRows(kv.v, job.key, p.skv);
+      t.o = BshdView(o_, p.ODType(), there, p.b, p.sq, p.hq, p.dv);
+      t.lse = LseView(static_cast<float*>(lse_), there, p.b, p.sq, p.hq);
+      absl::Status s = Forward(job.plan, t, workspace_, stream_);
+      // Before the merge, which does not read K and V: so the next transfer finds multiprocessors free.
+      if (s.ok()) s = Record();
+      if (s.ok()) s = executor_->Add(t.o, t.lse, job.row);
+      if (!s.ok()) return s;
+    }
     return absl::OkStatus();
   }
 
@@ -152,17 +210,22 @@ class Ring {
   const RingOptions options_;
   Communicator& c_;
   const AttentionTensors mine_;
+  void* const stream_;
   std::vector<Sequence> sequences_;
   std::vector<Chunk> q_chunks_;
-  Buffer kv_[2];
-  Merged merged_;
+  std::vector<std::vector<Job>> jobs_;  // of each step
+  std::unique_ptr<Executor> executor_;
+  // Two of K and V, and a part's O and LSE.
+  void *kv_[2] = {}, *o_ = nullptr, *lse_ = nullptr;
+  Workspace workspace_;
+  void* read_ = nullptr;  // an event: what has been enqueued so far has read K and V
 };
 
 }  // namespace
 
 absl::Status RingForward(const AttentionProblem& problem, const RingOptions& options,
-                         Communicator& c, const AttentionTensors& mine) {
-  return Ring(problem, options, c, mine).Run();
+                         Communicator& c, const AttentionTensors& mine, void* stream) {
+  return Ring(problem, options, c, mine, stream).Run();
 }
 
 }  // namespace attnlab::multi_gpu

@@ -35,11 +35,13 @@ struct RingOptions {
 // lens = packed: the tokens of all sequences are divided, so a sequence may lie on several ranks. All ranks have
 // the offsets of the whole, in cu_seqlens_q and cu_seqlens_kv; tensors are [1, rows, heads, d].
 //
+// Tensors are in host memory, or all on c.device(). On a GPU the call waits for other ranks, but like Forward() it
+// returns before the work on `stream`, a cudaStream_t, is done. Its memory comes and goes in the order of that stream.
+//
 // InvalidArgument for an invalid problem or tensors, and where ranks disagree on the problem. Unimplemented
-// for lens = padded, pages, fp8, and tensors that are not in host memory. Errors of Communicator and of
-// MakePlan().
+// for lens = padded, pages, fp8, and for lens = packed on a GPU. Errors of Communicator and of MakePlan().
 absl::Status RingForward(const AttentionProblem& problem, const RingOptions& options,
-                         Communicator& c, const AttentionTensors& mine);
+                         Communicator& c, const AttentionTensors& mine, void* stream = nullptr);
 
 }  // namespace attnlab::multi_gpu
 

@@ -1,0 +1,47 @@
+// What a rank does with its own data besides attention: on a CPU at once, on a GPU in the order of a stream.
+// Schedules (ring.cc) are the same for both.
+#ifndef ATTENTION_MULTI_GPU_EXECUTOR_H_
+#define ATTENTION_MULTI_GPU_EXECUTOR_H_
+
+#include <cstdint>
+#include <memory>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "attention/core/device.h"
+#include "attention/core/tensor.h"
+
+namespace attnlab::multi_gpu {
+
+// Use it on one thread, which must not change its current GPU meanwhile.
+class Executor {
+ public:
+  virtual ~Executor() = default;
+
+  // Memory that lives as long as this object, aligned to kMemoryAlignment. On a GPU: for work on the
+  // stream until then.
+  virtual absl::StatusOr<void*> Allocate(int64_t bytes) = 0;
+
+  // Elements to the same places of `to`, which may have more rows.
+  virtual absl::Status Copy(const ConstTensorView& from, const TensorView& to) = 0;
+
+  // The sum of parts, in fp32 (device/online_softmax.h). The same parts in the same order give the same bits.
+  // Begins with no key. Once per object.
+  virtual absl::Status Reset(int64_t b, int64_t rows, int64_t heads, int64_t dv) = 0;
+  // Of queries from `first_row` on.
+  virtual absl::Status Add(const ConstTensorView& o, const ConstTensorView& lse,
+                           int64_t first_row) = 0;
+  // lse.data may be null.
+  virtual absl::Status Store(const TensorView& o, const TensorView& lse) = 0;
+
+  // A cudaEvent_t after all work so far, for Transfer::after; null on a CPU. The next call returns the same event,
+  // moved.
+  virtual absl::StatusOr<void*> Record() = 0;
+};
+
+// `stream`: a cudaStream_t of the GPU, unused on a CPU.
+absl::StatusOr<std::unique_ptr<Executor>> MakeExecutor(Device device, void* stream);
+
+}  // namespace attnlab::multi_gpu
+
+#endif  // ATTENTION_MULTI_GPU_EXECUTOR_H_
