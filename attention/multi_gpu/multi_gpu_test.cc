@@ -1,5 +1,4 @@
 // Every way to divide a problem, on ranks in memory: against the oracle, and with ranks that go wrong.
-#include <cstring>
 #include <string>
 #include <vector>
 
@@ -13,6 +12,7 @@
 #include "attention/multi_gpu/on_ranks.h"
 #include "attention/multi_gpu/ring.h"
 #include "attention/multi_gpu/split_kv.h"
+#include "attention/multi_gpu/testing/rows_of_ranks.h"
 #include "attention/oracle/inputs.h"
 #include "attention/oracle/reference.h"
 #include "attention/oracle/tolerance.h"
@@ -25,58 +25,11 @@ namespace {
 using ::testing::Each;
 using ::testing::HasSubstr;
 
-// Rows of a contiguous tensor [b, rows, heads, d] that a rank has, and back.
-struct Local {
-  std::vector<char> bytes;
-  TensorView view;
-};
-
-template <typename Copy>
-void ForRows(const std::vector<Chunk>& chunks, const TensorView& whole, const TensorView& local,
-             Copy copy) {
-  const int64_t bytes = whole.shape[2] * whole.shape[3] * SizeOf(whole.dtype);
-  for (int64_t b = 0; b < whole.shape[0]; ++b) {
-    int64_t at = 0;
-    for (const Chunk& c : chunks) {
-      for (int64_t row = c.begin; row < c.end; ++row, ++at) {
-        copy(static_cast<char*>(whole.data) + whole.Offset(b, row, 0, 0) * SizeOf(whole.dtype),
-             static_cast<char*>(local.data) + local.Offset(b, at, 0, 0) * SizeOf(whole.dtype),
-             bytes);
-      }
-    }
-  }
-}
-
-Local Take(const std::vector<Chunk>& chunks, const ConstTensorView& of) {
-  Local local;
-  const int64_t rows = RowsOf(chunks);
-  local.bytes.resize(of.shape[0] * rows * of.shape[2] * of.shape[3] * SizeOf(of.dtype) + 1);
-  local.view = BshdView(static_cast<void*>(local.bytes.data()), of.dtype, Device::Cpu(),
-                        of.shape[0], rows, of.shape[2], of.shape[3]);
-  const TensorView whole = {const_cast<void*>(of.data), of.dtype, of.device, of.shape, of.strides};
-  ForRows(chunks, whole, local.view,
-          [](char* from, char* to, int64_t bytes) { std::memcpy(to, from, bytes); });
-  return local;
-}
-
-// O [b, sq, hq, dv] and LSE [b, sq, hq], of all ranks together.
-struct Whole {
-  std::vector<char> o;
-  std::vector<float> lse;
-  absl::Status status;
-};
-
 enum class Way { kRing, kZigzagRing, kAllToAll, kZigzagAllToAll, kSplitKv };
 
 Whole RunOnRanks(const AttentionProblem& p, const AttentionTensors& t, int ranks, Way way) {
-  Whole whole;
   const int64_t b = t.q.shape[0], sq = t.q.shape[1], skv = t.k.shape[1];  // packed: all tokens
-  whole.o.resize(b * sq * p.hq * p.dv * SizeOf(p.ODType()) + 1);
-  whole.lse.resize(b * sq * p.hq + 1);
-  const TensorView o =
-      BshdView(static_cast<void*>(whole.o.data()), p.ODType(), Device::Cpu(), b, sq, p.hq, p.dv);
-  const TensorView lse = BshdView(static_cast<void*>(whole.lse.data()), DType::kFloat32,
-                                  Device::Cpu(), b, sq, p.hq, 1);
+  Whole whole(p, b, sq);
   std::vector<std::vector<char>> outputs(ranks);
   const auto statuses = OnRanks(ranks, absl::Seconds(60), [&](Communicator& c) {
     const int rank = c.rank();
@@ -85,8 +38,8 @@ Whole RunOnRanks(const AttentionProblem& p, const AttentionTensors& t, int ranks
     const std::vector<Chunk> keys = ChunksOf(skv, ranks, rank, order),
                              queries = way == Way::kSplitKv ? std::vector<Chunk>{{0, sq}}
                                                             : ChunksOf(sq, ranks, rank, order);
-    Local q = Take(queries, t.q), k = Take(keys, t.k), v = Take(keys, t.v), out = Take(queries, o),
-          logs = Take(queries, lse);
+    Local q = Take(queries, t.q), k = Take(keys, t.k), v = Take(keys, t.v),
+          out = Take(queries, whole.o), logs = Take(queries, whole.lse);
     AttentionTensors mine;
     mine.q = q.view, mine.k = k.view, mine.v = v.view, mine.o = out.view, mine.lse = logs.view;
     mine.cu_seqlens_q = t.cu_seqlens_q, mine.cu_seqlens_kv = t.cu_seqlens_kv;
@@ -103,9 +56,8 @@ Whole RunOnRanks(const AttentionProblem& p, const AttentionTensors& t, int ranks
     }();
     outputs[rank] = out.bytes;
     if (way == Way::kSplitKv && rank != ranks - 1) return s;  // all have the same
-    const auto back = [](char* to, char* from, int64_t bytes) { std::memcpy(to, from, bytes); };
-    ForRows(queries, o, out.view, back);
-    ForRows(queries, lse, logs.view, back);
+    PutBack(queries, whole.o, out.view);
+    PutBack(queries, whole.lse, logs.view);
     return s;
   });
   for (const absl::Status& s : statuses) whole.status.Update(s);
@@ -161,26 +113,15 @@ TEST(MultiGpuTest, AgreesWithTheOracle) {
     ASSERT_TRUE(exact.ok() && plain.ok()) << exact.status() << plain.status();
     const Whole got = RunOnRanks(p, t, c.ranks, c.way);
     ASSERT_TRUE(got.status.ok()) << got.status;
-    oracle::Result values;
-    values.dv = p.dv;
-    for (const oracle::Row& row : rows) {
-      const int64_t first = p.lens == Lengths::kPacked ? t.cu_seqlens_q.data[row.sequence]
-                                                       : row.sequence * p.sq,
-                    at = (first + row.row) * p.hq + row.head;
-      for (int64_t i = 0; i < p.dv; ++i) {
-        values.o.push_back(LoadElement(got.o.data(), p.ODType(), at * p.dv + i));
-      }
-      values.lse.push_back(got.lse[at]);
-    }
     const oracle::Errors errors =
-        oracle::Compare(p.dtype, p.ODType(), rows, *exact, *plain, values);
+        oracle::Compare(p.dtype, p.ODType(), rows, *exact, *plain, got.Values(t, rows));
     EXPECT_TRUE(errors.o.Passed()) << errors.o.ToString();
     EXPECT_TRUE(errors.lse.Passed()) << errors.lse.ToString();
     const Whole again = RunOnRanks(p, t, c.ranks, c.way);
-    EXPECT_EQ(got.o, again.o);
-    EXPECT_EQ(got.lse, again.lse);
+    EXPECT_EQ(got.o_bytes, again.o_bytes);
+    EXPECT_EQ(got.logs, again.logs);
     if (c.way == Way::kAllToAll) {
-      EXPECT_EQ(got.o, RunOnRanks(p, t, 1, c.way).o);
+      EXPECT_EQ(got.o_bytes, RunOnRanks(p, t, 1, c.way).o_bytes);
     }
   }
 }

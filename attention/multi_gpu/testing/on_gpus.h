@@ -1,0 +1,80 @@
+// For tests: a function on several ranks at once, each with a GPU.
+#ifndef ATTENTION_MULTI_GPU_TESTING_ON_GPUS_H_
+#define ATTENTION_MULTI_GPU_TESTING_ON_GPUS_H_
+
+#include <functional>
+#include <memory>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "attention/cuda/backend.h"
+#include "attention/multi_gpu/communicator.h"
+#include "attention/multi_gpu/nccl_communicator.h"
+
+namespace attnlab::multi_gpu {
+
+// GPUs 0 and 1.
+constexpr int kGpus = 2;
+inline bool HasTwoGpus() {
+  const auto devices = cuda_backend::Devices();
+  return devices.ok() && devices->size() >= kGpus;
+}
+
+using Ranks = std::vector<std::unique_ptr<Communicator>>;
+
+// Calls `of_rank` on a thread per rank. No thread may allocate device memory with cudaMalloc(): see
+// nccl_communicator.h.
+inline std::vector<absl::Status> OnGpus(const Ranks& ranks,
+                                        const std::function<absl::Status(Communicator&)>& of_rank) {
+  std::vector<absl::Status> statuses(ranks.size());
+  std::vector<std::thread> threads;
+  for (size_t i = 0; i < ranks.size(); ++i) {
+    threads.emplace_back([&, i] { statuses[i] = of_rank(*ranks[i]); });
+  }
+  for (std::thread& thread : threads) thread.join();
+  return statuses;
+}
+
+// The same, and a rank leaves when its call returns.
+inline std::vector<absl::Status> OnGpusThatLeave(
+    Ranks ranks, const std::function<absl::Status(Communicator&)>& of_rank) {
+  std::vector<absl::Status> statuses(ranks.size());
+  std::vector<std::thread> threads;
+  for (size_t i = 0; i < ranks.size(); ++i) {
+    threads.emplace_back([&, i] {
+      const std::unique_ptr<Communicator> c = std::move(ranks[i]);
+      statuses[i] = of_rank(*c);
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  return statuses;
+}
+
+// Ranks that know each other by NCCL alone, as those of several processes.
+inline absl::StatusOr<Ranks> RanksById(absl::Duration limit) {
+  const absl::StatusOr<NcclId> id = NewNcclId();
+  if (!id.ok()) return id.status();
+  Ranks ranks(kGpus);
+  std::vector<absl::Status> statuses(kGpus);
+  std::vector<std::thread> threads;
+  for (int i = 0; i < kGpus; ++i) {
+    threads.emplace_back([&, i] {
+      auto c = RankOnGpu(*id, kGpus, i, i, limit);
+      statuses[i] = c.status();
+      if (c.ok()) ranks[i] = *std::move(c);
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  absl::Status s;
+  for (const absl::Status& status : statuses) s.Update(status);
+  if (!s.ok()) return s;
+  return ranks;
+}
+
+}  // namespace attnlab::multi_gpu
+
+#endif  // ATTENTION_MULTI_GPU_TESTING_ON_GPUS_H_
