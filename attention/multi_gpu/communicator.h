@@ -44,7 +44,7 @@ class Communicator {
   // Starts a transfer. InvalidArgument for a rank that does not exist.
   virtual absl::Status Start(const Transfer& transfer) = 0;
   // Waits for all transfers that were started. `what` they are, for messages. InvalidArgument if another
-  // rank sends another number of bytes.
+  // rank sends another number of bytes, which NCCL does not always tell (nccl_communicator.h).
   virtual absl::Status Wait(absl::string_view what) = 0;
 };
 
