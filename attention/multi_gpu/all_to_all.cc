@@ -11,6 +11,7 @@
 #include "attention/core/dtype.h"
 #include "attention/core/tensor.h"
 #include "attention/cuda/memory.h"
+#include "attention/multi_gpu/heads.h"
 #include "attention/multi_gpu/part.h"
 
 namespace attnlab::multi_gpu {
@@ -59,7 +60,7 @@ class AllToAll {
 
  private:
   int64_t Group() const { return p_.hq / p_.hkv; }
-  Chunk KvHeads(int rank) const { return ChunksOf(p_.hkv, c_.ranks(), rank, Order::kInOrder)[0]; }
+  Chunk KvHeads(int rank) const { return KvHeadsOf(p_, c_.ranks(), rank); }
   std::vector<Chunk> Chunks(int64_t length, int rank) const {
     return ChunksOf(length, c_.ranks(), rank, options_.order);
   }

@@ -1,5 +1,6 @@
 #include "attention/multi_gpu/executor.h"
 
+#include <chrono>
 #include <utility>
 #include <vector>
 
@@ -35,10 +36,24 @@ class CpuExecutor : public Executor {
     return absl::OkStatus();
   }
   absl::StatusOr<void*> Record() override { return nullptr; }
+  absl::Status NoteTime() override {
+    times_.push_back(Clock::now());
+    return absl::OkStatus();
+  }
+  absl::StatusOr<std::vector<double>> Times() override {
+    std::vector<double> seconds;
+    for (const Clock::time_point& time : times_) {
+      seconds.push_back(std::chrono::duration<double>(time - times_[0]).count());
+    }
+    return seconds;
+  }
 
  private:
+  using Clock = std::chrono::steady_clock;
+
   std::vector<Buffer> memory_;
   Merged merged_;
+  std::vector<Clock::time_point> times_;
 };
 
 }  // namespace

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -37,6 +38,10 @@ class Executor {
   // A cudaEvent_t after all work so far, for Transfer::after; null on a CPU. The next call returns the same event,
   // moved.
   virtual absl::StatusOr<void*> Record() = 0;
+
+  // Notes when the work so far is done. Times() waits for that, and gives the seconds from the first note to each.
+  virtual absl::Status NoteTime() = 0;
+  virtual absl::StatusOr<std::vector<double>> Times() = 0;
 };
 
 // `stream`: a cudaStream_t of the GPU, unused on a CPU.

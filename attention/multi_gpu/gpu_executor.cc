@@ -26,6 +26,7 @@ class GpuExecutor : public Executor {
       : device_(ordinal), ordinal_(ordinal), stream_(static_cast<cudaStream_t>(stream)) {}
   ~GpuExecutor() override {
     if (event_ != nullptr) cudaEventDestroy(event_);
+    for (const cudaEvent_t time : times_) cudaEventDestroy(time);
   }
 
   absl::Status Begin() {
@@ -76,11 +77,33 @@ class GpuExecutor : public Executor {
     return event_;
   }
 
+  absl::Status NoteTime() override {
+    cudaEvent_t time = nullptr;
+    absl::Status s = ToStatus(cudaEventCreate(&time), "cudaEventCreate");
+    if (!s.ok()) return s;
+    times_.push_back(time);
+    return ToStatus(cudaEventRecord(time, stream_), "cudaEventRecord");
+  }
+  absl::StatusOr<std::vector<double>> Times() override {
+    std::vector<double> seconds;
+    for (const cudaEvent_t time : times_) {
+      float milliseconds = 0;
+      absl::Status s = ToStatus(cudaEventSynchronize(time), "cudaEventSynchronize");
+      if (s.ok()) {
+        s = ToStatus(cudaEventElapsedTime(&milliseconds, times_[0], time), "cudaEventElapsedTime");
+      }
+      if (!s.ok()) return s;
+      seconds.push_back(1e-3 * milliseconds);
+    }
+    return seconds;
+  }
+
  private:
   const cuda_backend::ScopedDevice device_;
   const int ordinal_;
   const cudaStream_t stream_;
   cudaEvent_t event_ = nullptr;
+  std::vector<cudaEvent_t> times_;
   std::vector<StreamBuffer> memory_;
   DeviceSum sum_;
 };

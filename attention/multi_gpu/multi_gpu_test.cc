@@ -1,5 +1,6 @@
 // Every way to divide a problem, on ranks in memory: against the oracle, and with ranks that go wrong.
 #include <string>
+#include <type_traits>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -9,6 +10,7 @@
 #include "attention/core/tensor.h"
 #include "attention/core/tensors.h"
 #include "attention/multi_gpu/all_to_all.h"
+#include "attention/multi_gpu/heads.h"
 #include "attention/multi_gpu/on_ranks.h"
 #include "attention/multi_gpu/ring.h"
 #include "attention/multi_gpu/split_kv.h"
@@ -25,7 +27,29 @@ namespace {
 using ::testing::Each;
 using ::testing::HasSubstr;
 
-enum class Way { kRing, kZigzagRing, kAllToAll, kZigzagAllToAll, kSplitKv };
+enum class Way { kRing, kZigzagRing, kAllToAll, kZigzagAllToAll, kSplitKv, kHeads };
+
+// Heads [chunk.begin, chunk.end) of each group of `group`.
+template <typename View>
+View SomeHeads(View view, Chunk chunk, int64_t group) {
+  using Byte = std::conditional_t<std::is_same_v<View, TensorView>, char, const char>;
+  view.data = static_cast<Byte*>(view.data) +
+              view.Offset(0, 0, chunk.begin * group, 0) * SizeOf(view.dtype);
+  view.shape[2] = chunk.size() * group;
+  return view;
+}
+
+// Views of the whole: nothing travels.
+absl::Status RunHeads(const AttentionProblem& p, const AttentionTensors& t, const Whole& whole,
+                      Communicator& c) {
+  const Chunk heads = KvHeadsOf(p, c.ranks(), c.rank());
+  const int64_t group = p.hq / p.hkv;
+  AttentionTensors mine;
+  mine.q = SomeHeads(t.q, heads, group), mine.k = SomeHeads(t.k, heads, 1);
+  mine.v = SomeHeads(t.v, heads, 1), mine.o = SomeHeads(whole.o, heads, group);
+  mine.lse = SomeHeads(whole.lse, heads, group);
+  return HeadsForward(p, "", c, mine);
+}
 
 Whole RunOnRanks(const AttentionProblem& p, const AttentionTensors& t, int ranks, Way way) {
   const int64_t b = t.q.shape[0], sq = t.q.shape[1], skv = t.k.shape[1];  // packed: all tokens
@@ -33,6 +57,7 @@ Whole RunOnRanks(const AttentionProblem& p, const AttentionTensors& t, int ranks
   std::vector<std::vector<char>> outputs(ranks);
   const auto statuses = OnRanks(ranks, absl::Seconds(60), [&](Communicator& c) {
     const int rank = c.rank();
+    if (way == Way::kHeads) return RunHeads(p, t, whole, c);
     const Order order =
         way == Way::kZigzagRing || way == Way::kZigzagAllToAll ? Order::kZigzag : Order::kInOrder;
     const std::vector<Chunk> keys = ChunksOf(skv, ranks, rank, order),
@@ -95,6 +120,8 @@ TEST(MultiGpuTest, AgreesWithTheOracle) {
       {"b=1,hq=6,hkv=2,sq=33,d=8,dtype=fp16,mask=window:9:0", 5, Way::kZigzagAllToAll},
       {"b=1,hq=3,sq=5,skv=2,d=8,dtype=fp32,mask=causal,softcap=2", 8, Way::kAllToAll},
       {"b=1,hq=2,sq=20,d=8,dtype=bf16", 1, Way::kAllToAll},
+      {"b=2,hq=10,hkv=5,sq=40,skv=61,d=16,dv=8,dtype=bf16,mask=causal", 3, Way::kHeads},
+      {"b=1,hq=2,sq=9,d=8,dtype=fp32", 4, Way::kHeads},  // ranks without heads
       {"b=2,hq=8,hkv=2,sq=1,skv=301,d=64,dtype=bf16", 4, Way::kSplitKv},
       {"b=1,hq=4,sq=5,skv=100,d=32,dv=16,dtype=fp32,mask=causal", 8, Way::kSplitKv},
       {"b=1,hq=2,sq=30,skv=12,d=8,dtype=fp32,mask=causal", 3, Way::kSplitKv},

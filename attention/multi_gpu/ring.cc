@@ -45,7 +45,9 @@ class Ring {
         if (s = c_.Start(t); !s.ok()) return s;
       }
       // On a GPU this only enqueues: the step is computed while the host waits for the next K and V.
-      s = Step(step, ViewsOf(here, KeysOf(owner)));
+      s = NoteTime();
+      if (s.ok()) s = Step(step, ViewsOf(here, KeysOf(owner)));
+      s.Update(NoteTime());
       if (moves) {
         // In any case: what travels uses memory of this object.
         s.Update(c_.Wait(absl::StrCat("K and V for step ", step + 1, " of ", n)));
@@ -53,7 +55,8 @@ class Ring {
       }
       if (!s.ok()) return s;
     }
-    return executor_->Store(mine_.o, mine_.lse);
+    if (s = executor_->Store(mine_.o, mine_.lse); !s.ok()) return s;
+    return GiveTimes();
   }
 
  private:
@@ -62,6 +65,21 @@ class Ring {
     Plan plan;
     int64_t row, key;
   };
+
+  absl::Status NoteTime() {
+    return options_.times == nullptr ? absl::OkStatus() : executor_->NoteTime();
+  }
+  absl::Status GiveTimes() {
+    if (options_.times == nullptr) return absl::OkStatus();
+    const absl::StatusOr<std::vector<double>> times = executor_->Times();
+    if (!times.ok()) return times.status();
+    options_.times->clear();
+    for (size_t i = 0; i < times->size(); i += 2) {
+      const double begin = (*times)[i], end = (*times)[i + 1];
+      options_.times->push_back({end - begin, i == 0 ? 0 : begin - (*times)[i - 1]});
+    }
+    return absl::OkStatus();
+  }
 
   // For ranks to compare offsets.
   static uint64_t Digest(const LengthsView& offsets) {

@@ -22,14 +22,22 @@
 
 namespace attnlab::multi_gpu {
 
+// A step of a rank.
+struct StepTime {
+  double computing = 0;  // seconds
+  double waiting = 0;    // from the end of the step before
+};
+
 struct RingOptions {
   Order order = Order::kInOrder;
   std::string kernel;  // "": the default one
+  // If not null, gets an entry per step, and the call returns when its work is done.
+  std::vector<StepTime>* times = nullptr;
 };
 
 // `problem`: the whole. `mine`: this rank's queries and keys: those of ChunksOf(sq, …) and ChunksOf(skv, …),
 // one chunk after the other, as q, o [b, rows, hq, d], k, v [b, rows, hkv, d] and, unless its data is null,
-// lse [b, hq, rows]. All ranks call it with the same problem and options. The result is that of one rank to
+// lse [b, rows, hq, 1]. All ranks call it with the same problem and options. The result is that of one rank to
 // rounding, and the same from run to run.
 //
 // lens = packed: the tokens of all sequences are divided, so a sequence may lie on several ranks. All ranks have
