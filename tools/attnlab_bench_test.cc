@@ -12,6 +12,7 @@ namespace {
 
 using nlohmann::json;
 using ::testing::AllOf;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Not;
@@ -24,6 +25,34 @@ Words QuickBench(const Words& more) {
   Words words = kQuickBench;
   words.insert(words.end(), more.begin(), more.end());
   return words;
+}
+
+TEST_F(AttnlabTest, BenchOnRanks) {
+  const Words words = {"bench", "--gpus=3", "--device=cpu", "--seconds=0.01",
+                       "--problem=hq=2,sq=40,d=16,dtype=fp32,mask=causal"};
+  Words as_json = words;
+  as_json.push_back("--json");
+  const ProcessResult r = TestAttnlab(as_json);
+  EXPECT_EQ(r.exit_code, 0) << r.err;
+  const json bench = ParseJson(r.out);
+  std::vector<std::string> ways;
+  for (const json& row : bench["rows"]) {
+    ways.push_back(row["way"]);
+    EXPECT_EQ(row["verdict"], "ok") << row;
+    EXPECT_GT(row["median_seconds"], 0);
+  }
+  EXPECT_THAT(ways, ElementsAre("one", "zigzag", "ring", "alltoall", "heads"));
+  EXPECT_EQ(bench["rows"][1]["steps"].size(), 3u);
+  EXPECT_GT(bench["rows"][1]["steps"][0]["computing"], 0);
+  EXPECT_GT(bench["rows"][4]["predicted_seconds"], 0);
+
+  Words wrong = words;
+  wrong.push_back("--parallel=across");
+  EXPECT_THAT(TestAttnlab(wrong).err,
+              HasSubstr("\"across\" is not one of zigzag, ring, alltoall, heads"));
+  EXPECT_THAT(
+      TestAttnlab({"bench", "--gpus=2", "--device=cpu", "--problem=sq=9,lens=packed,d=8,hq=1"}).err,
+      HasSubstr("lengths must be fixed"));
 }
 
 TEST_F(AttnlabTest, BenchAsJson) {

@@ -14,7 +14,7 @@
 #include "attention/cuda/call.h"
 #include "attention/cuda/memory.h"
 #include "attention/cuda/stream_buffer.h"
-#include "attention/multi_gpu/memory_communicator.h"
+#include "attention/multi_gpu/on_this_gpu.h"
 #include "nccl.h"
 
 namespace attnlab::multi_gpu {
@@ -52,13 +52,10 @@ absl::Status OfNccl(ncclResult_t result, absl::string_view what, ncclComm_t comm
 
 class NcclCommunicator : public Communicator {
  public:
-  // `host`: of the same rank, if all ranks are of this process; else null.
-  NcclCommunicator(int ranks, int rank, int ordinal, absl::Duration limit,
-                   std::unique_ptr<Communicator> host)
-      : ranks_(ranks), rank_(rank), ordinal_(ordinal), limit_(limit), host_(std::move(host)) {}
+  NcclCommunicator(int ranks, int rank, int ordinal, absl::Duration limit)
+      : ranks_(ranks), rank_(rank), ordinal_(ordinal), limit_(limit) {}
 
   ~NcclCommunicator() override {
-    host_ = nullptr;  // the others need not wait any more
     const ScopedDevice current(ordinal_);
     if (comm_ != nullptr) {
       // In order, so that others get what this rank has sent.
@@ -120,17 +117,11 @@ class NcclCommunicator : public Communicator {
     }
     const ScopedDevice current(ordinal_);
     if (!current.status().ok()) return current.status();
-    const absl::StatusOr<bool> here = OnThisGpu(t);
+    const absl::StatusOr<bool> here = OnThisGpu(t, ordinal_);
     if (!here.ok()) return here.status();
     if (!*here) {
-      if (host_ != nullptr) return host_->Start(t);
       on_host_.push_back(t);
       return absl::OkStatus();
-    }
-    if (!late_.ok()) return absl::OkStatus();  // Wait() says it
-    if (host_ != nullptr) {
-      late_ = CompareSizes(t);
-      if (!late_.ok()) return absl::OkStatus();
     }
     absl::Status s;
     if (t.after != nullptr) {
@@ -149,9 +140,7 @@ class NcclCommunicator : public Communicator {
                                 on_host = std::exchange(on_host_, {});
     const ScopedDevice current(ordinal_);
     absl::Status s = current.status();
-    if (!late_.ok()) s = absl::Status(late_.code(), absl::StrCat(what, late_.message()));
     const Clock::time_point deadline = Deadline();
-    if (s.ok() && host_ != nullptr) s = host_->Wait(what);
     if (s.ok() && !on_gpu.empty()) s = Poll(what, on_gpu, deadline);
     if (s.ok() && !on_host.empty()) s = ExchangeOnHost(what, on_host, deadline);
     return s.ok() ? s : Fail(s);
@@ -164,7 +153,6 @@ class NcclCommunicator : public Communicator {
   absl::Status Fail(const absl::Status& s) {
     failed_ = s;
     on_gpu_.clear(), on_host_.clear();
-    host_ = nullptr;  // the others need not wait for this rank
     if (comm_ != nullptr) ncclCommAbort(comm_);
     comm_ = nullptr;
     const Clock::time_point deadline = Clock::now() + absl::ToChronoNanoseconds(kLeaving);
@@ -175,42 +163,10 @@ class NcclCommunicator : public Communicator {
     return failed_;
   }
 
-  // Waits for the rank that sends to this one: it is about to transfer as well. Errors begin with ": ", since what
-  // they are about is not known yet.
-  absl::Status CompareSizes(const Transfer& t) {
-    int64_t size = 0;
-    absl::Status s = host_->Start({&t.send_bytes, t.to, &size, t.from, sizeof(size), sizeof(size)});
-    if (s.ok()) s = host_->Wait("");
-    if (!s.ok() || size == t.receive_bytes) return s;
-    return OtherSize("", t, size);
-  }
   absl::Status OtherSize(absl::string_view what, const Transfer& t, int64_t size) const {
     return absl::InvalidArgumentError(absl::StrCat(what, ": rank ", t.from, " sends ", size,
                                                    " bytes, but rank ", rank_, " expects ",
                                                    t.receive_bytes));
-  }
-
-  // Whether the memory lies on this GPU.
-  absl::StatusOr<bool> OnThisGpu(const Transfer& t) const {
-    int there = 0, given = 0;
-    for (const void* const data : {t.send, static_cast<const void*>(t.receive)}) {
-      if (data == nullptr) continue;
-      cudaPointerAttributes a = {};
-      absl::Status s = ToStatus(cudaPointerGetAttributes(&a, data), "cudaPointerGetAttributes");
-      if (!s.ok()) return s;
-      ++given;
-      if (a.type != cudaMemoryTypeDevice && a.type != cudaMemoryTypeManaged) continue;
-      ++there;
-      if (a.type == cudaMemoryTypeDevice && a.device != ordinal_) {
-        return absl::InvalidArgumentError(absl::StrCat("memory of a transfer: on cuda:", a.device,
-                                                       ", must be on cuda:", ordinal_));
-      }
-    }
-    if (there != 0 && there != given) {
-      return absl::InvalidArgumentError(
-          "memory of a transfer: must be all in host memory or all on a GPU");
-    }
-    return there != 0;
   }
 
   // What is wrong by now: NCCL's own error, or that it is too late. `state` becomes NCCL's.
@@ -337,19 +293,9 @@ class NcclCommunicator : public Communicator {
   ncclComm_t comm_ = nullptr;
   cudaStream_t stream_ = nullptr;  // of transfers alone
   cudaEvent_t done_ = nullptr;     // after all that was enqueued
-  std::unique_ptr<Communicator> host_;
   std::vector<Transfer> on_gpu_, on_host_;
-  absl::Status late_;  // what Start() found, for Wait()
   absl::Status failed_;
 };
-
-absl::StatusOr<std::unique_ptr<Communicator>> MakeRank(const NcclId& id, int ranks, int rank,
-                                                       int device, absl::Duration limit,
-                                                       std::unique_ptr<Communicator> host) {
-  auto c = std::make_unique<NcclCommunicator>(ranks, rank, device, limit, std::move(host));
-  if (absl::Status s = c->Begin(id); !s.ok()) return s;
-  return c;
-}
 
 }  // namespace
 
@@ -368,42 +314,9 @@ absl::StatusOr<std::unique_ptr<Communicator>> RankOnGpu(const NcclId& id, int ra
     return absl::InvalidArgumentError(
         absl::StrCat("rank: ", rank, " is not one of 0 to ", ranks - 1));
   }
-  return MakeRank(id, ranks, rank, device, limit, nullptr);
-}
-
-absl::StatusOr<std::vector<std::unique_ptr<Communicator>>> RanksOnGpus(
-    const std::vector<int>& devices, absl::Duration limit) {
-  int count = 0;
-  absl::Status s = ToStatus(cudaGetDeviceCount(&count), "GPUs");
-  if (!s.ok()) return s;
-  // Else the other ranks would wait for this one.
-  for (size_t i = 0; i < devices.size(); ++i) {
-    if (devices[i] < 0 || devices[i] >= count) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("devices[", i, "]: ", devices[i], " is not one of 0 to ", count - 1));
-    }
-    if (std::count(devices.begin(), devices.end(), devices[i]) > 1) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("devices[", i, "]: ", devices[i], " comes twice"));
-    }
-  }
-  const absl::StatusOr<NcclId> id = NewNcclId();
-  if (!id.ok()) return id.status();
-  const int ranks = static_cast<int>(devices.size());
-  std::vector<std::unique_ptr<Communicator>> hosts = RanksInMemory(ranks, limit), all(ranks);
-  std::vector<absl::Status> statuses(ranks);
-  std::vector<std::thread> threads;
-  for (int rank = 0; rank < ranks; ++rank) {
-    threads.emplace_back([&, rank] {
-      auto c = MakeRank(*id, ranks, rank, devices[rank], limit, std::move(hosts[rank]));
-      statuses[rank] = c.status();
-      if (c.ok()) all[rank] = *std::move(c);
-    });
-  }
-  for (std::thread& thread : threads) thread.join();
-  for (const absl::Status& status : statuses) s.Update(status);
-  if (!s.ok()) return s;
-  return all;
+  auto c = std::make_unique<NcclCommunicator>(ranks, rank, device, limit);
+  if (absl::Status s = c->Begin(id); !s.ok()) return s;
+  return c;
 }
 
 }  // namespace attnlab::multi_gpu

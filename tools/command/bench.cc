@@ -12,6 +12,7 @@
 #include "attention/core/dtype.h"
 #include "attention/oracle/verify.h"
 #include "tools/command/bench_plans.h"
+#include "tools/command/bench_ranks.h"
 #include "tools/command/bench_report.h"
 #include "tools/command/command.h"
 #include "tools/command/selection.h"
@@ -34,6 +35,7 @@ struct Flags {
   int64_t repetitions = 5;
   int64_t input_mib = 0;
   BenchReport report;
+  RanksFlags ranks;
   Formats formats;
 };
 
@@ -52,6 +54,12 @@ ArgumentParser MakeParser(Flags* f) {
                     "key=value,… with lists and ranges, a row each, or default; repeatable");
   parser.AddString("baseline", "NAME", &f->report.baseline,
                    "kernel that speed-ups are against [that of the first row]");
+  parser.AddGroup("On several GPUs at once");
+  parser.AddInteger("gpus", "N", &f->ranks.gpus, 1, 1024,
+                    "divide each problem among GPUs 0 to N - 1, or with --device=cpu among N "
+                    "threads");
+  parser.AddStrings("parallel", "WAY", &f->ranks.ways,
+                    "how: zigzag, ring, alltoall or heads, repeatable [all that take the problem]");
   parser.AddGroup("How");
   parser.AddNumber("seconds", "X", &f->seconds, 0.001, 3600,
                    "minimum measuring time per row, seconds [0.5]");
@@ -85,13 +93,18 @@ ArgumentParser MakeParser(Flags* f) {
       "           GFLOP/s if the fastest row is below 0.1 TFLOP/s, MFLOP/s if below 0.1 GFLOP/s\n"
       "GB/s       the bytes that any kernel must move (Q, K, V once, O once), over the median\n"
       "moved GB/s the bytes that this kernel moves by its own model, over the median\n"
-      "error      the largest error of O against the oracle, and the bound it must stay within");
+      "error      the largest error of O against the oracle, and the bound it must stay within\n"
+      "With --gpus:\n"
+      "speedup    over one GPU in the same run\n"
+      "predicted  by the model of attnlab simulate, with the rate that one GPU has here\n"
+      "computing, waiting  of each step of a ring, on the rank that takes longest");
   parser.AddSection("Examples",
                     "attnlab bench\n"
                     "attnlab bench --problem=hq=8,sq=512..4096,d=64/128,dtype=fp32,mask=causal\n"
                     "attnlab bench --preset=gpt2 --kernel=cpu --json > results.json\n"
                     "attnlab bench --preset=gpt2 --kernel=cpu --config=tile_kv=32..256\n"
-                    "attnlab bench --preset='llama3-8b-decode-4k,b=1..8' --baseline=reference");
+                    "attnlab bench --preset='llama3-8b-decode-4k,b=1..8' --baseline=reference\n"
+                    "attnlab bench --gpus=2 --problem=hq=16,sq=32768,d=128,dtype=bf16,mask=causal");
   return parser;
 }
 
@@ -212,6 +225,35 @@ absl::Status BenchAll(const Flags& f, Results* results) {
   return absl::OkStatus();
 }
 
+absl::Status BenchOnRanks(Flags* f, const Streams& streams, ResultFiles* files, bool* wrong) {
+  f->ranks.on_cpu = f->device == "cpu";
+  if (!f->ranks.on_cpu && f->device != "auto") {
+    return absl::InvalidArgumentError("--device: with --gpus it is auto or cpu");
+  }
+  if (f->kernel != "all") f->ranks.kernel = f->kernel;
+  f->ranks.seconds = f->seconds;
+  f->ranks.seed = static_cast<uint64_t>(f->report.seed);
+  f->ranks.verify = f->report.verify;
+  const absl::StatusOr<std::vector<AttentionProblem>> problems = ProblemsOf(f->problem);
+  if (!problems.ok()) return problems.status();
+  if (problems->empty()) return absl::InvalidArgumentError("--problem: --gpus needs one");
+  std::vector<Json> rows;
+  std::vector<std::string> left_out;
+  absl::Status s = BenchRanks(*problems, f->ranks, &rows, &left_out);
+  for (const std::string& line : left_out) streams.err << "attnlab bench: " << line << "\n";
+  if (rows.empty()) return s;
+  if (f->report.commit.empty()) f->report.commit = Commit();
+  const Json attnlab = AttnlabJson(f->report.commit);
+  for (Json& row : rows) {
+    row["attnlab"] = attnlab;
+    *wrong |= row.value("verdict", "ok") != "ok";
+  }
+  s.Update(
+      files->Write({{"command", "bench"}, {"attnlab", attnlab}, {"rows", rows}}, rows, streams));
+  if (f->formats.Tables()) PrintRanks(rows, streams);
+  return s;
+}
+
 }  // namespace
 
 int Bench(const Arguments& arguments, const Streams& streams) {
@@ -224,6 +266,12 @@ int Bench(const Arguments& arguments, const Streams& streams) {
   absl::StatusOr<ResultFiles> files = ResultFiles::Create(flags.formats);
   if (!files.ok()) return Fail(streams, "bench", files.status());
   absl::Status s;
+  if (flags.ranks.gpus > 0) {
+    const StopOnCtrlC stop("bench");
+    bool wrong = false;
+    s = BenchOnRanks(&flags, streams, &*files, &wrong);
+    return !s.ok() ? Fail(streams, "bench", s) : wrong ? kFailed : kOk;
+  }
   {
     const StopOnCtrlC stop("bench");
     s = BenchAll(flags, &results);

@@ -1,4 +1,4 @@
-// On two GPUs: transfers, and ranks that go wrong. With ranks that know each other as threads, and by NCCL alone.
+// On two GPUs: transfers, and ranks that go wrong. Of one process, and by NCCL as of several.
 #include <cstdint>
 #include <string>
 #include <utility>
@@ -30,7 +30,7 @@ constexpr absl::Duration kLimit = absl::Seconds(10);
 std::string Text(const absl::Status& s) { return std::string(s.message()); }
 
 // The parameter: by NCCL alone.
-class NcclCommunicatorTest : public ::testing::TestWithParam<bool> {
+class CommunicatorsGpuTest : public ::testing::TestWithParam<bool> {
  protected:
   void SetUp() override {
     if (!HasTwoGpus()) GTEST_SKIP() << "needs two GPUs";
@@ -41,8 +41,8 @@ class NcclCommunicatorTest : public ::testing::TestWithParam<bool> {
   Ranks ranks_;
 };
 
-INSTANTIATE_TEST_SUITE_P(Threads, NcclCommunicatorTest, ::testing::Values(false));
-INSTANTIATE_TEST_SUITE_P(ById, NcclCommunicatorTest, ::testing::Values(true));
+INSTANTIATE_TEST_SUITE_P(Threads, CommunicatorsGpuTest, ::testing::Values(false));
+INSTANTIATE_TEST_SUITE_P(ById, CommunicatorsGpuTest, ::testing::Values(true));
 
 std::vector<uint8_t> Bytes(int64_t count, int seed) {
   std::vector<uint8_t> bytes(count);
@@ -50,7 +50,7 @@ std::vector<uint8_t> Bytes(int64_t count, int seed) {
   return bytes;
 }
 
-TEST_P(NcclCommunicatorTest, BytesArriveOnTheOtherGpu) {
+TEST_P(CommunicatorsGpuTest, BytesArriveOnTheOtherGpu) {
   // What rank 0 sends, and rank 1.
   const std::pair<int64_t, int64_t> kSizes[] = {
       {1, 1}, {7, 4096}, {0, 33}, {1 << 20, 0}, {3'000'001, 3'000'000}, {50'000'000, 40'000'003}};
@@ -80,7 +80,7 @@ TEST_P(NcclCommunicatorTest, BytesArriveOnTheOtherGpu) {
   }
 }
 
-TEST_P(NcclCommunicatorTest, SeveralTransfersOfOneWait) {
+TEST_P(CommunicatorsGpuTest, SeveralTransfersOfOneWait) {
   constexpr int64_t kBytes = 100'000;
   std::vector<Buffer> memory(kGpus);
   for (int rank : {0, 1}) {
@@ -108,7 +108,7 @@ TEST_P(NcclCommunicatorTest, SeveralTransfersOfOneWait) {
   }
 }
 
-TEST_P(NcclCommunicatorTest, HostMemory) {
+TEST_P(CommunicatorsGpuTest, HostMemory) {
   EXPECT_THAT(OnGpus(ranks_,
                      [&](Communicator& c) {
                        EXPECT_EQ(c.device(), Device::Cuda(c.rank()));
@@ -129,7 +129,7 @@ TEST_P(NcclCommunicatorTest, HostMemory) {
   }
 }
 
-TEST_P(NcclCommunicatorTest, SizesInHostMemoryAreCompared) {
+TEST_P(CommunicatorsGpuTest, SizesInHostMemoryAreCompared) {
   const auto statuses = OnGpusThatLeave(std::move(ranks_), [](Communicator& c) {
     std::vector<char> memory(64);
     const int other = 1 - c.rank();
@@ -156,7 +156,7 @@ absl::Status WaitInVain(Communicator& c, void* data) {
   return s;
 }
 
-TEST_P(NcclCommunicatorTest, ARankThatLeavesIsNamed) {
+TEST_P(CommunicatorsGpuTest, ARankThatLeavesIsNamed) {
   const bool by_id = GetParam();
   for (const bool on_gpu : {false, true}) {
     if (on_gpu) {
@@ -178,14 +178,14 @@ TEST_P(NcclCommunicatorTest, ARankThatLeavesIsNamed) {
   }
 }
 
-TEST_P(NcclCommunicatorTest, ARankThatHangsIsNamed) {
+TEST_P(CommunicatorsGpuTest, ARankThatHangsIsNamed) {
   Buffer memory = Buffer::Allocate(Device::Cuda(0), 128).value();
   absl::Status s = WaitInVain(*ranks_[0], memory.data());
   EXPECT_EQ(s.code(), absl::StatusCode::kDeadlineExceeded) << s;
   EXPECT_THAT(Text(s), HasSubstr("rank 0 waited for rank 1 for 10s"));
 }
 
-TEST(NcclThreadsTest, SizesOnGpusAreComparedBeforeDataMoves) {
+TEST(PeerCommunicatorTest, SizesOnGpusAreComparedBeforeDataMoves) {
   if (!HasTwoGpus()) GTEST_SKIP() << "needs two GPUs";
   absl::StatusOr<Ranks> ranks = RanksOnGpus({0, 1}, kLimit);
   ASSERT_TRUE(ranks.ok()) << ranks.status();
@@ -203,7 +203,7 @@ TEST(NcclThreadsTest, SizesOnGpusAreComparedBeforeDataMoves) {
 }
 
 // The value that is sent is written by work that begins late.
-TEST(NcclThreadsTest, TransfersBeginAfterTheEvent) {
+TEST(PeerCommunicatorTest, TransfersBeginAfterTheEvent) {
   if (!HasTwoGpus()) GTEST_SKIP() << "needs two GPUs";
   absl::StatusOr<Ranks> ranks = RanksOnGpus({0, 1}, kLimit);
   ASSERT_TRUE(ranks.ok()) << ranks.status();
@@ -242,7 +242,7 @@ TEST(NcclThreadsTest, TransfersBeginAfterTheEvent) {
   EXPECT_EQ(cudaEventDestroy(event), cudaSuccess);
 }
 
-TEST(NcclThreadsTest, MemoryMustFit) {
+TEST(PeerCommunicatorTest, MemoryMustFit) {
   if (!HasTwoGpus()) GTEST_SKIP() << "needs two GPUs";
   EXPECT_THAT(Text(RanksOnGpus({0, 99}).status()), StartsWith("devices[1]: 99 is not one of 0 to"));
   EXPECT_EQ(RanksOnGpus({1, 1}).status(), absl::InvalidArgumentError("devices[0]: 1 comes twice"));

@@ -1,0 +1,29 @@
+// Ranks that are GPUs of one process, with a thread each: memory is copied from GPU to GPU by their copy engines,
+// which takes no multiprocessor from attention. GPUs of several processes: nccl_communicator.h.
+#ifndef ATTENTION_MULTI_GPU_PEER_COMMUNICATOR_H_
+#define ATTENTION_MULTI_GPU_PEER_COMMUNICATOR_H_
+
+#include <memory>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "attention/multi_gpu/communicator.h"
+
+namespace attnlab::multi_gpu {
+
+// Rank i is on GPU devices[i]. Each thread uses its own alone. Memory of a transfer lies all on this rank's GPU,
+// or all in host memory, and both of its ranks must have it in the same kind of memory.
+//
+// `limit`: how long a call waits, including the time for which the slowest rank computes between two transfers.
+// After DeadlineExceeded a copy may still come: keep the memory of transfers, or take it from a pool that stays
+// mapped (cuda/stream_buffer.h).
+//
+// InvalidArgument for a GPU that does not exist or comes twice. Unavailable without a driver, Unimplemented in a build
+// without a CUDA toolkit.
+absl::StatusOr<std::vector<std::unique_ptr<Communicator>>> RanksOnGpus(
+    const std::vector<int>& devices, absl::Duration limit = absl::Seconds(30));
+
+}  // namespace attnlab::multi_gpu
+
+#endif  // ATTENTION_MULTI_GPU_PEER_COMMUNICATOR_H_
