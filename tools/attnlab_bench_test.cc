@@ -41,15 +41,15 @@ TEST_F(AttnlabTest, BenchOnRanks) {
     EXPECT_EQ(row["verdict"], "ok") << row;
     EXPECT_GT(row["median_seconds"], 0);
   }
-  EXPECT_THAT(ways, ElementsAre("one", "zigzag", "ring", "alltoall", "heads"));
+  EXPECT_THAT(ways, ElementsAre("one", "zigzag", "ring", "alltoall", "splitkv", "heads"));
   EXPECT_EQ(bench["rows"][1]["steps"].size(), 3u);
   EXPECT_GT(bench["rows"][1]["steps"][0]["computing"], 0);
-  EXPECT_GT(bench["rows"][4]["predicted_seconds"], 0);
+  EXPECT_GT(bench["rows"][5]["predicted_seconds"], 0);
 
   Words wrong = words;
   wrong.push_back("--parallel=across");
   EXPECT_THAT(TestAttnlab(wrong).err,
-              HasSubstr("\"across\" is not one of zigzag, ring, alltoall, heads"));
+              HasSubstr("\"across\" is not one of zigzag, ring, alltoall, splitkv, heads"));
   EXPECT_THAT(
       TestAttnlab({"bench", "--gpus=2", "--device=cpu", "--problem=sq=9,lens=packed,d=8,hq=1"}).err,
       HasSubstr("lengths must be fixed"));

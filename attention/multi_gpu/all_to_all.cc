@@ -1,6 +1,9 @@
 #include "attention/multi_gpu/all_to_all.h"
 
 #include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -11,6 +14,7 @@
 #include "attention/core/dtype.h"
 #include "attention/core/tensor.h"
 #include "attention/cuda/memory.h"
+#include "attention/multi_gpu/executor.h"
 #include "attention/multi_gpu/heads.h"
 #include "attention/multi_gpu/part.h"
 
@@ -21,9 +25,10 @@ namespace {
 struct Stretch {
   DType dtype;
   int64_t b, rows, heads, d;
-  int64_t Bytes() const { return b * rows * heads * d * SizeOf(dtype); }
-  TensorView At(char* data) const {
-    return BshdView(static_cast<void*>(data), dtype, Device::Cpu(), b, rows, heads, d);
+  // The next one is aligned, too.
+  int64_t Bytes() const { return AlignedBytes(b * rows * heads * d * SizeOf(dtype)); }
+  TensorView At(void* data, Device device) const {
+    return BshdView(data, dtype, device, b, rows, heads, d);
   }
 };
 
@@ -39,21 +44,26 @@ ConstTensorView SomeHeads(ConstTensorView view, int64_t begin, int64_t heads) {
 class AllToAll {
  public:
   AllToAll(const AttentionProblem& p, const AllToAllOptions& options, Communicator& c,
-           const AttentionTensors& mine)
-      : p_(p), options_(options), c_(c), mine_(mine), here_(p) {}
+           const AttentionTensors& mine, void* stream)
+      : p_(p),
+        options_(options),
+        c_(c),
+        mine_(mine),
+        device_(mine.q.device),
+        stream_(stream),
+        here_(p) {}
 
   absl::Status Run() {
-    absl::Status s = CheckPart("all-to-all", p_, RowsOf(Chunks(p_.sq, c_.rank())),
-                               RowsOf(Chunks(p_.skv, c_.rank())), mine_);
+    absl::Status s =
+        CheckPart("all-to-all", p_, RowsOf(Chunks(p_.sq, c_.rank())),
+                  RowsOf(Chunks(p_.skv, c_.rank())), mine_, {/*packed=*/false, /*gpu=*/true});
+    if (s.ok()) s = CheckDevice(device_, c_);
+    if (s.ok()) s = Prepare();
     const std::string text = absl::StrCat(
         p_.ToString(), ",order=", static_cast<int>(options_.order), ",kernel=", options_.kernel);
     s = Agree(c_, "problem of all-to-all", text, s);
-    if (!s.ok()) return s;
-    here_.hkv = KvHeads(c_.rank()).size();
-    here_.hq = here_.hkv * Group();
-    s = Allocate();
     if (s.ok()) s = ToHeads();
-    if (s.ok() && here_.hq > 0) s = ForwardOnce(here_, whole_, options_.kernel);
+    if (s.ok() && plan_.has_value()) s = Forward(*plan_, whole_, workspace_, stream_);
     if (s.ok()) s = ToRows();
     return s;
   }
@@ -84,7 +94,13 @@ class AllToAll {
     return bytes;
   }
 
-  absl::Status Allocate() {
+  // Plans, and allocates everything.
+  absl::Status Prepare() {
+    absl::StatusOr<std::unique_ptr<Executor>> executor = MakeExecutor(device_, stream_);
+    if (!executor.ok()) return executor.status();
+    executor_ = *std::move(executor);
+    here_.hkv = KvHeads(c_.rank()).size();
+    here_.hq = here_.hkv * Group();
     const int64_t heads = here_.hq;
     TensorView* const views[] = {&q_, &k_, &v_, &lse_, &o_};
     const Stretch shapes[] = {{p_.dtype, p_.b, p_.sq, heads, p_.d},
@@ -93,52 +109,74 @@ class AllToAll {
                               {DType::kFloat32, p_.b, p_.sq, heads, 1},
                               {p_.ODType(), p_.b, p_.sq, heads, p_.dv}};
     for (int i = 0; i < 5; ++i) {
-      absl::StatusOr<Buffer> buffer = Buffer::Allocate(Device::Cpu(), shapes[i].Bytes());
-      if (!buffer.ok()) return buffer.status();
-      memory_[i] = *std::move(buffer);
-      *views[i] = shapes[i].At(static_cast<char*>(memory_[i].data()));
+      const absl::StatusOr<void*> memory = executor_->Allocate(shapes[i].Bytes());
+      if (!memory.ok()) return memory.status();
+      *views[i] = shapes[i].At(*memory, device_);
     }
     whole_.q = q_, whole_.k = k_, whole_.v = v_, whole_.o = o_, whole_.lse = lse_;
+    absl::Status s = Reserve(&to_heads_, [this](int from, int to) { return Inputs(from, to); });
+    if (s.ok()) s = Reserve(&to_rows_, [this](int from, int to) { return Outputs(from, to); });
+    if (!s.ok() || here_.hq == 0) return s;
+    absl::StatusOr<Plan> plan = MakePlan(here_, device_, options_.kernel);
+    if (!plan.ok()) return plan.status();
+    plan_ = *std::move(plan);
+    const absl::StatusOr<void*> memory = executor_->Allocate(plan_->workspace_bytes);
+    if (!memory.ok()) return memory.status();
+    workspace_ = {*memory, plan_->workspace_bytes};
     return absl::OkStatus();
   }
 
-  // Sends `sizes(rank, other)` to each rank, this one too, after pack(other, data), and gives what comes to
-  // unpack(other, data).
-  template <typename Sizes, typename Pack, typename Unpack>
-  absl::Status Exchange(absl::string_view what, Sizes sizes, Pack pack, Unpack unpack) {
+  // Transfers from each rank to each, this one too, of `stretches(from, to)`.
+  template <typename Stretches>
+  absl::Status Reserve(std::vector<Transfer>* transfers, Stretches stretches) {
     const int n = c_.ranks(), rank = c_.rank();
-    std::vector<Buffer> sent(n), received(n);
-    std::vector<Transfer> transfers(n);
     for (int i = 0; i < n; ++i) {
-      const int to = (rank + i) % n, from = (rank + n - i) % n;
-      Transfer& t = transfers[i];
-      t.to = to, t.from = from;
-      t.send_bytes = BytesOf(sizes(rank, to)), t.receive_bytes = BytesOf(sizes(from, rank));
-      absl::StatusOr<Buffer> out = Buffer::Allocate(Device::Cpu(), t.send_bytes),
-                             in = Buffer::Allocate(Device::Cpu(), t.receive_bytes);
-      if (!out.ok() || !in.ok()) return out.ok() ? in.status() : out.status();
-      pack(to, static_cast<char*>(out->data()));
-      t.send = out->data(), t.receive = in->data();
-      sent[to] = *std::move(out), received[from] = *std::move(in);
+      Transfer& t = transfers->emplace_back();
+      t.to = (rank + i) % n, t.from = (rank + n - i) % n;
+      t.send_bytes = BytesOf(stretches(rank, t.to));
+      t.receive_bytes = BytesOf(stretches(t.from, rank));
+      const absl::StatusOr<void*> send = executor_->Allocate(t.send_bytes),
+                                  receive = executor_->Allocate(t.receive_bytes);
+      if (!send.ok() || !receive.ok()) return send.ok() ? receive.status() : send.status();
+      t.send = *send, t.receive = *receive;
     }
+    return absl::OkStatus();
+  }
+
+  // After pack(other, data), transfers, then calls unpack(other, data).
+  template <typename Pack, typename Unpack>
+  absl::Status Exchange(absl::string_view what, const std::vector<Transfer>& transfers, Pack pack,
+                        Unpack unpack) {
     for (const Transfer& t : transfers) {
+      absl::Status s = pack(t.to, static_cast<char*>(const_cast<void*>(t.send)));
+      if (!s.ok()) return s;
+    }
+    const absl::StatusOr<void*> packed = executor_->Record();
+    if (!packed.ok()) return packed.status();
+    for (Transfer t : transfers) {
+      t.after = *packed;
       if (absl::Status s = c_.Start(t); !s.ok()) return s;
     }
     if (absl::Status s = c_.Wait(what); !s.ok()) return s;
-    for (int from = 0; from < n; ++from) unpack(from, static_cast<char*>(received[from].data()));
+    for (const Transfer& t : transfers) {
+      absl::Status s = unpack(t.from, static_cast<char*>(t.receive));
+      if (!s.ok()) return s;
+    }
     return absl::OkStatus();
   }
 
   // Rows of chunks, one after the other in `packed`: from their places in a sequence or, unless `packs`, to them.
-  static void CopyChunks(const std::vector<Chunk>& chunks, const TensorView& whole,
-                         const TensorView& packed, bool packs) {
+  absl::Status CopyChunks(const std::vector<Chunk>& chunks, const TensorView& whole,
+                          const TensorView& packed, bool packs) {
     int64_t at = 0;
     for (const Chunk& c : chunks) {
       const ConstTensorView there = SomeRows(whole, c.begin, c.size()),
                             here = SomeRows(packed, at, c.size());
-      CopyElements(packs ? there : here, Mutable(packs ? here : there));
+      absl::Status s = executor_->Copy(packs ? there : here, Mutable(packs ? here : there));
+      if (!s.ok()) return s;
       at += c.size();
     }
+    return absl::OkStatus();
   }
 
   absl::Status ToHeads() {
@@ -146,66 +184,78 @@ class AllToAll {
       const ConstTensorView from[] = {mine_.q, mine_.k, mine_.v};
       const Chunk heads = KvHeads(to);
       const std::vector<Stretch> stretches = Inputs(c_.rank(), to);
-      for (int i = 0; i < 3; ++i) {
+      absl::Status s;
+      for (int i = 0; i < 3 && s.ok(); ++i) {
         const int64_t group = i == 0 ? Group() : 1;
-        CopyElements(SomeHeads(from[i], heads.begin * group, heads.size() * group),
-                     stretches[i].At(data));
+        s = executor_->Copy(SomeHeads(from[i], heads.begin * group, heads.size() * group),
+                            stretches[i].At(data, device_));
         data += stretches[i].Bytes();
       }
+      return s;
     };
     const auto unpack = [&](int from, char* data) {
       const TensorView to[] = {q_, k_, v_};
       const std::vector<Stretch> stretches = Inputs(from, c_.rank());
-      for (int i = 0; i < 3; ++i) {
-        CopyChunks(Chunks(i == 0 ? p_.sq : p_.skv, from), to[i], stretches[i].At(data),
-                   /*packs=*/false);
+      absl::Status s;
+      for (int i = 0; i < 3 && s.ok(); ++i) {
+        s = CopyChunks(Chunks(i == 0 ? p_.sq : p_.skv, from), to[i], stretches[i].At(data, device_),
+                       /*packs=*/false);
         data += stretches[i].Bytes();
       }
+      return s;
     };
-    return Exchange(
-        "Q, K and V", [&](int from, int to) { return Inputs(from, to); }, pack, unpack);
+    return Exchange("Q, K and V", to_heads_, pack, unpack);
   }
 
   absl::Status ToRows() {
     const auto pack = [&](int to, char* data) {
       const TensorView from[] = {lse_, o_};
       const std::vector<Stretch> stretches = Outputs(c_.rank(), to);
-      for (int i = 0; i < 2; ++i) {
-        CopyChunks(Chunks(p_.sq, to), from[i], stretches[i].At(data), /*packs=*/true);
+      absl::Status s;
+      for (int i = 0; i < 2 && s.ok(); ++i) {
+        s = CopyChunks(Chunks(p_.sq, to), from[i], stretches[i].At(data, device_), /*packs=*/true);
         data += stretches[i].Bytes();
       }
+      return s;
     };
     const auto unpack = [&](int from, char* data) {
       const TensorView to[] = {mine_.lse, mine_.o};
       const Chunk heads = KvHeads(from);
       const std::vector<Stretch> stretches = Outputs(from, c_.rank());
-      for (int i = 0; i < 2; ++i) {
+      absl::Status s;
+      for (int i = 0; i < 2 && s.ok(); ++i) {
         if (to[i].data != nullptr) {
-          CopyElements(stretches[i].At(data),
-                       Mutable(SomeHeads(to[i], heads.begin * Group(), heads.size() * Group())));
+          s = executor_->Copy(
+              stretches[i].At(data, device_),
+              Mutable(SomeHeads(to[i], heads.begin * Group(), heads.size() * Group())));
         }
         data += stretches[i].Bytes();
       }
+      return s;
     };
-    return Exchange(
-        "O and LSE", [&](int from, int to) { return Outputs(from, to); }, pack, unpack);
+    return Exchange("O and LSE", to_rows_, pack, unpack);
   }
 
   const AttentionProblem p_;
   const AllToAllOptions options_;
   Communicator& c_;
   const AttentionTensors mine_;
+  const Device device_;
+  void* const stream_;
   AttentionProblem here_;  // this rank's heads
-  Buffer memory_[5];
+  std::unique_ptr<Executor> executor_;
   TensorView q_, k_, v_, lse_, o_;  // all rows of this rank's heads
   AttentionTensors whole_;
+  std::vector<Transfer> to_heads_, to_rows_;
+  std::optional<Plan> plan_;  // none without heads
+  Workspace workspace_;
 };
 
 }  // namespace
 
 absl::Status AllToAllForward(const AttentionProblem& problem, const AllToAllOptions& options,
-                             Communicator& c, const AttentionTensors& mine) {
-  return AllToAll(problem, options, c, mine).Run();
+                             Communicator& c, const AttentionTensors& mine, void* stream) {
+  return AllToAll(problem, options, c, mine, stream).Run();
 }
 
 }  // namespace attnlab::multi_gpu

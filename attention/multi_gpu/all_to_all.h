@@ -24,10 +24,10 @@ struct AllToAllOptions {
   std::string kernel;             // "": the default one
 };
 
-// As RingForward(), with the same tensors and errors, but lens = packed is Unimplemented. The result has the bits of one rank, if the kernel gives
-// a head the same bits whatever other heads there are.
+// As RingForward(), with the same tensors and errors, but lens = packed is Unimplemented. The result has the bits of
+// one rank, if the kernel gives a head the same bits whatever other heads there are.
 absl::Status AllToAllForward(const AttentionProblem& problem, const AllToAllOptions& options,
-                             Communicator& c, const AttentionTensors& mine);
+                             Communicator& c, const AttentionTensors& mine, void* stream = nullptr);
 
 }  // namespace attnlab::multi_gpu
 

@@ -7,7 +7,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "attention/attention.h"
 #include "attention/core/dtype.h"
 
 namespace attnlab::multi_gpu {
@@ -125,27 +124,10 @@ absl::Status CheckPart(absl::string_view who, const AttentionProblem& p, int64_t
   return s;
 }
 
-absl::StatusOr<Part> ComputePart(const AttentionProblem& whole, const Piece& piece,
-                                 const ConstTensorView& q, const ConstTensorView& k,
-                                 const ConstTensorView& v, const std::string& kernel) {
-  AttentionProblem p = whole;
-  p.sq = piece.rows, p.skv = piece.keys, p.mask = piece.mask;
-  Part part;
-  const int64_t bytes[] = {p.b * p.sq * p.hq * p.dv * SizeOf(p.ODType()),
-                           p.b * p.sq * p.hq * SizeOf(DType::kFloat32)};
-  for (const int i : {0, 1}) {
-    absl::StatusOr<Buffer> buffer = Buffer::Allocate(Device::Cpu(), bytes[i]);
-    if (!buffer.ok()) return buffer.status();
-    part.memory[i] = *std::move(buffer);
-  }
-  part.o = BshdView(part.memory[0].data(), p.ODType(), Device::Cpu(), p.b, p.sq, p.hq, p.dv);
-  part.lse = LseView(static_cast<float*>(part.memory[1].data()), Device::Cpu(), p.b, p.sq, p.hq);
-  AttentionTensors t;
-  t.q = SomeRows(q, 0, piece.rows);
-  t.k = SomeRows(k, 0, piece.keys), t.v = SomeRows(v, 0, piece.keys);
-  t.o = part.o, t.lse = part.lse;
-  if (absl::Status s = ForwardOnce(p, t, kernel); !s.ok()) return s;
-  return part;
+absl::Status CheckDevice(Device device, const Communicator& c) {
+  if (device.kind == DeviceKind::kCpu || device == c.device()) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      "q: on ", ToString(device), ", but the communicator is for ", ToString(c.device())));
 }
 
 absl::Status Merged::Reset(int64_t b, int64_t rows, int64_t heads, int64_t dv) {

@@ -10,11 +10,12 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "attention/core/device.h"
 #include "attention/core/problem.h"
 #include "attention/core/tensor.h"
 #include "attention/core/tensors.h"
-#include "attention/cuda/memory.h"
 #include "attention/device/online_softmax.h"
+#include "attention/multi_gpu/communicator.h"
 #include "attention/multi_gpu/pieces.h"
 
 namespace attnlab::multi_gpu {
@@ -49,15 +50,8 @@ absl::Status CheckKind(absl::string_view who, const AttentionProblem& problem,
 absl::Status CheckPart(absl::string_view who, const AttentionProblem& problem, int64_t rows,
                        int64_t keys, const AttentionTensors& mine, Supported supported = {});
 
-// O [b, rows, hq, dv] and LSE of a piece, and their memory.
-struct Part {
-  Buffer memory[2];
-  TensorView o, lse;
-};
-// With the first piece.keys rows of k and v. `kernel`: "" for the default one.
-absl::StatusOr<Part> ComputePart(const AttentionProblem& whole, const Piece& piece,
-                                 const ConstTensorView& q, const ConstTensorView& k,
-                                 const ConstTensorView& v, const std::string& kernel);
+// InvalidArgument for a GPU that is not the communicator's.
+absl::Status CheckDevice(Device device, const Communicator& c);
 
 // The sum of parts, in fp32 (device/online_softmax.h). The same parts in the same order give the same bits.
 class Merged {

@@ -110,11 +110,7 @@ class Ring {
   absl::Status Check(std::string* text) {
     const Supported supported = {/*packed=*/true, /*gpu=*/true};
     if (absl::Status s = CheckKind("a ring", p_, mine_, supported); !s.ok()) return s;
-    const Device there = mine_.q.device;
-    if (there.kind != DeviceKind::kCpu && there != c_.device()) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          "q: on ", ToString(there), ", but the communicator is for ", ToString(c_.device())));
-    }
+    if (absl::Status s = CheckDevice(mine_.q.device, c_); !s.ok()) return s;
     absl::StatusOr<std::vector<Sequence>> sequences = SequencesOf(p_, mine_);
     if (!sequences.ok()) return sequences.status();
     sequences_ = *std::move(sequences);

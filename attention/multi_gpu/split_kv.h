@@ -13,11 +13,12 @@
 
 namespace attnlab::multi_gpu {
 
-// `problem`: the whole. `mine`: all queries, q, o [b, sq, hq, d] and lse [b, hq, sq], and the keys of
+// `problem`: the whole. `mine`: all queries, q, o [b, sq, hq, d] and lse [b, sq, hq, 1], and the keys of
 // ChunksOf(skv, ranks, rank, Order::kInOrder), k, v [b, keys, hkv, d]. `kernel`: "" for the default one.
 // Errors as of RingForward(); lens = packed is Unimplemented.
 absl::Status SplitKvForward(const AttentionProblem& problem, Communicator& c,
-                            const AttentionTensors& mine, const std::string& kernel = "");
+                            const AttentionTensors& mine, const std::string& kernel = "",
+                            void* stream = nullptr);
 
 }  // namespace attnlab::multi_gpu
 

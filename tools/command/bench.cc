@@ -59,7 +59,7 @@ ArgumentParser MakeParser(Flags* f) {
                     "divide each problem among GPUs 0 to N - 1, or with --device=cpu among N "
                     "threads");
   parser.AddStrings("parallel", "WAY", &f->ranks.ways,
-                    "how: zigzag, ring, alltoall or heads, repeatable [all that take the problem]");
+                    "how: zigzag, ring, alltoall, splitkv or heads, repeatable [all]");
   parser.AddGroup("How");
   parser.AddNumber("seconds", "X", &f->seconds, 0.001, 3600,
                    "minimum measuring time per row, seconds [0.5]");

@@ -27,6 +27,7 @@
 #include "attention/multi_gpu/pieces.h"
 #include "attention/multi_gpu/ring.h"
 #include "attention/multi_gpu/simulator.h"
+#include "attention/multi_gpu/split_kv.h"
 #include "attention/oracle/inputs.h"
 #include "attention/oracle/verify.h"
 #include "tools/command/machine.h"
@@ -48,16 +49,21 @@ constexpr absl::Duration kLimit = absl::Minutes(2);
 constexpr double kRepetition = 0.05;  // seconds, at least, of calls one after the other
 constexpr int64_t kMostRepetitions = 200;
 
+// A way to divide a problem. `model`: the simulator's, if it has one; split KV has none.
 struct NamedWay {
   const char* name;
-  Way way;
+  std::optional<Way> model;
+
+  bool SplitsKv() const { return !model.has_value(); }
+  bool ByHeads() const { return model == Way::kHeads; }
+  Order order() const { return model == Way::kZigzagRing ? Order::kZigzag : Order::kInOrder; }
 };
 constexpr NamedWay kWays[] = {{"zigzag", Way::kZigzagRing},
                               {"ring", Way::kRing},
                               {"alltoall", Way::kAllToAll},
+                              {"splitkv", std::nullopt},
                               {"heads", Way::kHeads}};
-
-Order OrderOf(Way way) { return way == Way::kZigzagRing ? Order::kZigzag : Order::kInOrder; }
+constexpr NamedWay kOne = {"one", Way::kHeads};
 
 // Some rows and heads of a tensor [b, rows, heads, d], on a rank's device.
 class Share {
@@ -120,24 +126,26 @@ class Share {
 // A rank's tensors, and the call.
 class Rank {
  public:
-  absl::Status Make(const AttentionProblem& p, Way way, int ranks, int rank, Device device,
+  absl::Status Make(const AttentionProblem& p, NamedWay way, int ranks, int rank, Device device,
                     const AttentionTensors& whole, const TensorView& o) {
-    const bool by_heads = way == Way::kHeads;
-    const Chunk kv = by_heads ? multi_gpu::KvHeadsOf(p, ranks, rank) : Chunk{0, p.hkv};
+    const Chunk kv = way.ByHeads() ? multi_gpu::KvHeadsOf(p, ranks, rank) : Chunk{0, p.hkv};
     const int64_t group = p.GroupSize();
     const Chunk query = {kv.begin * group, kv.end * group};
-    const auto rows = [&](int64_t length) {
-      return by_heads ? std::vector<Chunk>{{0, length}}
-                      : multi_gpu::ChunksOf(length, ranks, rank, OrderOf(way));
+    const auto rows = [&](int64_t length, bool are_keys) {
+      return way.ByHeads() || (way.SplitsKv() && !are_keys)
+                 ? std::vector<Chunk>{{0, length}}
+                 : multi_gpu::ChunksOf(length, ranks, rank, way.order());
     };
     const struct {
       ConstTensorView view;
-      int64_t length;
+      std::vector<Chunk> rows;
       Chunk heads;
-    } kTensors[] = {
-        {whole.q, p.sq, query}, {whole.k, p.skv, kv}, {whole.v, p.skv, kv}, {o, p.sq, query}};
+    } kTensors[] = {{whole.q, rows(p.sq, false), query},
+                    {whole.k, rows(p.skv, true), kv},
+                    {whole.v, rows(p.skv, true), kv},
+                    {o, rows(p.sq, false), query}};
     for (const auto& t : kTensors) {
-      absl::StatusOr<Share> share = Share::Make(t.view, rows(t.length), t.heads, device);
+      absl::StatusOr<Share> share = Share::Make(t.view, t.rows, t.heads, device);
       absl::Status s = share.status();
       if (s.ok()) s = shares_.size() < 3 ? share->Upload(t.view) : share->Poison();
       if (!s.ok()) return s;
@@ -150,22 +158,18 @@ class Rank {
   }
 
   absl::Status Call(Communicator& c, const std::string& kernel, std::vector<StepTime>* steps) {
-    switch (way_) {
-      case Way::kHeads:
-        return multi_gpu::HeadsForward(problem_, kernel, c, tensors_);
-      case Way::kAllToAll:
-        return multi_gpu::AllToAllForward(problem_, {OrderOf(way_), kernel}, c, tensors_);
-      case Way::kRing:
-      case Way::kZigzagRing:
-        break;
+    if (way_.SplitsKv()) return multi_gpu::SplitKvForward(problem_, c, tensors_, kernel);
+    if (way_.ByHeads()) return multi_gpu::HeadsForward(problem_, kernel, c, tensors_);
+    if (way_.model == Way::kAllToAll) {
+      return multi_gpu::AllToAllForward(problem_, {way_.order(), kernel}, c, tensors_);
     }
-    return multi_gpu::RingForward(problem_, {OrderOf(way_), kernel, steps}, c, tensors_);
+    return multi_gpu::RingForward(problem_, {way_.order(), kernel, steps}, c, tensors_);
   }
   absl::Status GiveO(const TensorView& whole) { return shares_[3].Download(whole); }
 
  private:
   AttentionProblem problem_;
-  Way way_ = Way::kHeads;
+  NamedWay way_ = kOne;
   std::vector<Share> shares_;
   AttentionTensors tensors_;
 };
@@ -265,7 +269,7 @@ struct Case {
   std::optional<oracle::Expected> expected;
 };
 
-absl::StatusOr<Judged> TimeWay(const AttentionProblem& p, Way way, const Ranks& ranks,
+absl::StatusOr<Judged> TimeWay(const AttentionProblem& p, const NamedWay& way, const Ranks& ranks,
                                const Case& of, const RanksFlags& f) {
   const int n = static_cast<int>(ranks.size());
   oracle::HostOutputs outputs;
@@ -308,12 +312,14 @@ absl::StatusOr<Case> MakeCase(const AttentionProblem& p, const RanksFlags& f) {
 }
 
 // The model's, for a kernel of the rate that one rank has. Links as NVLink between two H200s.
-std::optional<double> Predicted(const AttentionProblem& p, Way way, int ranks, double one) {
+std::optional<double> Predicted(const AttentionProblem& p, const NamedWay& way, int ranks,
+                                double one) {
+  if (!way.model.has_value()) return std::nullopt;
   multi_gpu::Machine machine;
   machine.flops_per_second = CompulsoryTraffic(p).flops / one;
   machine.memory_per_second = 4.3e12;
   machine.within = machine.between = {390e9, 20e-6};
-  const auto predicted = multi_gpu::Predict(way, p, ranks, machine);
+  const auto predicted = multi_gpu::Predict(*way.model, p, ranks, machine);
   if (!predicted.ok()) return std::nullopt;
   return predicted->seconds;
 }
@@ -352,8 +358,8 @@ absl::Status BenchRanks(absl::Span<const AttentionProblem> problems, const Ranks
     const auto* const it = std::find_if(std::begin(kWays), std::end(kWays),
                                         [&](const NamedWay& w) { return w.name == name; });
     if (it == std::end(kWays)) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("--parallel: \"", name, "\" is not one of zigzag, ring, alltoall, heads"));
+      return absl::InvalidArgumentError(absl::StrCat(
+          "--parallel: \"", name, "\" is not one of zigzag, ring, alltoall, splitkv, heads"));
     }
     ways.push_back(*it);
   }
@@ -376,20 +382,20 @@ absl::Status BenchRanks(absl::Span<const AttentionProblem> problems, const Ranks
   for (const AttentionProblem& p : problems) {
     absl::StatusOr<Case> of = MakeCase(p, f);
     if (!of.ok()) return of.status();
-    const absl::StatusOr<Judged> alone = TimeWay(p, Way::kHeads, *one, *of, f);
+    const absl::StatusOr<Judged> alone = TimeWay(p, kOne, *one, *of, f);
     if (!alone.ok()) return alone.status();
     const double seconds = alone->timed.seconds;
-    rows->push_back(RowOf(*of, "one", 1, *alone, seconds));
+    rows->push_back(RowOf(*of, kOne.name, 1, *alone, seconds));
     for (const NamedWay& way : ways) {
       if (Interrupt::Pressed()) return absl::OkStatus();
-      const absl::StatusOr<Judged> judged = TimeWay(p, way.way, *all, *of, f);
+      const absl::StatusOr<Judged> judged = TimeWay(p, way, *all, *of, f);
       if (absl::IsUnimplemented(judged.status())) {
         left_out->push_back(absl::StrCat(way.name, ": ", judged.status().message()));
         continue;
       }
       if (!judged.ok()) return judged.status();
       rows->push_back(RowOf(*of, way.name, n, *judged, seconds));
-      const std::optional<double> predicted = Predicted(p, way.way, n, seconds);
+      const std::optional<double> predicted = Predicted(p, way, n, seconds);
       if (predicted.has_value()) rows->back()["predicted_seconds"] = *predicted;
     }
   }

@@ -16,7 +16,7 @@ namespace attnlab::command {
 
 struct RanksFlags {
   int64_t gpus = 0;               // 0: not wanted
-  std::vector<std::string> ways;  // of kWaysHelp; empty: all
+  std::vector<std::string> ways;  // "zigzag", "ring", "alltoall", "splitkv", "heads"; empty: all
   bool on_cpu = false;            // ranks are threads
   std::string kernel;             // "": the default one
   double seconds = 0.5;           // per row

@@ -1,4 +1,4 @@
-// On two GPUs: the ring over NCCL, against the oracle and with a rank that goes wrong.
+// On two GPUs: every way to divide a problem, against the oracle, and the ring with a rank that goes wrong.
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
@@ -17,7 +17,9 @@
 #include "attention/cuda/backend.h"
 #include "attention/cuda/memory.h"
 #include "attention/cuda/stream.h"
+#include "attention/multi_gpu/all_to_all.h"
 #include "attention/multi_gpu/ring.h"
+#include "attention/multi_gpu/split_kv.h"
 #include "attention/multi_gpu/testing/on_gpus.h"
 #include "attention/multi_gpu/testing/rows_of_ranks.h"
 #include "attention/oracle/gpu.h"
@@ -34,7 +36,7 @@ using cuda_backend::Stream;
 using ::testing::HasSubstr;
 
 constexpr absl::Duration kLimit = absl::Seconds(10);
-constexpr int kProblems = 200;
+constexpr int kProblems = 400;  // half of them in rings
 
 std::string Text(const absl::Status& s) { return std::string(s.message()); }
 
@@ -60,14 +62,19 @@ struct OnGpu {
   }
 };
 
+enum class Way { kRing, kZigzagRing, kAllToAll, kSplitKv };
+constexpr Way kWays[] = {Way::kRing, Way::kZigzagRing, Way::kAllToAll, Way::kSplitKv};
+Order OrderOf(Way way) { return way == Way::kZigzagRing ? Order::kZigzag : Order::kInOrder; }
+
 // What a rank has.
 struct Share {
   std::vector<Chunk> queries, keys;
   OnGpu q, k, v, o, lse;
 
-  Share(int rank, Order order, const AttentionTensors& t, const Whole& whole)
-      : queries(ChunksOf(t.q.shape[1], kGpus, rank, order)),
-        keys(ChunksOf(t.k.shape[1], kGpus, rank, order)),
+  Share(int rank, Way way, const AttentionTensors& t, const Whole& whole)
+      : queries(way == Way::kSplitKv ? std::vector<Chunk>{{0, t.q.shape[1]}}
+                                     : ChunksOf(t.q.shape[1], kGpus, rank, OrderOf(way))),
+        keys(ChunksOf(t.k.shape[1], kGpus, rank, OrderOf(way))),
         q(rank, queries, t.q),
         k(rank, keys, t.k),
         v(rank, keys, t.v),
@@ -84,20 +91,23 @@ struct Share {
 };
 
 // `own_stream`: instead of the default stream.
-Whole RunRing(const Ranks& ranks, const AttentionProblem& p, const AttentionTensors& t, Order order,
-              bool own_stream) {
+Whole RunOn(const Ranks& ranks, const AttentionProblem& p, const AttentionTensors& t, Way way,
+            bool own_stream) {
   Whole whole(p, p.b, p.sq);
   std::vector<Share> shares;
   std::vector<Stream> streams;
   shares.reserve(kGpus), streams.reserve(kGpus);
   for (int rank = 0; rank < kGpus; ++rank) {
-    shares.emplace_back(rank, order, t, whole);
+    shares.emplace_back(rank, way, t, whole);
     streams.push_back(Stream::Create(rank, Stream::Kind::kIndependent).value());
     whole.status.Update(cuda_backend::Synchronize(rank));
   }
   const auto statuses = OnGpus(ranks, [&](Communicator& c) {
     void* const stream = own_stream ? streams[c.rank()].get() : nullptr;
-    return RingForward(p, {order, ""}, c, shares[c.rank()].tensors(), stream);
+    const AttentionTensors mine = shares[c.rank()].tensors();
+    if (way == Way::kSplitKv) return SplitKvForward(p, c, mine, "", stream);
+    if (way == Way::kAllToAll) return AllToAllForward(p, {OrderOf(way), ""}, c, mine, stream);
+    return RingForward(p, {OrderOf(way), ""}, c, mine, stream);
   });
   for (int rank = 0; rank < kGpus; ++rank) {
     whole.status.Update(statuses[rank]);
@@ -110,7 +120,7 @@ Whole RunRing(const Ranks& ranks, const AttentionProblem& p, const AttentionTens
   return whole;
 }
 
-class RingGpuTest : public ::testing::Test {
+class MultiGpuTest : public ::testing::Test {
  protected:
   void SetUp() override {
     if (!HasTwoGpus()) GTEST_SKIP() << "needs two GPUs";
@@ -120,7 +130,7 @@ class RingGpuTest : public ::testing::Test {
   }
 
   // Two runs, against the oracle and against each other. `most_rows`: so many are compared with the oracle.
-  void Check(const AttentionProblem& p, Order order, bool own_stream, int64_t most_rows) {
+  void Check(const AttentionProblem& p, Way way, bool own_stream, int64_t most_rows) {
     auto inputs = oracle::Inputs::Make(p, Device::Cuda(0));
     ASSERT_TRUE(inputs.ok()) << inputs.status();
     const AttentionTensors& t = inputs->host_tensors();
@@ -131,13 +141,13 @@ class RingGpuTest : public ::testing::Test {
     }
     const auto expected = oracle::OracleOnGpu(p, t, inputs->tensors(), rows);
     ASSERT_TRUE(expected.ok()) << expected.status();
-    const Whole got = RunRing(ranks_, p, t, order, own_stream);
+    const Whole got = RunOn(ranks_, p, t, way, own_stream);
     ASSERT_TRUE(got.status.ok()) << got.status;
     const oracle::Errors errors = oracle::Compare(p.dtype, p.ODType(), rows, expected->exact,
                                                   expected->straightforward, got.Values(t, rows));
     EXPECT_TRUE(errors.o.Passed()) << errors.o.ToString();
     EXPECT_TRUE(errors.lse.Passed()) << errors.lse.ToString();
-    const Whole again = RunRing(ranks_, p, t, order, own_stream);
+    const Whole again = RunOn(ranks_, p, t, way, own_stream);
     ASSERT_TRUE(again.status.ok()) << again.status;
     EXPECT_TRUE(got.o_bytes == again.o_bytes) << "O differs from run to run";
     EXPECT_EQ(0, std::memcmp(got.logs.data(), again.logs.data(), got.logs.size() * sizeof(float)))
@@ -173,44 +183,43 @@ AttentionProblem Draw(uint64_t seed) {
   return p;
 }
 
-TEST_F(RingGpuTest, AgreesWithTheOracle) {
+TEST_F(MultiGpuTest, AgreesWithTheOracle) {
   int checked = 0;
   for (int i = 0; i < kProblems && !HasFatalFailure(); ++i) {
     const AttentionProblem p = Draw(i);
-    const Order order = i % 3 == 0 ? Order::kInOrder : Order::kZigzag;
-    SCOPED_TRACE(absl::StrCat("problem ", i, ": ", p.ToString(),
-                              order == Order::kZigzag ? " zigzag" : " in order"));
+    const Way way = kWays[i % 4];
+    SCOPED_TRACE(absl::StrCat("problem ", i, ", way ", i % 4, ": ", p.ToString()));
     // Some heads have no kernel with some features.
     const absl::StatusOr<Plan> plan = MakePlan(p, Device::Cuda(0));
     if (absl::IsUnimplemented(plan.status())) continue;
     ++checked;
-    Check(p, order, /*own_stream=*/i % 2 == 0, /*most_rows=*/INT64_MAX);
+    Check(p, way, /*own_stream=*/i % 8 < 4, /*most_rows=*/INT64_MAX);
   }
   EXPECT_GE(checked, kProblems * 3 / 4);
 }
 
-TEST_F(RingGpuTest, LongSequences) {
+TEST_F(MultiGpuTest, LongSequences) {
   for (const char* const line : {"hq=16,hkv=4,sq=16384,d=128,mask=causal",
                                  "hq=8,sq=20001,d=64,dtype=fp16,mask=window:3000:0",
                                  "b=2,hq=8,hkv=2,sq=5000,skv=30000,d=128"}) {
-    for (const Order order : {Order::kInOrder, Order::kZigzag}) {
-      SCOPED_TRACE(absl::StrCat(line, ", order ", static_cast<int>(order)));
-      Check(AttentionProblem::Parse(line).value(), order, /*own_stream=*/true, /*most_rows=*/500);
+    for (const Way way : kWays) {
+      SCOPED_TRACE(absl::StrCat(line, ", way ", static_cast<int>(way)));
+      Check(AttentionProblem::Parse(line).value(), way, /*own_stream=*/true, /*most_rows=*/500);
     }
   }
 }
 
 // A rank's O and LSE may be those of a caller that wants no LSE.
-TEST_F(RingGpuTest, LseIsOptional) {
+TEST_F(MultiGpuTest, LseIsOptional) {
   const auto p = AttentionProblem::Parse("hq=2,sq=100,d=64,mask=causal").value();
   auto inputs = oracle::Inputs::Make(p, Device::Cpu());
   ASSERT_TRUE(inputs.ok()) << inputs.status();
   const AttentionTensors& t = inputs->host_tensors();
-  const Whole with = RunRing(ranks_, p, t, Order::kZigzag, false);
+  const Whole with = RunOn(ranks_, p, t, Way::kZigzagRing, false);
   ASSERT_TRUE(with.status.ok()) << with.status;
   Whole without(p, p.b, p.sq);
   std::vector<Share> shares;
-  for (int rank : {0, 1}) shares.emplace_back(rank, Order::kZigzag, t, without);
+  for (int rank : {0, 1}) shares.emplace_back(rank, Way::kZigzagRing, t, without);
   for (const absl::Status& s : OnGpus(ranks_, [&](Communicator& c) {
          AttentionTensors mine = shares[c.rank()].tensors();
          mine.lse = {};
@@ -235,7 +244,7 @@ std::vector<absl::Status> Statuses(Ranks ranks, const std::vector<std::string>& 
     const Whole whole(p, p.b, p.sq);
     AttentionTensors t;
     t.q = t.k = t.v = whole.o;  // d = dv
-    shares.emplace_back(rank, Order::kInOrder, t, whole);
+    shares.emplace_back(rank, Way::kRing, t, whole);
   }
   std::promise<void> done;
   std::shared_future<void> is_done = done.get_future().share();
@@ -252,7 +261,7 @@ std::vector<absl::Status> Statuses(Ranks ranks, const std::vector<std::string>& 
 
 const char* const kLine = "hq=2,sq=100,d=64";
 
-TEST_F(RingGpuTest, RanksThatDisagreeAreNamed) {
+TEST_F(MultiGpuTest, RanksThatDisagreeAreNamed) {
   for (const absl::Status& s :
        Statuses(std::move(ranks_), {kLine, "hq=2,sq=100,d=64,mask=causal"})) {
     EXPECT_EQ(s.code(), absl::StatusCode::kInvalidArgument);
@@ -260,12 +269,12 @@ TEST_F(RingGpuTest, RanksThatDisagreeAreNamed) {
   }
 }
 
-TEST_F(RingGpuTest, ARankThatLeavesIsNamed) {
+TEST_F(MultiGpuTest, ARankThatLeavesIsNamed) {
   EXPECT_EQ(Statuses(std::move(ranks_), {kLine, "leaves"})[0],
             absl::UnavailableError("problem of a ring: rank 0 waited for rank 1, which has left"));
 }
 
-TEST_F(RingGpuTest, ARankThatHangsIsNamed) {
+TEST_F(MultiGpuTest, ARankThatHangsIsNamed) {
   EXPECT_EQ(Statuses(std::move(ranks_), {"hangs", kLine})[1],
             absl::DeadlineExceededError("problem of a ring: rank 1 waited for rank 0 for 10s"));
 }
@@ -286,13 +295,13 @@ class LeavesInTheMiddle : public Communicator {
   Communicator& c_;
 };
 
-TEST_F(RingGpuTest, ARankThatLeavesInTheMiddleIsNamed) {
+TEST_F(MultiGpuTest, ARankThatLeavesInTheMiddleIsNamed) {
   const auto p = AttentionProblem::Parse(kLine).value();
   const Whole whole(p, p.b, p.sq);
   AttentionTensors t;
   t.q = t.k = t.v = whole.o;
   std::vector<Share> shares;
-  for (int rank : {0, 1}) shares.emplace_back(rank, Order::kInOrder, t, whole);
+  for (int rank : {0, 1}) shares.emplace_back(rank, Way::kRing, t, whole);
   const auto statuses = OnGpusThatLeave(std::move(ranks_), [&](Communicator& c) {
     const AttentionTensors mine = shares[c.rank()].tensors();
     LeavesInTheMiddle leaves(c);
@@ -304,7 +313,7 @@ TEST_F(RingGpuTest, ARankThatLeavesInTheMiddleIsNamed) {
   EXPECT_EQ(statuses[1], absl::AbortedError("leaves"));
 }
 
-TEST_F(RingGpuTest, WhatItDoesNotTake) {
+TEST_F(MultiGpuTest, WhatItDoesNotTake) {
   const auto statuses = Statuses(std::move(ranks_), {"hq=2,sq=100,d=64,lens=packed", kLine});
   EXPECT_EQ(statuses[0].code(), absl::StatusCode::kUnimplemented);
   EXPECT_THAT(Text(statuses[0]), HasSubstr("lens: is not fixed, on a GPU, in a ring of b=1,"));
