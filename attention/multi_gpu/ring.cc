@@ -15,20 +15,21 @@
 #include "attention/cuda/memory.h"
 #include "attention/multi_gpu/executor.h"
 #include "attention/multi_gpu/part.h"
+#include "attention/multi_gpu/ring_problem.h"
 
 namespace attnlab::multi_gpu {
 namespace {
 
+// K and V travel.
 class Ring {
  public:
   Ring(const AttentionProblem& p, const RingOptions& options, Communicator& c,
        const AttentionTensors& mine, void* stream)
-      : p_(p), options_(options), c_(c), mine_(mine), stream_(stream) {}
+      : given_(p), options_(options), c_(c), mine_(mine), stream_(stream) {}
 
   absl::Status Run() {
-    std::string text = absl::StrCat(p_.ToString(), ",order=", static_cast<int>(options_.order),
-                                    ",kernel=", options_.kernel);
-    absl::Status s = Check(&text);
+    std::string text;
+    absl::Status s = ring_.Make(given_, options_, c_, mine_, &text);
     if (s.ok()) s = Prepare();
     if (s = Agree(c_, "problem of a ring", text, s); !s.ok()) return s;
 
@@ -45,9 +46,9 @@ class Ring {
         if (s = c_.Start(t); !s.ok()) return s;
       }
       // On a GPU this only enqueues: the step is computed while the host waits for the next K and V.
-      s = NoteTime();
-      if (s.ok()) s = Step(step, ViewsOf(here, KeysOf(owner)));
-      s.Update(NoteTime());
+      s = NoteTime(options_, *executor_);
+      if (s.ok()) s = Step(step, ViewsOf(here, ring_.KeysAt(owner)));
+      s.Update(NoteTime(options_, *executor_));
       if (moves) {
         // In any case: what travels uses memory of this object.
         s.Update(c_.Wait(absl::StrCat("K and V for step ", step + 1, " of ", n)));
@@ -56,72 +57,21 @@ class Ring {
       if (!s.ok()) return s;
     }
     if (s = executor_->Store(mine_.o, mine_.lse); !s.ok()) return s;
-    return GiveTimes();
+    return GiveTimes(options_, *executor_);
   }
 
  private:
-  // What a step computes: some of this rank's queries, from `row` on, with some of the keys that are here.
-  struct Job {
-    Plan plan;
-    int64_t row, key;
-  };
-
-  absl::Status NoteTime() {
-    return options_.times == nullptr ? absl::OkStatus() : executor_->NoteTime();
-  }
-  absl::Status GiveTimes() {
-    if (options_.times == nullptr) return absl::OkStatus();
-    const absl::StatusOr<std::vector<double>> times = executor_->Times();
-    if (!times.ok()) return times.status();
-    options_.times->clear();
-    for (size_t i = 0; i < times->size(); i += 2) {
-      const double begin = (*times)[i], end = (*times)[i + 1];
-      options_.times->push_back({end - begin, i == 0 ? 0 : begin - (*times)[i - 1]});
-    }
-    return absl::OkStatus();
-  }
-
-  // For ranks to compare offsets.
-  static uint64_t Digest(const LengthsView& offsets) {
-    uint64_t digest = 14695981039346656037u;
-    for (int64_t i = 0; i < offsets.count; ++i) {
-      digest = (digest ^ static_cast<uint64_t>(offsets.data[i])) * 1099511628211u;
-    }
-    return digest;
-  }
-
-  std::vector<Chunk> Chunks(int64_t length, int rank) const {
-    return ChunksOf(length, c_.ranks(), rank, options_.order);
-  }
-  int64_t KeysOf(int rank) const { return RowsOf(Chunks(p_.skv, rank)); }
+  const AttentionProblem& P() const { return ring_.whole(); }
   // Whose K and V are here.
   int OwnerAt(int step) const { return (c_.rank() + c_.ranks() - step) % c_.ranks(); }
 
   // K and V lie one after the other in what travels, both aligned as kernels want them.
   int64_t BytesOfK(int64_t keys) const {
-    return AlignedBytes(p_.b * keys * p_.hkv * p_.d * SizeOf(p_.dtype));
+    return AlignedBytes(P().b * keys * P().hkv * P().d * SizeOf(P().dtype));
   }
   int64_t BytesOf(int rank) const {
-    const int64_t keys = KeysOf(rank);
-    return BytesOfK(keys) + p_.b * keys * p_.hkv * p_.dv * SizeOf(p_.dtype);
-  }
-
-  // Also finds the sequences. Then p_ is the problem of a piece, but for its lengths and mask.
-  absl::Status Check(std::string* text) {
-    const Supported supported = {/*packed=*/true, /*gpu=*/true};
-    if (absl::Status s = CheckKind("a ring", p_, mine_, supported); !s.ok()) return s;
-    if (absl::Status s = CheckDevice(mine_.q.device, c_); !s.ok()) return s;
-    absl::StatusOr<std::vector<Sequence>> sequences = SequencesOf(p_, mine_);
-    if (!sequences.ok()) return sequences.status();
-    sequences_ = *std::move(sequences);
-    if (p_.lens == Lengths::kPacked) {
-      absl::StrAppend(text, ",cu_seqlens_q#", Digest(mine_.cu_seqlens_q), ",cu_seqlens_kv#",
-                      Digest(mine_.cu_seqlens_kv));
-      p_.lens = Lengths::kFixed, p_.b = 1;
-      p_.sq = sequences_.back().q.end, p_.skv = sequences_.back().kv.end;
-    }
-    q_chunks_ = Chunks(p_.sq, c_.rank());
-    return CheckPart("a ring", p_, RowsOf(q_chunks_), KeysOf(c_.rank()), mine_, supported);
+    const int64_t keys = ring_.KeysAt(rank);
+    return BytesOfK(keys) + P().b * keys * P().hkv * P().dv * SizeOf(P().dtype);
   }
 
   // Plans and allocates for all steps, so that none of them waits for that.
@@ -129,22 +79,20 @@ class Ring {
     absl::StatusOr<std::unique_ptr<Executor>> executor = MakeExecutor(mine_.q.device, stream_);
     if (!executor.ok()) return executor.status();
     executor_ = *std::move(executor);
+    int64_t rows = 0, kv = 0;  // of the largest part, and bytes
     for (int step = 0; step < c_.ranks(); ++step) {
-      if (absl::Status s = PlanStep(Chunks(p_.skv, OwnerAt(step))); !s.ok()) return s;
+      absl::StatusOr<std::vector<PlannedJob>> jobs =
+          PlansOf(ring_.JobsOf(c_.rank(), OwnerAt(step)), mine_.q.device, options_.kernel,
+                  &workspace_.bytes);
+      if (!jobs.ok()) return jobs.status();
+      for (const PlannedJob& job : *jobs) rows = std::max(rows, job.plan.problem.sq);
+      kv = std::max(kv, BytesOf(OwnerAt(step)));
+      jobs_.push_back(*std::move(jobs));
     }
-    int64_t rows = 0;  // of the largest part
-    for (const std::vector<Job>& jobs : jobs_) {
-      for (const Job& job : jobs) {
-        rows = std::max(rows, job.plan.problem.sq);
-        workspace_.bytes = std::max(workspace_.bytes, job.plan.workspace_bytes);
-      }
-    }
-    int64_t kv = 0;
-    for (int rank = 0; rank < c_.ranks(); ++rank) kv = std::max(kv, BytesOf(rank));
-    const int64_t heads = p_.b * rows * p_.hq;
+    const int64_t heads = P().b * rows * P().hq;
     const std::pair<void**, int64_t> memory[] = {{&kv_[0], kv},
                                                  {&kv_[1], c_.ranks() > 1 ? kv : 0},
-                                                 {&o_, heads * p_.dv * SizeOf(p_.ODType())},
+                                                 {&o_, heads * P().dv * SizeOf(P().ODType())},
                                                  {&lse_, heads * SizeOf(DType::kFloat32)},
                                                  {&workspace_.data, workspace_.bytes}};
     for (const auto& [data, bytes] : memory) {
@@ -152,33 +100,7 @@ class Ring {
       if (!allocated.ok()) return allocated.status();
       *data = *allocated;
     }
-    return executor_->Reset(p_.b, RowsOf(q_chunks_), p_.hq, p_.dv);
-  }
-
-  // This rank's queries with these keys.
-  absl::Status PlanStep(const std::vector<Chunk>& kv_chunks) {
-    std::vector<Job>& jobs = jobs_.emplace_back();
-    int64_t first_row = 0;
-    for (const Chunk& q : q_chunks_) {
-      int64_t first_key = 0;
-      for (const Chunk& keys : kv_chunks) {
-        for (const Sequence& of : sequences_) {
-          const Chunk q_part = Overlap(q, of.q, of.q.begin),
-                      kv_part = Overlap(keys, of.kv, of.kv.begin);
-          const Piece piece = PieceOf(p_.mask, of.q.size(), of.kv.size(), q_part, kv_part);
-          if (piece.rows == 0 || piece.keys == 0) continue;
-          AttentionProblem p = p_;
-          p.sq = piece.rows, p.skv = piece.keys, p.mask = piece.mask;
-          absl::StatusOr<Plan> plan = MakePlan(p, mine_.q.device, options_.kernel);
-          if (!plan.ok()) return plan.status();
-          jobs.push_back({*std::move(plan), first_row + of.q.begin + q_part.begin - q.begin,
-                          first_key + of.kv.begin + kv_part.begin - keys.begin});
-        }
-        first_key += keys.size();
-      }
-      first_row += q.size();
-    }
-    return absl::OkStatus();
+    return executor_->Reset(P().b, ring_.RowsAt(c_.rank()), P().hq, P().dv);
   }
 
   struct Pair {
@@ -187,11 +109,11 @@ class Ring {
   Pair ViewsOf(void* kv, int64_t keys) const {
     void* const v = static_cast<char*>(kv) + BytesOfK(keys);
     const Device there = mine_.q.device;
-    return {BshdView(kv, p_.dtype, there, p_.b, keys, p_.hkv, p_.d),
-            BshdView(v, p_.dtype, there, p_.b, keys, p_.hkv, p_.dv)};
+    return {BshdView(kv, P().dtype, there, P().b, keys, P().hkv, P().d),
+            BshdView(v, P().dtype, there, P().b, keys, P().hkv, P().dv)};
   }
   absl::Status Pack(void* kv) {
-    const Pair to = ViewsOf(kv, KeysOf(c_.rank()));
+    const Pair to = ViewsOf(kv, ring_.KeysAt(c_.rank()));
     absl::Status s = executor_->Copy(mine_.k, to.k);
     if (s.ok()) s = executor_->Copy(mine_.v, to.v);
     return s.ok() ? Record() : s;
@@ -203,7 +125,7 @@ class Ring {
   }
 
   absl::Status Step(int step, const Pair& kv) {
-    for (const Job& job : jobs_[step]) {
+    for (const PlannedJob& job : jobs_[step]) {
       const AttentionProblem& p = job.plan.problem;
       const Device there = mine_.q.device;
       AttentionTensors t;
@@ -212,7 +134,7 @@ class Ring {
       t.o = BshdView(o_, p.ODType(), there, p.b, p.sq, p.hq, p.dv);
       t.lse = LseView(static_cast<float*>(lse_), there, p.b, p.sq, p.hq);
       absl::Status s = Forward(job.plan, t, workspace_, stream_);
-      // Before the merge, which does not read K and V: so the next transfer finds multiprocessors free.
+      // Before the merge, which does not read K and V.
       if (s.ok()) s = Record();
       if (s.ok()) s = executor_->Add(t.o, t.lse, job.row);
       if (!s.ok()) return s;
@@ -220,14 +142,13 @@ class Ring {
     return absl::OkStatus();
   }
 
-  AttentionProblem p_;
+  const AttentionProblem given_;
   const RingOptions options_;
   Communicator& c_;
   const AttentionTensors mine_;
   void* const stream_;
-  std::vector<Sequence> sequences_;
-  std::vector<Chunk> q_chunks_;
-  std::vector<std::vector<Job>> jobs_;  // of each step
+  RingProblem ring_;
+  std::vector<std::vector<PlannedJob>> jobs_;  // of each step
   std::unique_ptr<Executor> executor_;
   // Two of K and V, and a part's O and LSE.
   void *kv_[2] = {}, *o_ = nullptr, *lse_ = nullptr;
@@ -235,10 +156,20 @@ class Ring {
   void* read_ = nullptr;  // an event: what has been enqueued so far has read K and V
 };
 
+// Per token of a sequence. Q comes back as O and LSE.
+bool QIsLess(const AttentionProblem& p) {
+  const double q = p.d * SizeOf(p.dtype) + p.dv * SizeOf(p.ODType()) + SizeOf(DType::kFloat32),
+               kv = (p.d + p.dv) * SizeOf(p.dtype);
+  return static_cast<double>(p.sq * p.hq) * q < static_cast<double>(p.skv * p.hkv) * kv;
+}
+
 }  // namespace
 
 absl::Status RingForward(const AttentionProblem& problem, const RingOptions& options,
                          Communicator& c, const AttentionTensors& mine, void* stream) {
+  if (problem.Validate().ok() && QIsLess(problem)) {
+    return RingOfQ(problem, options, c, mine, stream);
+  }
   return Ring(problem, options, c, mine, stream).Run();
 }
 

@@ -6,7 +6,8 @@
 //   rank 1  Q1 with KV 1   Q1 with KV 0   Q1 with KV 2
 //   rank 2  Q2 with KV 2   Q2 with KV 1   Q2 with KV 0
 //
-// K and V of the next step travel while this one is computed. Each step is a problem for the default kernel;
+// K and V of the next step travel while this one is computed. Where Q, O and LSE are less, Q travels instead, and
+// parts of O come back. Each step is a problem for the default kernel;
 // its O and LSE are merged with those of the steps before (device/online_softmax.h), in fp32.
 #ifndef ATTENTION_MULTI_GPU_RING_H_
 #define ATTENTION_MULTI_GPU_RING_H_
