@@ -1,5 +1,5 @@
 // Ranks that compute one problem together, each with a part of its data. Rank 0 to ranks() - 1 are threads
-// (memory_communicator.h) or GPUs (nccl_communicator.h).
+// (memory_communicator.h) or GPUs (gpus/nccl_communicator.h).
 //
 //   Communicator& c = …;                                    // of this rank
 //   absl::Status s = c.Start({mine, next, others, previous, bytes, others_bytes});
@@ -44,7 +44,7 @@ class Communicator {
   // Starts a transfer. InvalidArgument for a rank that does not exist.
   virtual absl::Status Start(const Transfer& transfer) = 0;
   // Waits for all transfers that were started. `what` they are, for messages. InvalidArgument if another
-  // rank sends another number of bytes, which NCCL does not always tell (nccl_communicator.h).
+  // rank sends another number of bytes, which NCCL does not always tell (gpus/nccl_communicator.h).
   virtual absl::Status Wait(absl::string_view what) = 0;
 };
 

@@ -30,6 +30,7 @@ GPU_TESTS = {
         "//attention/fa2:fa2_test": [75, 80, 86, 89, 90, 100, 120],
         "//attention/fp8:accuracy_gpu_test": [90, 100, 120],
         "//attention/fp8:quantize_gpu_test": [75, 80, 86, 89, 90, 100, 120],
+        "//attention/multi_gpu/testing:executor_gpu_test": [75, 80, 86, 89, 90, 100, 120],
         "//attention/oracle:oracle_gpu_test_sm_75": [75, 80, 86, 89, 90, 100, 120],
         "//attention/oracle:oracle_gpu_test_sm_90": [90, 100, 120],
         "//attention/split_k:batch_invariance_test": [80, 86, 89, 90, 100, 120],

@@ -1,4 +1,4 @@
-"""Writes gpu_tests.bzl, which names all GPU tests and the GPUs that each may run on. Those that need a tool
+"""Writes gpu_tests.bzl, which names all tests of one GPU and the GPUs that each may run on. Those that need a tool
 which not every toolkit has are apart.
 
     python3 ci/farm/list_tests.py            writes it anew
@@ -30,6 +30,8 @@ def parse(text):
     """{tool or "": {label: capabilities}} of `bazel query --output=build`."""
     tests = {tool: {} for tool in ("", *TOOLS)}
     for rule in re.split(r"^# (?=\S+BUILD:\d+:\d+$)", text, flags=re.MULTILINE)[1:]:
+        if '"ATTNLAB_GPUS": "1"' not in rule:  # several GPUs, which a host may not have
+            continue
         package = os.path.dirname(os.path.relpath(rule.split(":", 1)[0], ROOT))
         name = re.search(r'^  name = "([^"]+)"', rule, re.MULTILINE).group(1)
         compatible = re.search(r"^  target_compatible_with = (.*),$", rule, re.MULTILINE).group(1)

@@ -12,7 +12,7 @@
 #include "attention/cuda/memory.h"
 #include "attention/cuda/stream.h"
 #include "attention/multi_gpu/communicator.h"
-#include "attention/multi_gpu/nccl_communicator.h"
+#include "attention/multi_gpu/gpus/nccl_communicator.h"
 #include "attention/multi_gpu/testing/on_gpus.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"

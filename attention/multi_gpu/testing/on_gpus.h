@@ -13,8 +13,8 @@
 #include "absl/time/time.h"
 #include "attention/cuda/backend.h"
 #include "attention/multi_gpu/communicator.h"
-#include "attention/multi_gpu/nccl_communicator.h"
-#include "attention/multi_gpu/peer_communicator.h"
+#include "attention/multi_gpu/gpus/nccl_communicator.h"
+#include "attention/multi_gpu/gpus/peer_communicator.h"
 
 namespace attnlab::multi_gpu {
 
@@ -30,7 +30,7 @@ inline bool HasTwoGpus() {
 using Ranks = std::vector<std::unique_ptr<Communicator>>;
 
 // Calls `of_rank` on a thread per rank. No thread may allocate device memory with cudaMalloc(): see
-// nccl_communicator.h.
+// gpus/nccl_communicator.h.
 inline std::vector<absl::Status> OnGpus(const Ranks& ranks,
                                         const std::function<absl::Status(Communicator&)>& of_rank) {
   std::vector<absl::Status> statuses(ranks.size());

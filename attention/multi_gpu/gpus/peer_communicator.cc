@@ -1,4 +1,4 @@
-#include "attention/multi_gpu/peer_communicator.h"
+#include "attention/multi_gpu/gpus/peer_communicator.h"
 
 #include <algorithm>
 #include <chrono>
@@ -11,8 +11,8 @@
 #include "absl/strings/str_cat.h"
 #include "attention/core/device.h"
 #include "attention/cuda/call.h"
+#include "attention/multi_gpu/gpus/on_this_gpu.h"
 #include "attention/multi_gpu/memory_communicator.h"
-#include "attention/multi_gpu/on_this_gpu.h"
 
 namespace attnlab::multi_gpu {
 namespace {

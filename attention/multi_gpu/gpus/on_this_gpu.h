@@ -1,6 +1,6 @@
 // Where the memory of a transfer lies.
-#ifndef ATTENTION_MULTI_GPU_ON_THIS_GPU_H_
-#define ATTENTION_MULTI_GPU_ON_THIS_GPU_H_
+#ifndef ATTENTION_MULTI_GPU_GPUS_ON_THIS_GPU_H_
+#define ATTENTION_MULTI_GPU_GPUS_ON_THIS_GPU_H_
 
 #include "absl/status/statusor.h"
 #include "attention/multi_gpu/communicator.h"
@@ -12,4 +12,4 @@ absl::StatusOr<bool> OnThisGpu(const Transfer& transfer, int ordinal);
 
 }  // namespace attnlab::multi_gpu
 
-#endif  // ATTENTION_MULTI_GPU_ON_THIS_GPU_H_
+#endif  // ATTENTION_MULTI_GPU_GPUS_ON_THIS_GPU_H_

@@ -10,8 +10,8 @@
 //
 // Where a test has several ranks in one process: between transfers that wait for each other, allocate device memory
 // with cuda/stream_buffer.h or not at all. cudaMalloc() may wait for another GPU, on which NCCL waits for this one.
-#ifndef ATTENTION_MULTI_GPU_NCCL_COMMUNICATOR_H_
-#define ATTENTION_MULTI_GPU_NCCL_COMMUNICATOR_H_
+#ifndef ATTENTION_MULTI_GPU_GPUS_NCCL_COMMUNICATOR_H_
+#define ATTENTION_MULTI_GPU_GPUS_NCCL_COMMUNICATOR_H_
 
 #include <array>
 #include <memory>
@@ -32,4 +32,4 @@ absl::StatusOr<std::unique_ptr<Communicator>> RankOnGpu(const NcclId& id, int ra
 
 }  // namespace attnlab::multi_gpu
 
-#endif  // ATTENTION_MULTI_GPU_NCCL_COMMUNICATOR_H_
+#endif  // ATTENTION_MULTI_GPU_GPUS_NCCL_COMMUNICATOR_H_

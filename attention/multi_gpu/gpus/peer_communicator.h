@@ -1,7 +1,7 @@
 // Ranks that are GPUs of one process, with a thread each: memory is copied from GPU to GPU by their copy engines,
 // which takes no multiprocessor from attention. GPUs of several processes: nccl_communicator.h.
-#ifndef ATTENTION_MULTI_GPU_PEER_COMMUNICATOR_H_
-#define ATTENTION_MULTI_GPU_PEER_COMMUNICATOR_H_
+#ifndef ATTENTION_MULTI_GPU_GPUS_PEER_COMMUNICATOR_H_
+#define ATTENTION_MULTI_GPU_GPUS_PEER_COMMUNICATOR_H_
 
 #include <memory>
 #include <vector>
@@ -26,4 +26,4 @@ absl::StatusOr<std::vector<std::unique_ptr<Communicator>>> RanksOnGpus(
 
 }  // namespace attnlab::multi_gpu
 
-#endif  // ATTENTION_MULTI_GPU_PEER_COMMUNICATOR_H_
+#endif  // ATTENTION_MULTI_GPU_GPUS_PEER_COMMUNICATOR_H_

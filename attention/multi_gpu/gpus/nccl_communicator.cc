@@ -1,4 +1,4 @@
-#include "attention/multi_gpu/nccl_communicator.h"
+#include "attention/multi_gpu/gpus/nccl_communicator.h"
 
 #include <algorithm>
 #include <chrono>
@@ -14,7 +14,7 @@
 #include "attention/cuda/call.h"
 #include "attention/cuda/memory.h"
 #include "attention/cuda/stream_buffer.h"
-#include "attention/multi_gpu/on_this_gpu.h"
+#include "attention/multi_gpu/gpus/on_this_gpu.h"
 #include "nccl.h"
 
 namespace attnlab::multi_gpu {

@@ -1,6 +1,6 @@
 // A build without a CUDA toolkit.
 #include "absl/status/status.h"
-#include "attention/multi_gpu/peer_communicator.h"
+#include "attention/multi_gpu/gpus/peer_communicator.h"
 
 namespace attnlab::multi_gpu {
 

@@ -1,4 +1,4 @@
-#include "attention/multi_gpu/on_this_gpu.h"
+#include "attention/multi_gpu/gpus/on_this_gpu.h"
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
