@@ -1,37 +1,14 @@
 #include "attention/multi_gpu/part.h"
 
-#include <array>
 #include <cstring>
 #include <exception>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "attention/core/dtype.h"
 
 namespace attnlab::multi_gpu {
 namespace {
-
-absl::Status CheckView(absl::string_view name, const ConstTensorView& view, DType dtype,
-                       const std::array<int64_t, 4>& shape, Device device) {
-  if (view.dtype != dtype || view.shape != shape) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(name, ": is [", absl::StrJoin(view.shape, ", "), "] of ", Name(view.dtype),
-                     ", must be [", absl::StrJoin(shape, ", "), "] of ", Name(dtype)));
-  }
-  if (view.device != device) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(name, ": on ", ToString(view.device), ", but q is on ", ToString(device)));
-  }
-  if (view.data == nullptr && view.NumElements() > 0) {
-    return absl::InvalidArgumentError(absl::StrCat(name, ": the data pointer is null"));
-  }
-  if (view.strides[3] != 1 && shape[3] > 1) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(name, ": the stride of dim is ", view.strides[3], ", must be 1"));
-  }
-  return absl::OkStatus();
-}
 
 absl::Status CheckOffsets(absl::string_view name, const LengthsView& offsets, int64_t b,
                           int64_t most) {
@@ -114,12 +91,12 @@ absl::Status CheckPart(absl::string_view who, const AttentionProblem& p, int64_t
                        const AttentionTensors& mine, Supported supported) {
   absl::Status s = CheckKind(who, p, mine, supported);
   const Device there = mine.q.device;
-  if (s.ok()) s = CheckView("q", mine.q, p.dtype, {p.b, rows, p.hq, p.d}, there);
-  if (s.ok()) s = CheckView("k", mine.k, p.dtype, {p.b, keys, p.hkv, p.d}, there);
-  if (s.ok()) s = CheckView("v", mine.v, p.dtype, {p.b, keys, p.hkv, p.dv}, there);
-  if (s.ok()) s = CheckView("o", mine.o, p.ODType(), {p.b, rows, p.hq, p.dv}, there);
+  if (s.ok()) s = ValidateView("q", mine.q, {p.b, rows, p.hq, p.d}, p.dtype, there);
+  if (s.ok()) s = ValidateView("k", mine.k, {p.b, keys, p.hkv, p.d}, p.dtype, there);
+  if (s.ok()) s = ValidateView("v", mine.v, {p.b, keys, p.hkv, p.dv}, p.dtype, there);
+  if (s.ok()) s = ValidateView("o", mine.o, {p.b, rows, p.hq, p.dv}, p.ODType(), there);
   if (s.ok() && mine.lse.data != nullptr) {
-    s = CheckView("lse", mine.lse, DType::kFloat32, {p.b, rows, p.hq, 1}, there);
+    s = ValidateView("lse", mine.lse, {p.b, rows, p.hq, 1}, DType::kFloat32, there);
   }
   return s;
 }

@@ -10,6 +10,7 @@
 #include "attention/core/problem.h"
 #include "attention/multi_gpu/simulator.h"
 #include "tools/command/command.h"
+#include "tools/command/selection.h"
 #include "tools/command/sweep.h"
 #include "tools/command/version.h"
 #include "tools/lib/arguments.h"
@@ -22,10 +23,12 @@ namespace {
 
 using multi_gpu::Way;
 
+constexpr const char* kDefaultProblem = "hq=32,hkv=8,sq=131072,d=128,dtype=bf16,mask=causal";
 constexpr Way kWays[] = {Way::kZigzagRing, Way::kRing, Way::kAllToAll, Way::kHeads};
 
 struct Flags {
-  std::vector<std::string> problems, gpus;
+  ProblemFlags problem;
+  std::vector<std::string> gpus;
   double tflops = 650, launch = 5, memory = 4.3, within = 303, within_latency = 20, between = 50,
          between_latency = 30;
   int64_t node = 8;
@@ -35,11 +38,10 @@ struct Flags {
 ArgumentParser MakeParser(Flags* f) {
   ArgumentParser parser("attnlab simulate",
                         "Predicts how long problems take on many GPUs, by a model of the kernel's "
-                        "rate and of the links.\nNeeds no GPU.");
+                        "rate and of the links.\nNeeds no GPU. Without a problem it takes one of "
+                        "131072 tokens.");
   parser.AddGroup("What");
-  parser.AddStrings("problem", "LINE", &f->problems,
-                    "problem in the one-line form, repeatable "
-                    "[hq=32,hkv=8,sq=131072,d=128,dtype=bf16,mask=causal]");
+  AddProblemFlags(&parser, &f->problem);
   parser.AddStrings("gpus", "N", &f->gpus, "number of GPUs, repeatable [8, 64, 1024]");
   parser.AddGroup("A machine, by default one H200 of a node of 8");
   parser.AddNumber("tflops", "X", &f->tflops, 1e-3, 1e9,
@@ -80,20 +82,14 @@ multi_gpu::Machine MachineOf(const Flags& f) {
 }
 
 absl::Status Predictions(const Flags& f, std::vector<Json>* rows) {
-  const std::vector<std::string> lines =
-                                     f.problems.empty()
-                                         ? std::vector<std::string>{"hq=32,hkv=8,sq=131072,d=128,"
-                                                                    "dtype=bf16,mask=causal"}
-                                         : f.problems,
-                                 counts = f.gpus.empty()
-                                              ? std::vector<std::string>{"8", "64", "1024"}
-                                              : f.gpus;
+  ProblemFlags wanted = f.problem;
+  if (wanted.problems.empty() && wanted.presets.empty()) wanted.problems = {kDefaultProblem};
+  const absl::StatusOr<std::vector<AttentionProblem>> problems = ProblemsOf(wanted);
+  if (!problems.ok()) return problems.status();
+  const std::vector<std::string> counts =
+      f.gpus.empty() ? std::vector<std::string>{"8", "64", "1024"} : f.gpus;
   const multi_gpu::Machine machine = MachineOf(f);
-  for (const std::string& line : lines) {
-    const absl::StatusOr<AttentionProblem> p = AttentionProblem::Parse(line);
-    if (!p.ok()) {
-      return absl::InvalidArgumentError(absl::StrCat("--problem: ", p.status().message()));
-    }
+  for (const AttentionProblem& p : *problems) {
     for (const std::string& text : counts) {
       const absl::StatusOr<int64_t> gpus = ParseCount(text);
       if (!gpus.ok() || *gpus < 1 || *gpus > multi_gpu::kMostRanks) {
@@ -101,13 +97,13 @@ absl::Status Predictions(const Flags& f, std::vector<Json>* rows) {
             "--gpus: \"", text, "\" is not a number from 1 to ", multi_gpu::kMostRanks));
       }
       const int ranks = static_cast<int>(*gpus);
-      const absl::StatusOr<double> one = PredictOne(*p, machine);
+      const absl::StatusOr<double> one = PredictOne(p, machine);
       if (!one.ok())
         return absl::InvalidArgumentError(absl::StrCat("--problem: ", one.status().message()));
       for (const Way way : kWays) {
-        const auto with = Predict(way, *p, ranks, machine);
+        const auto with = Predict(way, p, ranks, machine);
         if (!with.ok()) return with.status();
-        rows->push_back({{"problem", p->ToString()},
+        rows->push_back({{"problem", p.ToString()},
                          {"gpus", ranks},
                          {"way", std::string(multi_gpu::Name(way))},
                          {"seconds", with->seconds},
