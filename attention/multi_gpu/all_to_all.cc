@@ -32,15 +32,6 @@ struct Stretch {
   }
 };
 
-TensorView Mutable(const ConstTensorView& view) {
-  return {const_cast<void*>(view.data), view.dtype, view.device, view.shape, view.strides};
-}
-ConstTensorView SomeHeads(ConstTensorView view, int64_t begin, int64_t heads) {
-  view.data = static_cast<const char*>(view.data) + begin * view.strides[2] * SizeOf(view.dtype);
-  view.shape[2] = heads;
-  return view;
-}
-
 class AllToAll {
  public:
   AllToAll(const AttentionProblem& p, const AllToAllOptions& options, Communicator& c,
@@ -63,7 +54,7 @@ class AllToAll {
         p_.ToString(), ",order=", static_cast<int>(options_.order), ",kernel=", options_.kernel);
     s = Agree(c_, "problem of all-to-all", text, s);
     if (s.ok()) s = ToHeads();
-    if (s.ok() && plan_.has_value()) s = Forward(*plan_, whole_, workspace_, stream_);
+    if (s.ok() && call_.has_value()) s = Forward(call_->plan, whole_, call_->workspace, stream_);
     if (s.ok()) s = ToRows();
     return s;
   }
@@ -117,13 +108,9 @@ class AllToAll {
     absl::Status s = Reserve(&to_heads_, [this](int from, int to) { return Inputs(from, to); });
     if (s.ok()) s = Reserve(&to_rows_, [this](int from, int to) { return Outputs(from, to); });
     if (!s.ok() || here_.hq == 0) return s;
-    absl::StatusOr<Plan> plan = MakePlan(here_, device_, options_.kernel);
-    if (!plan.ok()) return plan.status();
-    plan_ = *std::move(plan);
-    const absl::StatusOr<void*> memory = executor_->Allocate(plan_->workspace_bytes);
-    if (!memory.ok()) return memory.status();
-    workspace_ = {*memory, plan_->workspace_bytes};
-    return absl::OkStatus();
+    absl::StatusOr<Call> call = PlanCall(here_, device_, options_.kernel, *executor_);
+    if (call.ok()) call_ = *std::move(call);
+    return call.status();
   }
 
   // Transfers from each rank to each, this one too, of `stretches(from, to)`.
@@ -247,8 +234,7 @@ class AllToAll {
   TensorView q_, k_, v_, lse_, o_;  // all rows of this rank's heads
   AttentionTensors whole_;
   std::vector<Transfer> to_heads_, to_rows_;
-  std::optional<Plan> plan_;  // none without heads
-  Workspace workspace_;
+  std::optional<Call> call_;  // none without heads
 };
 
 }  // namespace

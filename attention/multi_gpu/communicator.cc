@@ -8,6 +8,25 @@
 
 namespace attnlab::multi_gpu {
 
+absl::Status CheckTransfer(const Transfer& t, int ranks) {
+  for (const int other : {t.to, t.from}) {
+    if (other >= 0 && other < ranks) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat("rank: ", other, " is not one of 0 to ", ranks - 1));
+  }
+  if (t.send_bytes < 0 || t.receive_bytes < 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("bytes: ", std::min(t.send_bytes, t.receive_bytes), " is negative"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status OtherSize(absl::string_view what, const Transfer& t, int rank, int64_t sent) {
+  return absl::InvalidArgumentError(absl::StrCat(what, ": rank ", t.from, " sends ", sent,
+                                                 " bytes, but rank ", rank, " expects ",
+                                                 t.receive_bytes));
+}
+
 absl::Status Gather(Communicator& c, absl::string_view what, const void* mine, int64_t bytes,
                     void* all) {
   char* const to = static_cast<char*>(all);

@@ -1,5 +1,5 @@
 // Ranks that compute one problem together, each with a part of its data. Rank 0 to ranks() - 1 are threads
-// (memory_communicator.h) or GPUs (gpus/nccl_communicator.h).
+// (memory_communicator.h) or GPUs (gpus/).
 //
 //   Communicator& c = …;                                    // of this rank
 //   absl::Status s = c.Start({mine, next, others, previous, bytes, others_bytes});
@@ -31,6 +31,10 @@ struct Transfer {
   // once.
   void* after = nullptr;
 };
+
+// For implementations: what Start() refuses, and what Wait() says where another rank sends other bytes.
+absl::Status CheckTransfer(const Transfer& transfer, int ranks);
+absl::Status OtherSize(absl::string_view what, const Transfer& transfer, int rank, int64_t sent);
 
 class Communicator {
  public:

@@ -5,11 +5,14 @@
 
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "attention/attention.h"
 #include "attention/core/device.h"
+#include "attention/core/problem.h"
 #include "attention/core/tensor.h"
 
 namespace attnlab::multi_gpu {
@@ -43,6 +46,14 @@ class Executor {
   virtual absl::Status NoteTime() = 0;
   virtual absl::StatusOr<std::vector<double>> Times() = 0;
 };
+
+// A problem planned for a kernel ("": the default one), with its workspace.
+struct Call {
+  Plan plan;
+  Workspace workspace;
+};
+absl::StatusOr<Call> PlanCall(const AttentionProblem& problem, Device device,
+                              const std::string& kernel, Executor& executor);
 
 // `stream`: a cudaStream_t of the GPU, unused on a CPU.
 absl::StatusOr<std::unique_ptr<Executor>> MakeExecutor(Device device, void* stream);

@@ -20,29 +20,24 @@ absl::Status HeadsForward(const AttentionProblem& problem, const std::string& ke
                           Communicator& c, const AttentionTensors& mine, void* stream) {
   AttentionProblem p = problem;
   absl::Status s = p.Validate();
-  std::optional<Plan> plan;
   std::unique_ptr<Executor> executor;
-  Workspace workspace;
+  std::optional<Call> call;
   if (s.ok()) {
     p.hkv = KvHeadsOf(problem, c.ranks(), c.rank()).size();
     p.hq = p.hkv * (problem.hq / problem.hkv);
   }
   const auto prepare = [&]() -> absl::Status {
-    absl::StatusOr<Plan> made = MakePlan(p, mine.q.device, kernel);
-    if (!made.ok()) return made.status();
-    plan = *std::move(made);
     absl::StatusOr<std::unique_ptr<Executor>> of = MakeExecutor(mine.q.device, stream);
     if (!of.ok()) return of.status();
     executor = *std::move(of);
-    const absl::StatusOr<void*> memory = executor->Allocate(plan->workspace_bytes);
-    if (!memory.ok()) return memory.status();
-    workspace = {*memory, plan->workspace_bytes};
-    return absl::OkStatus();
+    absl::StatusOr<Call> planned = PlanCall(p, mine.q.device, kernel, *executor);
+    if (planned.ok()) call = *std::move(planned);
+    return planned.status();
   };
   if (s.ok() && p.hkv > 0) s = prepare();
   const std::string text = absl::StrCat(problem.ToString(), ",kernel=", kernel);
   if (s = Agree(c, "problem of heads", text, s); !s.ok()) return s;
-  return plan.has_value() ? Forward(*plan, mine, workspace, stream) : absl::OkStatus();
+  return call.has_value() ? Forward(call->plan, mine, call->workspace, stream) : absl::OkStatus();
 }
 
 }  // namespace attnlab::multi_gpu

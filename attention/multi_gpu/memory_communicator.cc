@@ -1,6 +1,5 @@
 #include "attention/multi_gpu/memory_communicator.h"
 
-#include <algorithm>
 #include <chrono>
 #include <condition_variable>
 #include <cstring>
@@ -42,15 +41,7 @@ class MemoryCommunicator : public Communicator {
   int ranks() const override { return hub_->ranks; }
 
   absl::Status Start(const Transfer& t) override {
-    for (const int other : {t.to, t.from}) {
-      if (other >= 0 && other < ranks()) continue;
-      return absl::InvalidArgumentError(
-          absl::StrCat("rank: ", other, " is not one of 0 to ", ranks() - 1));
-    }
-    if (t.send_bytes < 0 || t.receive_bytes < 0) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("bytes: ", std::min(t.send_bytes, t.receive_bytes), " is negative"));
-    }
+    if (absl::Status s = CheckTransfer(t, ranks()); !s.ok()) return s;
     const char* const from = static_cast<const char*>(t.send);
     std::vector<char> copy(from, from + t.send_bytes);
     expected_.push_back(t);
@@ -77,9 +68,7 @@ class MemoryCommunicator : public Communicator {
       const std::vector<char> message = std::move(queue.front());
       queue.pop_front();
       if (static_cast<int64_t>(message.size()) != t.receive_bytes) {
-        return absl::InvalidArgumentError(absl::StrCat(what, ": rank ", t.from, " sends ",
-                                                       message.size(), " bytes, but rank ", rank_,
-                                                       " expects ", t.receive_bytes));
+        return OtherSize(what, t, rank_, static_cast<int64_t>(message.size()));
       }
       if (!message.empty()) std::memcpy(t.receive, message.data(), message.size());
     }

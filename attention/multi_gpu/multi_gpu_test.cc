@@ -1,6 +1,5 @@
 // Every way to divide a problem, on ranks in memory: against the oracle, and with ranks that go wrong.
 #include <string>
-#include <type_traits>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -12,6 +11,7 @@
 #include "attention/multi_gpu/all_to_all.h"
 #include "attention/multi_gpu/heads.h"
 #include "attention/multi_gpu/on_ranks.h"
+#include "attention/multi_gpu/part.h"
 #include "attention/multi_gpu/ring.h"
 #include "attention/multi_gpu/split_kv.h"
 #include "attention/multi_gpu/testing/rows_of_ranks.h"
@@ -29,25 +29,17 @@ using ::testing::HasSubstr;
 
 enum class Way { kRing, kZigzagRing, kAllToAll, kZigzagAllToAll, kSplitKv, kHeads };
 
-// Heads [chunk.begin, chunk.end) of each group of `group`.
-template <typename View>
-View SomeHeads(View view, Chunk chunk, int64_t group) {
-  using Byte = std::conditional_t<std::is_same_v<View, TensorView>, char, const char>;
-  view.data = static_cast<Byte*>(view.data) +
-              view.Offset(0, 0, chunk.begin * group, 0) * SizeOf(view.dtype);
-  view.shape[2] = chunk.size() * group;
-  return view;
-}
-
 // Views of the whole: nothing travels.
 absl::Status RunHeads(const AttentionProblem& p, const AttentionTensors& t, const Whole& whole,
                       Communicator& c) {
   const Chunk heads = KvHeadsOf(p, c.ranks(), c.rank());
   const int64_t group = p.hq / p.hkv;
   AttentionTensors mine;
-  mine.q = SomeHeads(t.q, heads, group), mine.k = SomeHeads(t.k, heads, 1);
-  mine.v = SomeHeads(t.v, heads, 1), mine.o = SomeHeads(whole.o, heads, group);
-  mine.lse = SomeHeads(whole.lse, heads, group);
+  const auto some = [&](const ConstTensorView& view, int64_t of_each) {
+    return SomeHeads(view, heads.begin * of_each, heads.size() * of_each);
+  };
+  mine.q = some(t.q, group), mine.k = some(t.k, 1), mine.v = some(t.v, 1);
+  mine.o = Mutable(some(whole.o, group)), mine.lse = Mutable(some(whole.lse, group));
   return HeadsForward(p, "", c, mine);
 }
 

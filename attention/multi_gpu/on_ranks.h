@@ -4,7 +4,6 @@
 
 #include <functional>
 #include <memory>
-#include <thread>
 #include <utility>
 #include <vector>
 
@@ -12,6 +11,7 @@
 #include "absl/time/time.h"
 #include "attention/multi_gpu/communicator.h"
 #include "attention/multi_gpu/memory_communicator.h"
+#include "attention/multi_gpu/on_threads.h"
 
 namespace attnlab::multi_gpu {
 
@@ -19,16 +19,10 @@ namespace attnlab::multi_gpu {
 inline std::vector<absl::Status> OnRanks(
     int ranks, absl::Duration limit, const std::function<absl::Status(Communicator&)>& of_rank) {
   std::vector<std::unique_ptr<Communicator>> all = RanksInMemory(ranks, limit);
-  std::vector<absl::Status> statuses(ranks);
-  std::vector<std::thread> threads;
-  for (int rank = 0; rank < ranks; ++rank) {
-    threads.emplace_back([&, rank] {
-      const std::unique_ptr<Communicator> c = std::move(all[rank]);
-      statuses[rank] = of_rank(*c);
-    });
-  }
-  for (std::thread& thread : threads) thread.join();
-  return statuses;
+  return OnThreads(ranks, [&](int rank) {
+    const std::unique_ptr<Communicator> c = std::move(all[rank]);
+    return of_rank(*c);
+  });
 }
 
 }  // namespace attnlab::multi_gpu

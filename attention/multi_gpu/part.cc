@@ -1,11 +1,10 @@
 #include "attention/multi_gpu/part.h"
 
-#include <cstring>
-#include <exception>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "attention/core/dtype.h"
+#include "attention/cuda/memory.h"
 
 namespace attnlab::multi_gpu {
 namespace {
@@ -28,6 +27,10 @@ absl::Status CheckOffsets(absl::string_view name, const LengthsView& offsets, in
         absl::StrCat(name, "[", i, "]: a sequence of ", length, " is not in 0..", most));
   }
   return absl::OkStatus();
+}
+
+int64_t BytesOfLse(const AttentionProblem& p) {
+  return AlignedBytes(p.b * p.sq * p.hq * SizeOf(DType::kFloat32));
 }
 
 }  // namespace
@@ -53,17 +56,26 @@ ConstTensorView SomeRows(ConstTensorView view, int64_t begin, int64_t rows) {
   return view;
 }
 
-void CopyElements(const ConstTensorView& from, const TensorView& to) {
-  const int64_t size = SizeOf(from.dtype), bytes = from.shape[3] * size;
-  for (int64_t b = 0; b < from.shape[0]; ++b) {
-    for (int64_t row = 0; row < from.shape[1]; ++row) {
-      for (int64_t head = 0; head < from.shape[2]; ++head) {
-        std::memcpy(static_cast<char*>(to.data) + to.Offset(b, row, head, 0) * size,
-                    static_cast<const char*>(from.data) + from.Offset(b, row, head, 0) * size,
-                    bytes);
-      }
-    }
-  }
+ConstTensorView SomeHeads(ConstTensorView view, int64_t begin, int64_t heads) {
+  view.data = static_cast<const char*>(view.data) + begin * view.strides[2] * SizeOf(view.dtype);
+  view.shape[2] = heads;
+  return view;
+}
+
+TensorView Mutable(const ConstTensorView& view) {
+  return {const_cast<void*>(view.data), view.dtype, view.device, view.shape, view.strides};
+}
+
+int64_t BytesOfPart(const AttentionProblem& p) {
+  return BytesOfLse(p) + AlignedBytes(p.b * p.sq * p.hq * p.dv * SizeOf(p.ODType()));
+}
+
+AttentionTensors PartAt(void* data, const AttentionProblem& p, Device device) {
+  AttentionTensors t;
+  t.lse = LseView(static_cast<float*>(data), device, p.b, p.sq, p.hq);
+  t.o = BshdView(static_cast<void*>(static_cast<char*>(data) + BytesOfLse(p)), p.ODType(), device,
+                 p.b, p.sq, p.hq, p.dv);
+  return t;
 }
 
 absl::Status CheckKind(absl::string_view who, const AttentionProblem& p,
@@ -105,50 +117,6 @@ absl::Status CheckDevice(Device device, const Communicator& c) {
   if (device.kind == DeviceKind::kCpu || device == c.device()) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat(
       "q: on ", ToString(device), ", but the communicator is for ", ToString(c.device())));
-}
-
-absl::Status Merged::Reset(int64_t b, int64_t rows, int64_t heads, int64_t dv) {
-  rows_ = rows, heads_ = heads, dv_ = dv;
-  try {
-    states_.assign(b * rows * heads, {});
-    sums_.assign(b * rows * heads * dv, 0.0f);
-  } catch (const std::exception&) {  // bad_alloc, or length_error
-    return absl::ResourceExhaustedError(
-        absl::StrCat("no memory for ", b * rows * heads * dv, " elements of O in fp32"));
-  }
-  return absl::OkStatus();
-}
-
-void Merged::Add(const ConstTensorView& o, const ConstTensorView& lse, int64_t first_row) {
-  for (int64_t b = 0; b < o.shape[0]; ++b) {
-    for (int64_t row = 0; row < o.shape[1]; ++row) {
-      for (int64_t head = 0; head < heads_; ++head) {
-        const int64_t at = IndexOf(b, first_row + row, head), from = o.Offset(b, row, head, 0);
-        const float part = LoadElement(lse.data, DType::kFloat32, lse.Offset(b, row, head, 0));
-        const auto f = states_[at].Merge(device::OnlineSoftmax::OfLse(part));
-        float* const sum = &sums_[at * dv_];
-        for (int64_t i = 0; i < dv_; ++i) {
-          sum[i] = f.mine * sum[i] + f.parts * LoadElement(o.data, o.dtype, from + i);
-        }
-      }
-    }
-  }
-}
-
-void Merged::Store(const TensorView& o, const TensorView& lse) const {
-  for (int64_t b = 0; b < o.shape[0]; ++b) {
-    for (int64_t row = 0; row < rows_; ++row) {
-      for (int64_t head = 0; head < heads_; ++head) {
-        const int64_t at = IndexOf(b, row, head), to = o.Offset(b, row, head, 0);
-        const float factor = states_[at].Inverse();
-        for (int64_t i = 0; i < dv_; ++i) {
-          StoreElement(o.data, o.dtype, to + i, sums_[at * dv_ + i] * factor);
-        }
-        if (lse.data == nullptr) continue;
-        StoreElement(lse.data, DType::kFloat32, lse.Offset(b, row, head, 0), states_[at].Lse());
-      }
-    }
-  }
 }
 
 }  // namespace attnlab::multi_gpu

@@ -14,7 +14,6 @@
 #include "attention/core/problem.h"
 #include "attention/core/tensor.h"
 #include "attention/core/tensors.h"
-#include "attention/device/online_softmax.h"
 #include "attention/multi_gpu/communicator.h"
 #include "attention/multi_gpu/pieces.h"
 
@@ -31,9 +30,14 @@ absl::StatusOr<std::vector<Sequence>> SequencesOf(const AttentionProblem& proble
 
 // Rows [begin, begin + rows) of a view [b, rows, heads, d].
 ConstTensorView SomeRows(ConstTensorView view, int64_t begin, int64_t rows);
+// The same for heads.
+ConstTensorView SomeHeads(ConstTensorView view, int64_t begin, int64_t heads);
+TensorView Mutable(const ConstTensorView& view);
 
-// Elements of `from` to the same places of `to`, which may have more rows. Both have neighbouring dims.
-void CopyElements(const ConstTensorView& from, const TensorView& to);
+// A part of O as it travels: LSE, then O, of all rows of a problem. Both are aligned.
+int64_t BytesOfPart(const AttentionProblem& problem);
+// Its O and LSE. No other tensor is set.
+AttentionTensors PartAt(void* data, const AttentionProblem& problem, Device device);
 
 // What is supported besides lens = fixed in host memory.
 struct Supported {
@@ -52,27 +56,6 @@ absl::Status CheckPart(absl::string_view who, const AttentionProblem& problem, i
 
 // InvalidArgument for a GPU that is not the communicator's.
 absl::Status CheckDevice(Device device, const Communicator& c);
-
-// The sum of parts, in fp32 (device/online_softmax.h). The same parts in the same order give the same bits.
-class Merged {
- public:
-  // Begins with no key.
-  absl::Status Reset(int64_t b, int64_t rows, int64_t heads, int64_t dv);
-  // Of queries from `first_row` on.
-  void Add(const ConstTensorView& o, const ConstTensorView& lse, int64_t first_row);
-  // lse.data may be null.
-  void Store(const TensorView& o, const TensorView& lse) const;
-
- private:
-  int64_t IndexOf(int64_t b, int64_t row, int64_t head) const {
-    return (b * rows_ + row) * heads_ + head;
-  }
-
-  int64_t rows_ = 0, heads_ = 0, dv_ = 0;
-  // Of each query and head: the maximum and the sum, and O before the division.
-  std::vector<device::OnlineSoftmax> states_;
-  std::vector<float> sums_;
-};
 
 }  // namespace attnlab::multi_gpu
 

@@ -2,18 +2,14 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <memory>
-#include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
-#include "attention/attention.h"
 #include "attention/core/dtype.h"
 #include "attention/core/tensor.h"
 #include "attention/cuda/memory.h"
-#include "attention/multi_gpu/executor.h"
 #include "attention/multi_gpu/part.h"
 #include "attention/multi_gpu/ring_problem.h"
 
@@ -21,18 +17,13 @@ namespace attnlab::multi_gpu {
 namespace {
 
 // K and V travel.
-class Ring {
+class Ring : public RingCall {
  public:
-  Ring(const AttentionProblem& p, const RingOptions& options, Communicator& c,
-       const AttentionTensors& mine, void* stream)
-      : given_(p), options_(options), c_(c), mine_(mine), stream_(stream) {}
+  using RingCall::RingCall;
 
   absl::Status Run() {
-    std::string text;
-    absl::Status s = ring_.Make(given_, options_, c_, mine_, &text);
-    if (s.ok()) s = Prepare();
-    if (s = Agree(c_, "problem of a ring", text, s); !s.ok()) return s;
-
+    absl::Status s = Begin();
+    if (!s.ok()) return s;
     const int n = c_.ranks(), next = (c_.rank() + 1) % n, previous = (c_.rank() + n - 1) % n;
     void *here = kv_[0], *coming = kv_[1];
     if (s = Pack(here); !s.ok()) return s;
@@ -46,9 +37,9 @@ class Ring {
         if (s = c_.Start(t); !s.ok()) return s;
       }
       // On a GPU this only enqueues: the step is computed while the host waits for the next K and V.
-      s = NoteTime(options_, *executor_);
+      s = NoteTime();
       if (s.ok()) s = Step(step, ViewsOf(here, ring_.KeysAt(owner)));
-      s.Update(NoteTime(options_, *executor_));
+      s.Update(NoteTime());
       if (moves) {
         // In any case: what travels uses memory of this object.
         s.Update(c_.Wait(absl::StrCat("K and V for step ", step + 1, " of ", n)));
@@ -57,13 +48,13 @@ class Ring {
       if (!s.ok()) return s;
     }
     if (s = executor_->Store(mine_.o, mine_.lse); !s.ok()) return s;
-    return GiveTimes(options_, *executor_);
+    return GiveTimes();
   }
 
  private:
-  const AttentionProblem& P() const { return ring_.whole(); }
-  // Whose K and V are here.
-  int OwnerAt(int step) const { return (c_.rank() + c_.ranks() - step) % c_.ranks(); }
+  std::vector<Job> JobsAt(int step) const override {
+    return ring_.JobsOf(c_.rank(), OwnerAt(step));
+  }
 
   // K and V lie one after the other in what travels, both aligned as kernels want them.
   int64_t BytesOfK(int64_t keys) const {
@@ -74,33 +65,15 @@ class Ring {
     return BytesOfK(keys) + P().b * keys * P().hkv * P().dv * SizeOf(P().dtype);
   }
 
-  // Plans and allocates for all steps, so that none of them waits for that.
-  absl::Status Prepare() {
-    absl::StatusOr<std::unique_ptr<Executor>> executor = MakeExecutor(mine_.q.device, stream_);
-    if (!executor.ok()) return executor.status();
-    executor_ = *std::move(executor);
+  absl::Status Prepare() override {
     int64_t rows = 0, kv = 0;  // of the largest part, and bytes
     for (int step = 0; step < c_.ranks(); ++step) {
-      absl::StatusOr<std::vector<PlannedJob>> jobs =
-          PlansOf(ring_.JobsOf(c_.rank(), OwnerAt(step)), mine_.q.device, options_.kernel,
-                  &workspace_.bytes);
-      if (!jobs.ok()) return jobs.status();
-      for (const PlannedJob& job : *jobs) rows = std::max(rows, job.plan.problem.sq);
+      for (const PlannedJob& job : jobs_[step]) rows = std::max(rows, job.plan.problem.sq);
       kv = std::max(kv, BytesOf(OwnerAt(step)));
-      jobs_.push_back(*std::move(jobs));
     }
-    const int64_t heads = P().b * rows * P().hq;
-    const std::pair<void**, int64_t> memory[] = {{&kv_[0], kv},
-                                                 {&kv_[1], c_.ranks() > 1 ? kv : 0},
-                                                 {&o_, heads * P().dv * SizeOf(P().ODType())},
-                                                 {&lse_, heads * SizeOf(DType::kFloat32)},
-                                                 {&workspace_.data, workspace_.bytes}};
-    for (const auto& [data, bytes] : memory) {
-      const absl::StatusOr<void*> allocated = executor_->Allocate(bytes);
-      if (!allocated.ok()) return allocated.status();
-      *data = *allocated;
-    }
-    return executor_->Reset(P().b, ring_.RowsAt(c_.rank()), P().hq, P().dv);
+    AttentionProblem p = P();
+    p.sq = rows;
+    return Allocate({{&kv_[0], kv}, {&kv_[1], c_.ranks() > 1 ? kv : 0}, {&part_, BytesOfPart(p)}});
   }
 
   struct Pair {
@@ -127,12 +100,9 @@ class Ring {
   absl::Status Step(int step, const Pair& kv) {
     for (const PlannedJob& job : jobs_[step]) {
       const AttentionProblem& p = job.plan.problem;
-      const Device there = mine_.q.device;
-      AttentionTensors t;
+      AttentionTensors t = PartAt(part_, p, mine_.q.device);
       t.q = SomeRows(mine_.q, job.row, p.sq);
       t.k = SomeRows(kv.k, job.key, p.skv), t.v = SomeRows(kv.v, job.key, p.skv);
-      t.o = BshdView(o_, p.ODType(), there, p.b, p.sq, p.hq, p.dv);
-      t.lse = LseView(static_cast<float*>(lse_), there, p.b, p.sq, p.hq);
       absl::Status s = Forward(job.plan, t, workspace_, stream_);
       // Before the merge, which does not read K and V.
       if (s.ok()) s = Record();
@@ -142,18 +112,8 @@ class Ring {
     return absl::OkStatus();
   }
 
-  const AttentionProblem given_;
-  const RingOptions options_;
-  Communicator& c_;
-  const AttentionTensors mine_;
-  void* const stream_;
-  RingProblem ring_;
-  std::vector<std::vector<PlannedJob>> jobs_;  // of each step
-  std::unique_ptr<Executor> executor_;
-  // Two of K and V, and a part's O and LSE.
-  void *kv_[2] = {}, *o_ = nullptr, *lse_ = nullptr;
-  Workspace workspace_;
-  void* read_ = nullptr;  // an event: what has been enqueued so far has read K and V
+  void *kv_[2] = {}, *part_ = nullptr;  // two of K and V, and a part of O
+  void* read_ = nullptr;                // an event: what has been enqueued so far has read K and V
 };
 
 // Per token of a sequence. Q comes back as O and LSE.

@@ -63,31 +63,49 @@ std::vector<Job> RingProblem::JobsOf(int rank_of_q, int rank_of_kv) const {
   return jobs;
 }
 
-absl::StatusOr<std::vector<PlannedJob>> PlansOf(const std::vector<Job>& jobs, Device device,
-                                                const std::string& kernel,
-                                                int64_t* workspace_bytes) {
-  std::vector<PlannedJob> planned;
-  for (const Job& job : jobs) {
-    absl::StatusOr<Plan> plan = MakePlan(job.problem, device, kernel);
-    if (!plan.ok()) return plan.status();
-    *workspace_bytes = std::max(*workspace_bytes, plan->workspace_bytes);
-    planned.push_back({*std::move(plan), job.row, job.key});
+absl::Status RingCall::Begin() {
+  std::string text;
+  absl::Status s = ring_.Make(given_, options_, c_, mine_, &text);
+  if (s.ok()) s = PlanSteps();
+  if (s.ok()) s = Prepare();
+  if (s.ok()) s = Allocate({{&workspace_.data, workspace_.bytes}});
+  if (s.ok()) s = executor_->Reset(P().b, ring_.RowsAt(c_.rank()), P().hq, P().dv);
+  return Agree(c_, "problem of a ring", text, s);
+}
+
+absl::Status RingCall::PlanSteps() {
+  absl::StatusOr<std::unique_ptr<Executor>> executor = MakeExecutor(mine_.q.device, stream_);
+  if (!executor.ok()) return executor.status();
+  executor_ = *std::move(executor);
+  for (int step = 0; step < c_.ranks(); ++step) {
+    std::vector<PlannedJob>& jobs = jobs_.emplace_back();
+    for (const Job& job : JobsAt(step)) {
+      absl::StatusOr<Plan> plan = MakePlan(job.problem, mine_.q.device, options_.kernel);
+      if (!plan.ok()) return plan.status();
+      workspace_.bytes = std::max(workspace_.bytes, plan->workspace_bytes);
+      jobs.push_back({*std::move(plan), job.row, job.key});
+    }
   }
-  return planned;
+  return absl::OkStatus();
 }
 
-absl::Status NoteTime(const RingOptions& options, Executor& executor) {
-  return options.times == nullptr ? absl::OkStatus() : executor.NoteTime();
+absl::Status RingCall::Allocate(const Memory& memory) {
+  for (const auto& [data, bytes] : memory) {
+    const absl::StatusOr<void*> allocated = executor_->Allocate(bytes);
+    if (!allocated.ok()) return allocated.status();
+    *data = *allocated;
+  }
+  return absl::OkStatus();
 }
 
-absl::Status GiveTimes(const RingOptions& options, Executor& executor) {
-  if (options.times == nullptr) return absl::OkStatus();
-  const absl::StatusOr<std::vector<double>> times = executor.Times();
+absl::Status RingCall::GiveTimes() {
+  if (options_.times == nullptr) return absl::OkStatus();
+  const absl::StatusOr<std::vector<double>> times = executor_->Times();
   if (!times.ok()) return times.status();
-  options.times->clear();
+  options_.times->clear();
   for (size_t i = 0; i < times->size(); i += 2) {
     const double begin = (*times)[i], end = (*times)[i + 1];
-    options.times->push_back({end - begin, i == 0 ? 0 : begin - (*times)[i - 1]});
+    options_.times->push_back({end - begin, i == 0 ? 0 : begin - (*times)[i - 1]});
   }
   return absl::OkStatus();
 }

@@ -3,13 +3,13 @@
 #define ATTENTION_MULTI_GPU_RING_PROBLEM_H_
 
 #include <cstdint>
+#include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
-#include "absl/status/statusor.h"
 #include "attention/attention.h"
-#include "attention/core/device.h"
 #include "attention/core/problem.h"
 #include "attention/core/tensors.h"
 #include "attention/multi_gpu/communicator.h"
@@ -53,14 +53,49 @@ class RingProblem {
   std::vector<Sequence> sequences_;
 };
 
-// Plans. Raises `workspace_bytes` to what the plans need.
-absl::StatusOr<std::vector<PlannedJob>> PlansOf(const std::vector<Job>& jobs, Device device,
-                                                const std::string& kernel,
-                                                int64_t* workspace_bytes);
+// A rank's call of a ring, whatever travels.
+class RingCall {
+ public:
+  RingCall(const AttentionProblem& problem, const RingOptions& options, Communicator& c,
+           const AttentionTensors& mine, void* stream)
+      : given_(problem), options_(options), c_(c), mine_(mine), stream_(stream) {}
+  virtual ~RingCall() = default;
 
-// If options.times is not null, the executor notes when a step begins and ends, and GiveTimes() makes entries of it.
-absl::Status NoteTime(const RingOptions& options, Executor& executor);
-absl::Status GiveTimes(const RingOptions& options, Executor& executor);
+ protected:
+  // Checks, prepares, and agrees with the other ranks.
+  absl::Status Begin();
+  // After the plans are made: allocates, so that no step waits for that.
+  virtual absl::Status Prepare() = 0;
+  // What a step computes.
+  virtual std::vector<Job> JobsAt(int step) const = 0;
+
+  using Memory = std::vector<std::pair<void**, int64_t>>;  // where to put addresses, and bytes
+  absl::Status Allocate(const Memory& memory);
+
+  // If options.times is not null, the executor notes when a step begins and ends, and GiveTimes() makes entries
+  // of it.
+  absl::Status NoteTime() {
+    return options_.times == nullptr ? absl::OkStatus() : executor_->NoteTime();
+  }
+  absl::Status GiveTimes();
+
+  const AttentionProblem& P() const { return ring_.whole(); }
+  // Whose tensors have come here.
+  int OwnerAt(int step) const { return (c_.rank() + 2 * c_.ranks() - step) % c_.ranks(); }
+
+  const AttentionProblem given_;
+  const RingOptions options_;
+  Communicator& c_;
+  const AttentionTensors mine_;
+  void* const stream_;
+  RingProblem ring_;
+  std::unique_ptr<Executor> executor_;
+  std::vector<std::vector<PlannedJob>> jobs_;  // of each step
+  Workspace workspace_;
+
+ private:
+  absl::Status PlanSteps();
+};
 
 // Where Q is less than K and V: Q travels, and parts of O come back (ring_of_q.cc).
 absl::Status RingOfQ(const AttentionProblem& problem, const RingOptions& options, Communicator& c,

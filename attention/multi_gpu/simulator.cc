@@ -60,7 +60,7 @@ class Simulation {
     return flops > 0 ? m_.launch + flops / m_.flops_per_second : 0;
   }
 
-  // What Merged does with O of so many rows: reads both, writes one, in fp32.
+  // What merging does with O of so many rows: reads both, writes one, in fp32.
   double Merge(int64_t rows) const {
     return 3.0 * 4 * p_.b * rows * p_.hq * p_.dv / m_.memory_per_second;
   }

@@ -7,7 +7,6 @@
 #include <functional>
 #include <memory>
 #include <optional>
-#include <thread>
 #include <utility>
 
 #include "absl/status/statusor.h"
@@ -24,6 +23,7 @@
 #include "attention/multi_gpu/gpus/peer_communicator.h"
 #include "attention/multi_gpu/heads.h"
 #include "attention/multi_gpu/memory_communicator.h"
+#include "attention/multi_gpu/on_threads.h"
 #include "attention/multi_gpu/pieces.h"
 #include "attention/multi_gpu/ring.h"
 #include "attention/multi_gpu/simulator.h"
@@ -174,15 +174,11 @@ class Rank {
   AttentionTensors tensors_;
 };
 
-absl::Status OnThreads(const Ranks& ranks, const std::function<absl::Status(int)>& of_rank) {
-  std::vector<absl::Status> statuses(ranks.size());
-  std::vector<std::thread> threads;
-  for (int i = 0; i < static_cast<int>(ranks.size()); ++i) {
-    threads.emplace_back([&, i] { statuses[i] = of_rank(i); });
-  }
-  for (std::thread& thread : threads) thread.join();
+absl::Status OnRanks(const Ranks& ranks, const std::function<absl::Status(int)>& of_rank) {
   absl::Status s;
-  for (const absl::Status& status : statuses) s.Update(status);
+  for (const absl::Status& of : multi_gpu::OnThreads(static_cast<int>(ranks.size()), of_rank)) {
+    s.Update(of);
+  }
   return s;
 }
 
@@ -213,7 +209,7 @@ absl::StatusOr<Timed> Time(const Ranks& ranks, std::vector<Rank>* parts, const R
   const int n = static_cast<int>(ranks.size());
   std::vector<double> of_rank(n);
   const auto repeat = [&](int64_t calls) {
-    return OnThreads(ranks, [&](int i) -> absl::Status {
+    return OnRanks(ranks, [&](int i) -> absl::Status {
       Communicator& c = *ranks[i];
       const char none = 0;
       std::vector<char> all(n);
@@ -246,7 +242,7 @@ absl::StatusOr<Timed> Time(const Ranks& ranks, std::vector<Rank>* parts, const R
   timed.seconds = seconds[seconds.size() / 2];
   timed.low = seconds[seconds.size() / 10], timed.high = seconds[seconds.size() * 9 / 10];
   std::vector<std::vector<StepTime>> steps(n);
-  s = OnThreads(ranks, [&](int i) { return (*parts)[i].Call(*ranks[i], f.kernel, &steps[i]); });
+  s = OnRanks(ranks, [&](int i) { return (*parts)[i].Call(*ranks[i], f.kernel, &steps[i]); });
   double most = 0;
   for (const std::vector<StepTime>& some : steps) {
     double sum = 0;

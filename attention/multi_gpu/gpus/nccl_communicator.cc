@@ -106,15 +106,7 @@ class NcclCommunicator : public Communicator {
 
   absl::Status Start(const Transfer& t) override {
     if (!failed_.ok()) return failed_;
-    for (const int other : {t.to, t.from}) {
-      if (other >= 0 && other < ranks_) continue;
-      return absl::InvalidArgumentError(
-          absl::StrCat("rank: ", other, " is not one of 0 to ", ranks_ - 1));
-    }
-    if (t.send_bytes < 0 || t.receive_bytes < 0) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("bytes: ", std::min(t.send_bytes, t.receive_bytes), " is negative"));
-    }
+    if (absl::Status s = CheckTransfer(t, ranks_); !s.ok()) return s;
     const ScopedDevice current(ordinal_);
     if (!current.status().ok()) return current.status();
     const absl::StatusOr<bool> here = OnThisGpu(t, ordinal_);
@@ -161,12 +153,6 @@ class NcclCommunicator : public Communicator {
     }
     cudaGetLastError();  // cudaErrorNotReady
     return failed_;
-  }
-
-  absl::Status OtherSize(absl::string_view what, const Transfer& t, int64_t size) const {
-    return absl::InvalidArgumentError(absl::StrCat(what, ": rank ", t.from, " sends ", size,
-                                                   " bytes, but rank ", rank_, " expects ",
-                                                   t.receive_bytes));
   }
 
   // What is wrong by now: NCCL's own error, or that it is too late. `state` becomes NCCL's.
@@ -250,7 +236,7 @@ class NcclCommunicator : public Communicator {
     for (size_t i = 0; i < transfers.size(); ++i) {
       const Transfer& t = transfers[i];
       if (sizes[i] == t.receive_bytes) continue;
-      return OtherSize(what, t, sizes[i]);
+      return OtherSize(what, t, rank_, sizes[i]);
     }
     return ByWayOfGpu(what, transfers, deadline);
   }

@@ -126,9 +126,7 @@ class PeerCommunicator : public Communicator {
   absl::Status CopyAll(absl::string_view what) {
     for (const auto& [t, from] : copies_) {
       if (from.bytes != t.receive_bytes) {
-        return absl::InvalidArgumentError(absl::StrCat(what, ": rank ", t.from, " sends ",
-                                                       from.bytes, " bytes, but rank ", rank(),
-                                                       " expects ", t.receive_bytes));
+        return OtherSize(what, t, rank(), from.bytes);
       }
       if (from.bytes == 0) continue;
       absl::Status s = ToStatus(cudaStreamWaitEvent(stream_, from.ready, 0), "cudaStreamWaitEvent");

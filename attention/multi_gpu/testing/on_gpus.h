@@ -4,7 +4,6 @@
 
 #include <functional>
 #include <memory>
-#include <thread>
 #include <utility>
 #include <vector>
 
@@ -15,6 +14,7 @@
 #include "attention/multi_gpu/communicator.h"
 #include "attention/multi_gpu/gpus/nccl_communicator.h"
 #include "attention/multi_gpu/gpus/peer_communicator.h"
+#include "attention/multi_gpu/on_threads.h"
 
 namespace attnlab::multi_gpu {
 
@@ -33,28 +33,16 @@ using Ranks = std::vector<std::unique_ptr<Communicator>>;
 // gpus/nccl_communicator.h.
 inline std::vector<absl::Status> OnGpus(const Ranks& ranks,
                                         const std::function<absl::Status(Communicator&)>& of_rank) {
-  std::vector<absl::Status> statuses(ranks.size());
-  std::vector<std::thread> threads;
-  for (size_t i = 0; i < ranks.size(); ++i) {
-    threads.emplace_back([&, i] { statuses[i] = of_rank(*ranks[i]); });
-  }
-  for (std::thread& thread : threads) thread.join();
-  return statuses;
+  return OnThreads(static_cast<int>(ranks.size()), [&](int i) { return of_rank(*ranks[i]); });
 }
 
 // The same, and a rank leaves when its call returns.
 inline std::vector<absl::Status> OnGpusThatLeave(
     Ranks ranks, const std::function<absl::Status(Communicator&)>& of_rank) {
-  std::vector<absl::Status> statuses(ranks.size());
-  std::vector<std::thread> threads;
-  for (size_t i = 0; i < ranks.size(); ++i) {
-    threads.emplace_back([&, i] {
-      const std::unique_ptr<Communicator> c = std::move(ranks[i]);
-      statuses[i] = of_rank(*c);
-    });
-  }
-  for (std::thread& thread : threads) thread.join();
-  return statuses;
+  return OnThreads(static_cast<int>(ranks.size()), [&](int i) {
+    const std::unique_ptr<Communicator> c = std::move(ranks[i]);
+    return of_rank(*c);
+  });
 }
 
 // Ranks that know each other by NCCL alone, as those of several processes.
@@ -62,16 +50,11 @@ inline absl::StatusOr<Ranks> StartNccl(absl::Duration limit) {
   const absl::StatusOr<NcclId> id = NewNcclId();
   if (!id.ok()) return id.status();
   Ranks ranks(kGpus);
-  std::vector<absl::Status> statuses(kGpus);
-  std::vector<std::thread> threads;
-  for (int i = 0; i < kGpus; ++i) {
-    threads.emplace_back([&, i] {
-      auto c = RankOnGpu(*id, kGpus, i, i, limit);
-      statuses[i] = c.status();
-      if (c.ok()) ranks[i] = *std::move(c);
-    });
-  }
-  for (std::thread& thread : threads) thread.join();
+  const std::vector<absl::Status> statuses = OnThreads(kGpus, [&](int i) {
+    auto c = RankOnGpu(*id, kGpus, i, i, limit);
+    if (c.ok()) ranks[i] = *std::move(c);
+    return c.status();
+  });
   absl::Status s;
   for (const absl::Status& status : statuses) s.Update(status);
   if (!s.ok()) return s;
