@@ -28,7 +28,8 @@ QUERY = ["./bazelw", "query", "--noshow_progress", "--ui_event_filters=-info,-wa
 
 def parse(text):
     """{tool or "": {label: capabilities}} of `bazel query --output=build`."""
-    tests = {tool: {} for tool in ("", *TOOLS)}
+    # Under compute-sanitizer tests take longest. A bundle's come in this order, and the longest should come first.
+    tests = {tool: {} for tool in (*TOOLS, "")}
     for rule in re.split(r"^# (?=\S+BUILD:\d+:\d+$)", text, flags=re.MULTILINE)[1:]:
         if '"ATTNLAB_GPUS": "1"' not in rule:  # several GPUs, which a host may not have
             continue
