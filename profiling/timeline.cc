@@ -22,7 +22,8 @@ constexpr size_t kBufferBytes = 1 << 20;
 constexpr size_t kBufferAlignment = 8;
 
 constexpr CUpti_ActivityKind kKinds[] = {CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL,
-                                         CUPTI_ACTIVITY_KIND_MEMSET, CUPTI_ACTIVITY_KIND_MEMCPY};
+                                         CUPTI_ACTIVITY_KIND_MEMSET, CUPTI_ACTIVITY_KIND_MEMCPY,
+                                         CUPTI_ACTIVITY_KIND_MEMCPY2};
 
 // Records from CUPTI. A global, because CUPTI calls back from its own thread without a user
 // pointer.
@@ -47,7 +48,8 @@ void CUPTIAPI GiveBuffer(uint8_t** buffer, size_t* size, size_t* most_records) {
 template <typename Record>
 std::pair<uint64_t, Activity> Timed(const Record& record, Activity::Kind kind, std::string name) {
   return {record.start,
-          {kind, std::move(name), 0, 1e-9 * static_cast<double>(record.end - record.start)}};
+          {kind, std::move(name), 0, 1e-9 * static_cast<double>(record.end - record.start),
+           record.deviceId, record.streamId}};
 }
 
 void CUPTIAPI TakeBuffer(CUcontext, uint32_t, uint8_t* buffer, size_t, size_t valid) {
@@ -70,6 +72,12 @@ void CUPTIAPI TakeBuffer(CUcontext, uint32_t, uint8_t* buffer, size_t, size_t va
         records.activities.push_back(
             Timed(*reinterpret_cast<const CUpti_ActivityMemcpy5*>(activity), Activity::Kind::kCopy,
                   "memcpy"));
+      } else if (activity->kind == CUPTI_ACTIVITY_KIND_MEMCPY2) {
+        const auto& copy = *reinterpret_cast<const CUpti_ActivityMemcpyPtoP4*>(activity);
+        auto timed =
+            Timed(copy, Activity::Kind::kCopy, absl::StrCat("memcpy from GPU ", copy.srcDeviceId));
+        timed.second.gpu = copy.dstDeviceId;
+        records.activities.push_back(std::move(timed));
       }
     }
   }
@@ -135,6 +143,31 @@ class Recorder {
   int enabled_ = 0;
 };
 
+absl::Status Synchronize(absl::Span<const int> ordinals, absl::string_view what) {
+  absl::Status s;
+  for (const int ordinal : ordinals) {
+    const ScopedDevice current(ordinal);
+    s.Update(current.status());
+    s.Update(ToStatus(cudaDeviceSynchronize(), what));
+  }
+  return s;
+}
+
+absl::StatusOr<std::vector<std::pair<uint64_t, Activity>>> Record(
+    absl::Span<const int> ordinals, absl::FunctionRef<absl::Status()> call) {
+  const absl::StatusOr<const Cupti*> cupti = LoadCupti();
+  if (!cupti.ok()) return cupti.status();
+  absl::Status s = Synchronize(ordinals, "before the call");
+  if (!s.ok()) return s;
+  Recorder recorder(*cupti);
+  if (s = recorder.Begin(); !s.ok()) return s;
+  const absl::Status called = call();
+  s = Synchronize(ordinals, "the call");
+  if (!called.ok()) return called;
+  if (!s.ok()) return s;
+  return recorder.Take();
+}
+
 struct OwnStream {
   cudaStream_t stream = nullptr;
   ~OwnStream() {
@@ -165,26 +198,22 @@ absl::StatusOr<std::vector<Activity>> TimelineFrom(std::vector<std::pair<uint64_
 
 absl::StatusOr<std::vector<Activity>> TimelineOf(
     int ordinal, absl::FunctionRef<absl::Status(void* stream)> enqueue, size_t before) {
-  const absl::StatusOr<const Cupti*> cupti = LoadCupti();
-  if (!cupti.ok()) return cupti.status();
   const ScopedDevice current(ordinal);
   if (!current.status().ok()) return current.status();
   OwnStream own;
   absl::Status s = ToStatus(cudaStreamCreateWithFlags(&own.stream, cudaStreamNonBlocking),
                             "cudaStreamCreateWithFlags");
   if (!s.ok()) return s;
-  if (s = ToStatus(cudaDeviceSynchronize(), "before the call"); !s.ok()) return s;
+  auto recorded = Record({ordinal}, [&] { return enqueue(own.stream); });
+  if (!recorded.ok()) return recorded.status();
+  return TimelineFrom(*std::move(recorded), before);
+}
 
-  Recorder recorder(*cupti);
-  if (s = recorder.Begin(); !s.ok()) return s;
-  const absl::Status enqueued = enqueue(own.stream);
-  s = ToStatus(cudaDeviceSynchronize(), "the call");
-  if (!enqueued.ok()) return enqueued;
-  if (!s.ok()) return s;
-  auto taken = recorder.Take();
-  if (!taken.ok()) return taken.status();
-
-  return TimelineFrom(*std::move(taken), before);
+absl::StatusOr<std::vector<Activity>> TimelineOfGpus(absl::Span<const int> ordinals,
+                                                     absl::FunctionRef<absl::Status()> call) {
+  auto recorded = Record(ordinals, call);
+  if (!recorded.ok()) return recorded.status();
+  return TimelineFrom(*std::move(recorded), 0);
 }
 
 }  // namespace attnlab::profiling

@@ -15,6 +15,7 @@
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/types/span.h"
 
 namespace attnlab::profiling {
 
@@ -24,6 +25,8 @@ struct Activity {
   std::string name;    // of a kernel, demangled, in full; or "memset", "memcpy"
   double begin = 0;    // seconds since the first activity began
   double seconds = 0;  // duration
+  uint32_t gpu = 0;    // where it runs; of a copy between GPUs, the one that receives
+  uint32_t stream = 0;
 };
 
 // Seconds from the beginning of the first activity to the end of the last; 0 if there is none.
@@ -41,6 +44,10 @@ absl::StatusOr<std::vector<Activity>> TimelineFrom(std::vector<std::pair<uint64_
 // else the process runs on the GPU meanwhile. One call at a time.
 absl::StatusOr<std::vector<Activity>> TimelineOf(
     int ordinal, absl::FunctionRef<absl::Status(void* stream)> enqueue, size_t before = 0);
+
+// The same of a call that uses several GPUs, on streams of its own.
+absl::StatusOr<std::vector<Activity>> TimelineOfGpus(absl::Span<const int> ordinals,
+                                                     absl::FunctionRef<absl::Status()> call);
 
 }  // namespace attnlab::profiling
 

@@ -44,7 +44,7 @@ TEST_F(AttnlabTest, BenchOnRanks) {
   EXPECT_THAT(ways, ElementsAre("one", "zigzag", "ring", "alltoall", "splitkv", "heads"));
   EXPECT_EQ(bench["rows"][1]["steps"].size(), 3u);
   EXPECT_GT(bench["rows"][1]["steps"][0]["computing"], 0);
-  EXPECT_GT(bench["rows"][5]["predicted_seconds"], 0);
+  EXPECT_FALSE(bench["rows"][5].contains("predicted_seconds"));  // the model is of GPUs
 
   Words wrong = words;
   wrong.push_back("--parallel=across");

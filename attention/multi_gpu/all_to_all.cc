@@ -45,9 +45,8 @@ class AllToAll {
         here_(p) {}
 
   absl::Status Run() {
-    absl::Status s =
-        CheckPart("all-to-all", p_, RowsOf(Chunks(p_.sq, c_.rank())),
-                  RowsOf(Chunks(p_.skv, c_.rank())), mine_, {/*packed=*/false, /*gpu=*/true});
+    absl::Status s = CheckPart("all-to-all", p_, RowsOf(Chunks(p_.sq, c_.rank())),
+                               RowsOf(Chunks(p_.skv, c_.rank())), mine_);
     if (s.ok()) s = CheckDevice(device_, c_);
     if (s.ok()) s = Prepare();
     const std::string text = absl::StrCat(
@@ -113,7 +112,7 @@ class AllToAll {
     return call.status();
   }
 
-  // Transfers from each rank to each, this one too, of `stretches(from, to)`.
+  // Transfers from each rank to each of `stretches(from, to)`. The first is to this rank, and stays where it is.
   template <typename Stretches>
   absl::Status Reserve(std::vector<Transfer>* transfers, Stretches stretches) {
     const int n = c_.ranks(), rank = c_.rank();
@@ -123,7 +122,7 @@ class AllToAll {
       t.send_bytes = BytesOf(stretches(rank, t.to));
       t.receive_bytes = BytesOf(stretches(t.from, rank));
       const absl::StatusOr<void*> send = executor_->Allocate(t.send_bytes),
-                                  receive = executor_->Allocate(t.receive_bytes);
+                                  receive = i == 0 ? send : executor_->Allocate(t.receive_bytes);
       if (!send.ok() || !receive.ok()) return send.ok() ? receive.status() : send.status();
       t.send = *send, t.receive = *receive;
     }
@@ -138,10 +137,9 @@ class AllToAll {
       absl::Status s = pack(t.to, static_cast<char*>(const_cast<void*>(t.send)));
       if (!s.ok()) return s;
     }
-    const absl::StatusOr<void*> packed = executor_->Record();
-    if (!packed.ok()) return packed.status();
     for (Transfer t : transfers) {
-      t.after = *packed;
+      if (t.to == c_.rank()) continue;
+      t.stream = stream_;
       if (absl::Status s = c_.Start(t); !s.ok()) return s;
     }
     if (absl::Status s = c_.Wait(what); !s.ok()) return s;

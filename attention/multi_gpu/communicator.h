@@ -27,9 +27,9 @@ struct Transfer {
   void* receive = nullptr;
   int from = 0;
   int64_t send_bytes = 0, receive_bytes = 0;
-  // Memory on a GPU: a cudaEvent_t, as it was last recorded before Start(). The transfer begins after it. Null: at
-  // once.
-  void* after = nullptr;
+  // Memory on a GPU: a cudaStream_t. The transfer begins after its work so far, as of Start(). What it gets after
+  // Wait() finds the data, and may write what was sent.
+  void* stream = nullptr;
 };
 
 // For implementations: what Start() refuses, and what Wait() says where another rank sends other bytes.
@@ -47,8 +47,9 @@ class Communicator {
 
   // Starts a transfer. InvalidArgument for a rank that does not exist.
   virtual absl::Status Start(const Transfer& transfer) = 0;
-  // Waits for all transfers that were started. `what` they are, for messages. InvalidArgument if another
-  // rank sends another number of bytes, which NCCL does not always tell (gpus/nccl_communicator.h).
+  // Waits for all transfers that were started; for those of memory on a GPU it may return before they are done.
+  // `what` they are, for messages. InvalidArgument if another rank sends another number of bytes, which NCCL does not
+  // always tell (gpus/nccl_communicator.h).
   virtual absl::Status Wait(absl::string_view what) = 0;
 };
 

@@ -36,7 +36,8 @@ class CpuExecutor : public Executor {
     }
     return absl::OkStatus();
   }
-  absl::Status Reset(int64_t b, int64_t rows, int64_t heads, int64_t dv) override {
+  absl::Status Reset(int64_t b, int64_t rows, int64_t heads, int64_t dv,
+                     int64_t /*parts*/) override {
     rows_ = rows, heads_ = heads, dv_ = dv;
     try {
       states_.assign(b * rows * heads, {});
@@ -80,7 +81,6 @@ class CpuExecutor : public Executor {
     }
     return absl::OkStatus();
   }
-  absl::StatusOr<void*> Record() override { return nullptr; }
   absl::Status NoteTime() override {
     times_.push_back(Clock::now());
     return absl::OkStatus();

@@ -29,18 +29,15 @@ class Executor {
   // Elements to the same places of `to`, which may have more rows.
   virtual absl::Status Copy(const ConstTensorView& from, const TensorView& to) = 0;
 
-  // The sum of parts, in fp32 (device/online_softmax.h). The same parts in the same order give the same bits.
-  // Begins with no key. Once per object.
-  virtual absl::Status Reset(int64_t b, int64_t rows, int64_t heads, int64_t dv) = 0;
-  // Of queries from `first_row` on.
+  // The sum of `parts` parts, in fp32 (device/online_softmax.h). The same parts in the same order give the same bits.
+  // Once per object.
+  virtual absl::Status Reset(int64_t b, int64_t rows, int64_t heads, int64_t dv, int64_t parts) = 0;
+  // Of queries from `first_row` on. The memory of a part may change once the next one was added, but that of the last
+  // two only after Store(): so they are merged in one pass.
   virtual absl::Status Add(const ConstTensorView& o, const ConstTensorView& lse,
                            int64_t first_row) = 0;
   // lse.data may be null.
   virtual absl::Status Store(const TensorView& o, const TensorView& lse) = 0;
-
-  // A cudaEvent_t after all work so far, for Transfer::after; null on a CPU. The next call returns the same event,
-  // moved.
-  virtual absl::StatusOr<void*> Record() = 0;
 
   // Notes when the work so far is done. Times() waits for that, and gives the seconds from the first note to each.
   virtual absl::Status NoteTime() = 0;

@@ -8,6 +8,7 @@
 #include "attention/cuda/stream_buffer.h"
 #include "attention/device/element_of.h"
 #include "attention/multi_gpu/merge.h"
+#include "attention/multi_gpu/part.h"
 
 namespace attnlab::multi_gpu {
 namespace {
@@ -20,25 +21,15 @@ DeviceRows RowsOf(const ConstTensorView& t) {
   return {const_cast<void*>(t.data), t.strides[0], t.strides[1], t.strides[2]};
 }
 
-// Whether all elements are neighbours.
-bool IsDense(const ConstTensorView& t) {
-  return t.strides[2] == t.shape[3] && t.strides[1] == t.shape[2] * t.strides[2] &&
-         (t.shape[0] == 1 || t.strides[0] == t.shape[1] * t.strides[1]);
-}
-
 class GpuExecutor : public Executor {
  public:
   GpuExecutor(int ordinal, void* stream)
       : device_(ordinal), ordinal_(ordinal), stream_(static_cast<cudaStream_t>(stream)) {}
   ~GpuExecutor() override {
-    if (event_ != nullptr) cudaEventDestroy(event_);
     for (const cudaEvent_t time : times_) cudaEventDestroy(time);
   }
 
-  absl::Status Begin() {
-    if (!device_.status().ok()) return device_.status();
-    return ToStatus(cudaEventCreateWithFlags(&event_, cudaEventDisableTiming), "cudaEventCreate");
-  }
+  absl::Status Begin() const { return device_.status(); }
 
   absl::StatusOr<void*> Allocate(int64_t bytes) override {
     absl::StatusOr<StreamBuffer> buffer = StreamBuffer::Allocate(ordinal_, stream_, bytes);
@@ -58,34 +49,36 @@ class GpuExecutor : public Executor {
                     "copy of K and V");
   }
 
-  absl::Status Reset(int64_t b, int64_t rows, int64_t heads, int64_t dv) override {
+  absl::Status Reset(int64_t b, int64_t rows, int64_t heads, int64_t dv, int64_t parts) override {
+    merging_.b = b, merging_.rows = rows, merging_.heads = heads, merging_.dv = dv;
+    parts_ = parts;
+    if (parts <= Merging::kMost) return absl::OkStatus();
     const int64_t count = b * rows * heads;
-    sum_.b = b, sum_.rows = rows, sum_.heads = heads, sum_.dv = dv;
     const absl::StatusOr<void*> states =
-        Allocate(count * static_cast<int64_t>(sizeof(*sum_.states)));
-    const absl::StatusOr<void*> o = Allocate(count * dv * static_cast<int64_t>(sizeof(*sum_.o)));
-    if (!states.ok() || !o.ok()) return states.ok() ? o.status() : states.status();
-    sum_.states = static_cast<device::OnlineSoftmax*>(*states);
-    sum_.o = static_cast<float*>(*o);
-    return ToStatus(StartReset(sum_, stream_), "sum of parts");
+        Allocate(count * static_cast<int64_t>(sizeof(*merging_.states)));
+    const absl::StatusOr<void*> sum =
+        Allocate(count * dv * static_cast<int64_t>(sizeof(*merging_.sum)));
+    if (!states.ok() || !sum.ok()) return states.ok() ? sum.status() : states.status();
+    merging_.states = static_cast<device::OnlineSoftmax*>(*states);
+    merging_.sum = static_cast<float*>(*sum);
+    return absl::OkStatus();
   }
 
   absl::Status Add(const ConstTensorView& o, const ConstTensorView& lse,
                    int64_t first_row) override {
-    return ToStatus(
-        StartAdd(sum_, first_row, o.shape[1], ElementOf(o.dtype), RowsOf(o), RowsOf(lse), stream_),
-        "merge of a part");
+    if (merging_.count == Merging::kMost)
+      return absl::InternalError("more parts than were announced");
+    merging_.parts[merging_.count++] = {RowsOf(o), RowsOf(lse), first_row, o.shape[1]};
+    // The last ones are merged into O at once.
+    if (--parts_ <= 0 || merging_.count < Merging::kMost) return absl::OkStatus();
+    const cudaError_t error = StartMerge(merging_, ElementOf(o.dtype), stream_);
+    merging_.has_sum = true, merging_.count = 0;
+    return ToStatus(error, "merge of parts");
   }
 
   absl::Status Store(const TensorView& o, const TensorView& lse) override {
-    return ToStatus(StartStore(sum_, ElementOf(o.dtype), RowsOf(o), RowsOf(lse), stream_),
+    return ToStatus(StartStore(merging_, ElementOf(o.dtype), RowsOf(o), RowsOf(lse), stream_),
                     "store of O");
-  }
-
-  absl::StatusOr<void*> Record() override {
-    absl::Status s = ToStatus(cudaEventRecord(event_, stream_), "cudaEventRecord");
-    if (!s.ok()) return s;
-    return event_;
   }
 
   absl::Status NoteTime() override {
@@ -113,10 +106,10 @@ class GpuExecutor : public Executor {
   const cuda_backend::ScopedDevice device_;
   const int ordinal_;
   const cudaStream_t stream_;
-  cudaEvent_t event_ = nullptr;
   std::vector<cudaEvent_t> times_;
   std::vector<StreamBuffer> memory_;
-  DeviceSum sum_;
+  Merging merging_;
+  int64_t parts_ = 0;  // that are still to come
 };
 
 }  // namespace

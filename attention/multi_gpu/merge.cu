@@ -1,6 +1,5 @@
 #include <algorithm>
 #include <initializer_list>
-#include <type_traits>
 
 #include "attention/cuda/launch.h"
 #include "attention/device/convert.cuh"
@@ -9,30 +8,40 @@
 namespace attnlab::multi_gpu {
 namespace {
 
-constexpr int kThreads = 256, kWarps = kThreads / 32;
+constexpr int kThreads = 256;
+constexpr int kPiece = sizeof(uint4);     // what a thread loads at once
 constexpr int64_t kMostBlocks = 1 << 16;  // each does several rows if there are more
 
 // One of [b, rows, heads].
 struct Place {
   int64_t b, row, head;
-  __device__ Place(int64_t index, int64_t rows, int64_t heads)
-      : b(index / heads / rows), row(index / heads % rows), head(index % heads) {}
   __device__ int64_t In(const DeviceRows& t) const {
     return b * t.batch + row * t.row + head * t.head;
   }
 };
 
-__device__ int Lane() { return static_cast<int>(threadIdx.x) % 32; }
-__device__ int64_t FirstWarp() { return int64_t{blockIdx.x} * kWarps + threadIdx.x / 32; }
-__device__ int64_t Warps() { return int64_t{gridDim.x} * kWarps; }
-
-__global__ void ResetKernel(DeviceSum sum) {
-  const int64_t step = int64_t{gridDim.x} * kThreads;
-  for (int64_t at = int64_t{blockIdx.x} * kThreads + threadIdx.x; at < sum.b * sum.rows * sum.heads;
-       at += step) {
-    sum.states[at] = {};
+__device__ Place PlaceOf(int64_t index, int64_t rows, int64_t heads) {
+  // Divisions of 64 bits are a hundred instructions, and these kernels have little else to do.
+  if ((index | rows | heads) >> 32 == 0) {
+    const auto n = static_cast<uint32_t>(index), h = static_cast<uint32_t>(heads), row = n / h,
+               r = static_cast<uint32_t>(rows);
+    return {row / r, row % r, n % h};
   }
+  return {index / heads / rows, index / heads % rows, index % heads};
 }
+
+// 2^log neighbouring threads, at most a warp, do a row together.
+struct Group {
+  int log;
+  __host__ __device__ int Lanes() const { return 1 << log; }
+  __device__ int Lane() const { return static_cast<int>(threadIdx.x) & (Lanes() - 1); }
+  __device__ int64_t First() const { return (int64_t{blockIdx.x} * kThreads + threadIdx.x) >> log; }
+  __device__ int64_t Step() const { return (int64_t{gridDim.x} * kThreads) >> log; }
+  __device__ void Sync() const {
+    const unsigned first = 0xffffffffu >> (32 - Lanes());
+    __syncwarp(first << (threadIdx.x % 32 & ~(Lanes() - 1)));
+  }
+};
 
 // kVector elements at once.
 template <typename T, int kVector>
@@ -40,80 +49,92 @@ struct alignas(kVector * sizeof(T)) Vector {
   T x[kVector];
 };
 
-// A warp per query and head: its state belongs to this warp alone, so the order is that of the launches.
 template <typename T, int kVector>
-__global__ void AddKernel(DeviceSum sum, int64_t first, int64_t rows, DeviceRows o,
-                          DeviceRows lse) {
-  for (int64_t n = FirstWarp(); n < sum.b * rows * sum.heads; n += Warps()) {
-    const Place place(n, rows, sum.heads);
-    const int64_t at = (place.b * sum.rows + first + place.row) * sum.heads + place.head;
-    device::OnlineSoftmax state = sum.states[at];
-    const bool is_first = state.neg_max == device::OnlineSoftmax::kNoKey;
-    const float part = static_cast<const float*>(lse.data)[place.In(lse)];
-    const auto f = state.Merge(device::OnlineSoftmax::OfLse(part));
-    const T* const from = static_cast<const T*>(o.data) + place.In(o);
-    float* const to = sum.o + at * sum.dv;
-    for (int64_t i = Lane() * kVector; i < sum.dv; i += 32 * kVector) {
-      const auto parts = *reinterpret_cast<const Vector<T, kVector>*>(from + i);
-      // O is not there yet before the first part.
-      Vector<float, kVector> sums = {};
-      if (!is_first) sums = *reinterpret_cast<const Vector<float, kVector>*>(to + i);
-#pragma unroll
-      for (int j = 0; j < kVector; ++j) {
-        sums.x[j] = f.mine * sums.x[j] + f.parts * device::ToFloat(parts.x[j]);
-      }
-      *reinterpret_cast<Vector<float, kVector>*>(to + i) = sums;
-    }
-    __syncwarp();  // all lanes have read the state
-    if (Lane() == 0) sum.states[at] = state;
-  }
+__device__ auto Load(const T* from) {
+  return *reinterpret_cast<const Vector<T, kVector>*>(from);
 }
 
+// A group per query and head. `o` without data: into the sum.
 template <typename T, int kVector>
-__global__ void StoreKernel(DeviceSum sum, DeviceRows o, DeviceRows lse) {
-  for (int64_t at = FirstWarp(); at < sum.b * sum.rows * sum.heads; at += Warps()) {
-    const Place place(at, sum.rows, sum.heads);
-    const device::OnlineSoftmax state = sum.states[at];
-    const bool is_empty = state.neg_max == device::OnlineSoftmax::kNoKey;
+__global__ void MergeKernel(Group group, Merging m, DeviceRows o, DeviceRows lse) {
+  using device::OnlineSoftmax;
+  for (int64_t at = group.First(); at < m.b * m.rows * m.heads; at += group.Step()) {
+    const Place place = PlaceOf(at, m.rows, m.heads);
+    const OnlineSoftmax before = m.has_sum ? m.states[at] : OnlineSoftmax();
+    OnlineSoftmax state = before;
+    const T* rows[Merging::kMost];
+    float weights[Merging::kMost];  // first the LSE
+#pragma unroll
+    for (int i = 0; i < Merging::kMost; ++i) {
+      const DevicePart& part = m.parts[i];
+      const Place there = {place.b, place.row - part.first, place.head};
+      rows[i] = nullptr;
+      if (i >= m.count || there.row < 0 || there.row >= part.rows) continue;
+      rows[i] = static_cast<const T*>(part.o.data) + there.In(part.o);
+      weights[i] = static_cast<const float*>(part.lse.data)[there.In(part.lse)];
+      state.Merge(OnlineSoftmax::OfLse(weights[i]));
+    }
+    // What was summed is relative to the maximum of all, as are the weights.
+    const bool adds = before.neg_max != OnlineSoftmax::kNoKey;
+    const float of_sum = OnlineSoftmax(before).MoveTo(state.neg_max);
+#pragma unroll
+    for (int i = 0; i < Merging::kMost; ++i) {
+      if (rows[i] == nullptr) continue;
+      weights[i] = OnlineSoftmax(state).Merge(OnlineSoftmax::OfLse(weights[i])).parts;
+    }
     const float factor = state.Inverse();
-    T* const to = static_cast<T*>(o.data) + place.In(o);
-    for (int64_t i = Lane() * kVector; i < sum.dv; i += 32 * kVector) {
-      Vector<float, kVector> sums = {};
-      if (!is_empty) {
-        sums = *reinterpret_cast<const Vector<float, kVector>*>(sum.o + at * sum.dv + i);
+    for (int64_t x = group.Lane() * kVector; x < m.dv; x += group.Lanes() * kVector) {
+      Vector<float, kVector> sum = {};
+      if (adds) {
+        sum = Load<float, kVector>(m.sum + at * m.dv + x);
+#pragma unroll
+        for (int j = 0; j < kVector; ++j) sum.x[j] *= of_sum;
+      }
+#pragma unroll
+      for (int i = 0; i < Merging::kMost; ++i) {
+        if (rows[i] == nullptr) continue;
+        const auto part = Load<T, kVector>(rows[i] + x);
+#pragma unroll
+        for (int j = 0; j < kVector; ++j) sum.x[j] += weights[i] * device::ToFloat(part.x[j]);
+      }
+      if (o.data == nullptr) {
+        *reinterpret_cast<Vector<float, kVector>*>(m.sum + at * m.dv + x) = sum;
+        continue;
       }
       Vector<T, kVector> stored;
 #pragma unroll
-      for (int j = 0; j < kVector; ++j) stored.x[j] = device::FromFloat<T>(sums.x[j] * factor);
-      *reinterpret_cast<Vector<T, kVector>*>(to + i) = stored;
+      for (int j = 0; j < kVector; ++j) stored.x[j] = device::FromFloat<T>(sum.x[j] * factor);
+      *reinterpret_cast<Vector<T, kVector>*>(static_cast<T*>(o.data) + place.In(o) + x) = stored;
     }
-    if (Lane() == 0 && lse.data != nullptr) {
-      static_cast<float*>(lse.data)[place.In(lse)] = state.Lse();
-    }
+    group.Sync();  // all have read the state
+    if (group.Lane() != 0) continue;
+    if (o.data == nullptr) m.states[at] = state;
+    if (lse.data != nullptr) static_cast<float*>(lse.data)[place.In(lse)] = state.Lse();
   }
 }
 
-// A warp per row. Strides and `dim` in units.
+// A group per row. Strides and `dim` in units.
 template <typename Unit>
-__global__ void CopyKernel(int64_t count, int64_t rows, int64_t heads, int64_t dim, DeviceRows from,
-                           DeviceRows to) {
-  for (int64_t n = FirstWarp(); n < count; n += Warps()) {
-    const Place place(n, rows, heads);
+__global__ void CopyKernel(Group group, int64_t count, int64_t rows, int64_t heads, int64_t dim,
+                           DeviceRows from, DeviceRows to) {
+  for (int64_t n = group.First(); n < count; n += group.Step()) {
+    const Place place = PlaceOf(n, rows, heads);
     const Unit* const source = static_cast<const Unit*>(from.data) + place.In(from);
     Unit* const target = static_cast<Unit*>(to.data) + place.In(to);
-    for (int64_t i = Lane(); i < dim; i += 32) target[i] = source[i];
+    for (int64_t i = group.Lane(); i < dim; i += group.Lanes()) target[i] = source[i];
   }
 }
 
-dim3 Blocks(int64_t work, int per_block) {
-  return dim3(static_cast<unsigned>(std::min(kMostBlocks, (work + per_block - 1) / per_block)));
-}
-
+// A kernel for so many rows of `dim` units.
 template <typename... Parameters, typename... Arguments>
-cudaError_t Start(void (*kernel)(Parameters...), int64_t work, int per_block, cudaStream_t stream,
-                  const Arguments&... arguments) {
-  if (work == 0) return cudaSuccess;
-  return device::Launch(kernel, Blocks(work, per_block), kThreads, 0, stream, arguments...);
+cudaError_t Start(void (*kernel)(Group, Parameters...), int64_t rows, int64_t dim,
+                  cudaStream_t stream, const Arguments&... arguments) {
+  if (rows == 0 || dim == 0) return cudaSuccess;
+  Group group = {0};
+  while (group.log < 5 && 2 * group.Lanes() <= dim) ++group.log;
+  const int64_t blocks = std::min(kMostBlocks, (rows * group.Lanes() + kThreads - 1) / kThreads);
+  return device::Launch(kernel, dim3(static_cast<unsigned>(blocks)), kThreads, 0, stream, group,
+                        arguments...);
 }
 
 // The tensor in units of `size` / `unit` elements.
@@ -132,13 +153,19 @@ bool InPieces(int64_t bytes, int64_t size, int64_t dim,
   return bits % bytes == 0;
 }
 
-// Calls f(T(), vector) with a vector of 4 elements if they can be accessed at once, else of 1.
-template <typename F>
-cudaError_t WithVector(device::Element element, int64_t dv, const DeviceRows& o, F f) {
-  const int64_t size = SizeOf(element);
+// With vectors of 16 bytes if all can be accessed so, else of one element.
+cudaError_t StartKernel(const Merging& m, device::Element element, const DeviceRows& o,
+                        const DeviceRows& lse, cudaStream_t stream) {
+  const int64_t size = SizeOf(element), rows = m.b * m.rows * m.heads;
+  bool in_pieces = InPieces(kPiece, size, m.dv, {&o});
+  for (int i = 0; i < m.count; ++i) {
+    in_pieces = in_pieces && InPieces(kPiece, size, m.dv, {&m.parts[i].o});
+  }
   const auto with = [&](auto t) {
-    return InPieces(4 * size, size, dv, {&o}) ? f(t, std::integral_constant<int, 4>())
-                                              : f(t, std::integral_constant<int, 1>());
+    using T = decltype(t);
+    constexpr int kVector = kPiece / sizeof(T);
+    return in_pieces ? Start(MergeKernel<T, kVector>, rows, m.dv / kVector, stream, m, o, lse)
+                     : Start(MergeKernel<T, 1>, rows, m.dv, stream, m, o, lse);
   };
   switch (element) {
     case device::Element::kFloat16:
@@ -152,36 +179,23 @@ cudaError_t WithVector(device::Element element, int64_t dv, const DeviceRows& o,
 
 }  // namespace
 
-cudaError_t StartReset(const DeviceSum& sum, cudaStream_t stream) {
-  return Start(ResetKernel, sum.b * sum.rows * sum.heads, kThreads, stream, sum);
+cudaError_t StartMerge(const Merging& merging, device::Element element, cudaStream_t stream) {
+  return StartKernel(merging, element, {}, {}, stream);
 }
 
-cudaError_t StartAdd(const DeviceSum& sum, int64_t first, int64_t rows, device::Element element,
-                     const DeviceRows& o, const DeviceRows& lse, cudaStream_t stream) {
-  return WithVector(element, sum.dv, o, [&](auto t, auto vector) {
-    return Start(AddKernel<decltype(t), vector()>, sum.b * rows * sum.heads, kWarps, stream, sum,
-                 first, rows, o, lse);
-  });
-}
-
-cudaError_t StartStore(const DeviceSum& sum, device::Element element, const DeviceRows& o,
+cudaError_t StartStore(const Merging& merging, device::Element element, const DeviceRows& o,
                        const DeviceRows& lse, cudaStream_t stream) {
-  return WithVector(element, sum.dv, o, [&](auto t, auto vector) {
-    return Start(StoreKernel<decltype(t), vector()>, sum.b * sum.rows * sum.heads, kWarps, stream,
-                 sum, o, lse);
-  });
+  return StartKernel(merging, element, o, lse, stream);
 }
 
 cudaError_t StartCopy(int64_t b, int64_t rows, int64_t heads, int64_t dim, device::Element element,
                       const DeviceRows& from, const DeviceRows& to, cudaStream_t stream) {
   const int64_t size = SizeOf(element), count = b * rows * heads;
   const auto start = [&](auto* kernel, int64_t unit) {
-    return Start(kernel, count, kWarps, stream, count, rows, heads, dim * size / unit,
+    return Start(kernel, count, dim * size / unit, stream, count, rows, heads, dim * size / unit,
                  InUnits(from, size, unit), InUnits(to, size, unit));
   };
-  if (InPieces(sizeof(uint4), size, dim, {&from, &to})) {
-    return start(CopyKernel<uint4>, sizeof(uint4));
-  }
+  if (InPieces(kPiece, size, dim, {&from, &to})) return start(CopyKernel<uint4>, kPiece);
   return start(CopyKernel<uint16_t>, sizeof(uint16_t));
 }
 

@@ -13,6 +13,7 @@
 #include "attention/multi_gpu/on_ranks.h"
 #include "attention/multi_gpu/part.h"
 #include "attention/multi_gpu/ring.h"
+#include "attention/multi_gpu/ring_problem.h"
 #include "attention/multi_gpu/split_kv.h"
 #include "attention/multi_gpu/testing/rows_of_ranks.h"
 #include "attention/oracle/inputs.h"
@@ -232,6 +233,42 @@ TEST(AllToAllTest, ABadTensorIsNamedByAllRanks) {
   EXPECT_THAT(std::string(statuses[1].message()), HasSubstr("hkv: 0"));
   EXPECT_THAT(std::string(statuses[0].message()),
               HasSubstr("problem of all-to-all: rank 1 has hkv: 0"));
+}
+
+// Chunks that are neighbours make one kernel, not one each.
+TEST(RingTest, AStepOfAZigzagRingIsOneProblem) {
+  for (const char* const line :
+       {"hq=1,sq=160,d=8,dtype=fp32,mask=causal", "hq=1,sq=163,d=8,dtype=fp32,mask=causal",
+        "hq=1,sq=80,skv=160,d=8,dtype=fp32"}) {
+    const AttentionProblem p = AttentionProblem::Parse(line).value();
+    constexpr int kRanks = 5;
+    OnRanks(kRanks, absl::Seconds(30), [&](Communicator& c) {
+      const auto rows = [&](int64_t length) {
+        return RowsOf(ChunksOf(length, kRanks, c.rank(), Order::kZigzag));
+      };
+      std::vector<float> memory(8 * 160);
+      const auto view = [&](int64_t length) {
+        return BshdView(static_cast<void*>(memory.data()), p.dtype, Device::Cpu(), 1, rows(length),
+                        1, 8);
+      };
+      AttentionTensors mine;
+      mine.q = mine.o = view(p.sq), mine.k = mine.v = view(p.skv);
+      RingProblem ring;
+      std::string text;
+      const absl::Status s = ring.Make(p, {Order::kZigzag}, c, mine, &text);
+      EXPECT_TRUE(s.ok()) << s;
+      int64_t pairs = 0;
+      for (int other = 0; other < kRanks; ++other) {
+        const std::vector<Job> jobs = ring.JobsOf(c.rank(), other);
+        EXPECT_EQ(jobs.size(), 1) << line << ": rank " << c.rank() << " with keys of " << other;
+        for (const Job& job : jobs) {
+          pairs += VisiblePairs(job.problem.mask, job.problem.sq, job.problem.skv);
+        }
+      }
+      EXPECT_NEAR(pairs, VisiblePairs(p.mask, p.sq, p.skv) / kRanks, p.sq);
+      return s;
+    });
+  }
 }
 
 TEST(RingTest, WhatItDoesNotTake) {

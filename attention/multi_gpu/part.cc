@@ -4,17 +4,23 @@
 
 #include "absl/strings/str_cat.h"
 #include "attention/core/dtype.h"
+#include "attention/cuda/backend.h"
 #include "attention/cuda/memory.h"
 
 namespace attnlab::multi_gpu {
 namespace {
 
 absl::Status CheckOffsets(absl::string_view name, const LengthsView& offsets, int64_t b,
-                          int64_t most) {
+                          int64_t most, Device device) {
   if (offsets.data == nullptr || offsets.count != b + 1) {
     return absl::InvalidArgumentError(absl::StrCat(name, ": has ",
                                                    offsets.data == nullptr ? 0 : offsets.count,
                                                    " offsets, must have b + 1 = ", b + 1));
+  }
+  if (device.kind == DeviceKind::kCuda &&
+      cuda_backend::CheckAddress(device.ordinal, offsets.data).ok()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(name, ": on ", ToString(device), ", must be in host memory"));
   }
   if (offsets.data[0] != 0) {
     return absl::InvalidArgumentError(
@@ -42,8 +48,8 @@ absl::StatusOr<std::vector<Sequence>> SequencesOf(const AttentionProblem& p,
     sequences.push_back({{0, p.sq}, {0, p.skv}});
     return sequences;
   }
-  absl::Status s = CheckOffsets("cu_seqlens_q", t.cu_seqlens_q, p.b, p.sq);
-  if (s.ok()) s = CheckOffsets("cu_seqlens_kv", t.cu_seqlens_kv, p.b, p.skv);
+  absl::Status s = CheckOffsets("cu_seqlens_q", t.cu_seqlens_q, p.b, p.sq, t.q.device);
+  if (s.ok()) s = CheckOffsets("cu_seqlens_kv", t.cu_seqlens_kv, p.b, p.skv, t.q.device);
   if (!s.ok()) return s;
   const int32_t *q = t.cu_seqlens_q.data, *kv = t.cu_seqlens_kv.data;
   for (int64_t i = 0; i < p.b; ++i) sequences.push_back({{q[i], q[i + 1]}, {kv[i], kv[i + 1]}});
@@ -62,6 +68,12 @@ ConstTensorView SomeHeads(ConstTensorView view, int64_t begin, int64_t heads) {
   return view;
 }
 
+bool IsDense(const ConstTensorView& t) {
+  return t.strides[3] == 1 && t.strides[2] == t.shape[3] &&
+         t.strides[1] == t.shape[2] * t.strides[2] &&
+         (t.shape[0] == 1 || t.strides[0] == t.shape[1] * t.strides[1]);
+}
+
 TensorView Mutable(const ConstTensorView& view) {
   return {const_cast<void*>(view.data), view.dtype, view.device, view.shape, view.strides};
 }
@@ -78,17 +90,11 @@ AttentionTensors PartAt(void* data, const AttentionProblem& p, Device device) {
   return t;
 }
 
-absl::Status CheckKind(absl::string_view who, const AttentionProblem& p,
-                       const AttentionTensors& mine, Supported supported) {
+absl::Status CheckKind(absl::string_view who, const AttentionProblem& p, bool packed) {
   if (absl::Status s = p.Validate(); !s.ok()) return s;
-  const bool on_gpu = mine.q.device.kind != DeviceKind::kCpu;
   std::string what;
-  if (on_gpu && !supported.gpu) {
-    what = absl::StrCat("q: on ", ToString(mine.q.device), ", must be in host memory");
-  } else if (p.lens != Lengths::kFixed &&
-             !(supported.packed && !on_gpu && p.lens == Lengths::kPacked)) {
-    what = "lens: is not fixed";
-    if (supported.packed) what += on_gpu ? ", on a GPU" : " or packed";
+  if (p.lens != Lengths::kFixed && !(packed && p.lens == Lengths::kPacked)) {
+    what = packed ? "lens: is not fixed or packed" : "lens: is not fixed";
   } else if (p.page != 0) {
     what = absl::StrCat("page: is ", p.page, ", must be 0");
   } else if (p.dtype == DType::kFloat8E4M3 || p.KvDType() != p.dtype) {
@@ -100,8 +106,8 @@ absl::Status CheckKind(absl::string_view who, const AttentionProblem& p,
 }
 
 absl::Status CheckPart(absl::string_view who, const AttentionProblem& p, int64_t rows, int64_t keys,
-                       const AttentionTensors& mine, Supported supported) {
-  absl::Status s = CheckKind(who, p, mine, supported);
+                       const AttentionTensors& mine, bool packed) {
+  absl::Status s = CheckKind(who, p, packed);
   const Device there = mine.q.device;
   if (s.ok()) s = ValidateView("q", mine.q, {p.b, rows, p.hq, p.d}, p.dtype, there);
   if (s.ok()) s = ValidateView("k", mine.k, {p.b, keys, p.hkv, p.d}, p.dtype, there);

@@ -24,7 +24,7 @@ struct Sequence {
   Chunk q, kv;
 };
 // lens = fixed: one entry, for all sequences. lens = packed: one per sequence, by the offsets in `tensors`, which
-// are checked.
+// are checked, and must be in host memory wherever the tensors are.
 absl::StatusOr<std::vector<Sequence>> SequencesOf(const AttentionProblem& problem,
                                                   const AttentionTensors& tensors);
 
@@ -32,6 +32,8 @@ absl::StatusOr<std::vector<Sequence>> SequencesOf(const AttentionProblem& proble
 ConstTensorView SomeRows(ConstTensorView view, int64_t begin, int64_t rows);
 // The same for heads.
 ConstTensorView SomeHeads(ConstTensorView view, int64_t begin, int64_t heads);
+// Whether all elements are neighbours.
+bool IsDense(const ConstTensorView& t);
 TensorView Mutable(const ConstTensorView& view);
 
 // A part of O as it travels: LSE, then O, of all rows of a problem. Both are aligned.
@@ -39,20 +41,13 @@ int64_t BytesOfPart(const AttentionProblem& problem);
 // Its O and LSE. No other tensor is set.
 AttentionTensors PartAt(void* data, const AttentionProblem& problem, Device device);
 
-// What is supported besides lens = fixed in host memory.
-struct Supported {
-  bool packed = false;  // in host memory: offsets are where Q is
-  bool gpu = false;
-};
-
-// Checks the problem. Unimplemented for lens = padded, for lens = packed and for Q on a GPU unless supported, for
-// pages and for fp8. `who` refuses that.
-absl::Status CheckKind(absl::string_view who, const AttentionProblem& problem,
-                       const AttentionTensors& mine, Supported supported = {});
+// Checks the problem. Unimplemented for lens = padded, for lens = packed unless `packed`, for pages and for fp8.
+// `who` refuses that.
+absl::Status CheckKind(absl::string_view who, const AttentionProblem& problem, bool packed = false);
 
 // The same, and the tensors of a rank that has so many queries and keys of each sequence.
 absl::Status CheckPart(absl::string_view who, const AttentionProblem& problem, int64_t rows,
-                       int64_t keys, const AttentionTensors& mine, Supported supported = {});
+                       int64_t keys, const AttentionTensors& mine, bool packed = false);
 
 // InvalidArgument for a GPU that is not the communicator's.
 absl::Status CheckDevice(Device device, const Communicator& c);

@@ -9,7 +9,6 @@
 #include "absl/strings/str_cat.h"
 #include "attention/core/dtype.h"
 #include "attention/core/tensor.h"
-#include "attention/cuda/memory.h"
 #include "attention/multi_gpu/part.h"
 #include "attention/multi_gpu/ring_problem.h"
 
@@ -24,96 +23,98 @@ class Ring : public RingCall {
   absl::Status Run() {
     absl::Status s = Begin();
     if (!s.ok()) return s;
-    const int n = c_.ranks(), next = (c_.rank() + 1) % n, previous = (c_.rank() + n - 1) % n;
-    void *here = kv_[0], *coming = kv_[1];
-    if (s = Pack(here); !s.ok()) return s;
-    for (int step = 0; step < n; ++step) {
-      const int owner = OwnerAt(step);
+    const int n = c_.ranks();
+    Kv here = own_;
+    if (own_.k != mine_.k.data) s = executor_->Copy(mine_.k, KAt(here, c_.rank()));
+    if (s.ok() && own_.v != mine_.v.data) s = executor_->Copy(mine_.v, VAt(here, c_.rank()));
+    for (int step = 0; step < n && s.ok(); ++step) {
       const bool moves = step + 1 < n;
-      if (moves) {
-        // It may begin once the step before, which read `coming`, is computed.
-        const int64_t bytes = BytesOf(owner), others = BytesOf(OwnerAt(step + 1));
-        const Transfer t = {here, next, coming, previous, bytes, others, read_};
-        if (s = c_.Start(t); !s.ok()) return s;
-      }
-      // On a GPU this only enqueues: the step is computed while the host waits for the next K and V.
-      s = NoteTime();
-      if (s.ok()) s = Step(step, ViewsOf(here, ring_.KeysAt(owner)));
-      s.Update(NoteTime());
-      if (moves) {
-        // In any case: what travels uses memory of this object.
-        s.Update(c_.Wait(absl::StrCat("K and V for step ", step + 1, " of ", n)));
-        std::swap(here, coming);
-      }
+      const Kv coming = places_[step % 2];
+      // Once the step before, which read `coming`, is computed.
+      if (moves) s = StartTransfers(step, here, coming);
       if (!s.ok()) return s;
+      // On a GPU this only enqueues: the step is computed while the next K and V come.
+      s = NoteTime();
+      if (s.ok()) s = Step(step, here);
+      s.Update(NoteTime());
+      // In any case: what travels uses memory of this object.
+      if (moves) s.Update(c_.Wait(absl::StrCat("K and V for step ", step + 1, " of ", n)));
+      here = coming;
     }
-    if (s = executor_->Store(mine_.o, mine_.lse); !s.ok()) return s;
-    return GiveTimes();
+    if (s.ok()) s = executor_->Store(mine_.o, mine_.lse);
+    return s.ok() ? GiveTimes() : s;
   }
 
  private:
+  struct Kv {
+    void *k = nullptr, *v = nullptr;
+  };
+
   std::vector<Job> JobsAt(int step) const override {
     return ring_.JobsOf(c_.rank(), OwnerAt(step));
   }
 
-  // K and V lie one after the other in what travels, both aligned as kernels want them.
-  int64_t BytesOfK(int64_t keys) const {
-    return AlignedBytes(P().b * keys * P().hkv * P().d * SizeOf(P().dtype));
+  TensorView KAt(const Kv& kv, int rank) const {
+    return BshdView(kv.k, P().dtype, mine_.k.device, P().b, ring_.KeysAt(rank), P().hkv, P().d);
   }
-  int64_t BytesOf(int rank) const {
-    const int64_t keys = ring_.KeysAt(rank);
-    return BytesOfK(keys) + P().b * keys * P().hkv * P().dv * SizeOf(P().dtype);
+  TensorView VAt(const Kv& kv, int rank) const {
+    return BshdView(kv.v, P().dtype, mine_.v.device, P().b, ring_.KeysAt(rank), P().hkv, P().dv);
+  }
+  int64_t BytesOf(int rank, int64_t dim) const {
+    return P().b * ring_.KeysAt(rank) * P().hkv * dim * SizeOf(P().dtype);
   }
 
   absl::Status Prepare() override {
-    int64_t rows = 0, kv = 0;  // of the largest part, and bytes
-    for (int step = 0; step < c_.ranks(); ++step) {
+    const int n = c_.ranks();
+    int64_t rows = 0, k = 0, v = 0;  // of the largest part, and bytes
+    for (int step = 0; step < n; ++step) {
       for (const PlannedJob& job : jobs_[step]) rows = std::max(rows, job.plan.problem.sq);
-      kv = std::max(kv, BytesOf(OwnerAt(step)));
+      k = std::max(k, BytesOf(OwnerAt(step), P().d));
+      v = std::max(v, BytesOf(OwnerAt(step), P().dv));
     }
     AttentionProblem p = P();
     p.sq = rows;
-    return Allocate({{&kv_[0], kv}, {&kv_[1], c_.ranks() > 1 ? kv : 0}, {&part_, BytesOfPart(p)}});
+    Memory memory;
+    // One part is being computed while the one before is still to be merged.
+    for (void*& part : parts_) memory.push_back({&part, BytesOfPart(p)});
+    for (int i = 0; i < std::min(2, n - 1); ++i) {
+      memory.insert(memory.end(), {{&places_[i].k, k}, {&places_[i].v, v}});
+    }
+    // This rank's own K and V travel from where they are, if they are in one piece.
+    own_ = {const_cast<void*>(mine_.k.data), const_cast<void*>(mine_.v.data)};
+    if (!IsDense(mine_.k)) memory.push_back({&own_.k, k});
+    if (!IsDense(mine_.v)) memory.push_back({&own_.v, v});
+    return Allocate(memory);
   }
 
-  struct Pair {
-    TensorView k, v;
-  };
-  Pair ViewsOf(void* kv, int64_t keys) const {
-    void* const v = static_cast<char*>(kv) + BytesOfK(keys);
-    const Device there = mine_.q.device;
-    return {BshdView(kv, P().dtype, there, P().b, keys, P().hkv, P().d),
-            BshdView(v, P().dtype, there, P().b, keys, P().hkv, P().dv)};
-  }
-  absl::Status Pack(void* kv) {
-    const Pair to = ViewsOf(kv, ring_.KeysAt(c_.rank()));
-    absl::Status s = executor_->Copy(mine_.k, to.k);
-    if (s.ok()) s = executor_->Copy(mine_.v, to.v);
-    return s.ok() ? Record() : s;
-  }
-  absl::Status Record() {
-    const absl::StatusOr<void*> event = executor_->Record();
-    if (event.ok()) read_ = *event;
-    return event.status();
+  absl::Status StartTransfers(int step, const Kv& here, const Kv& coming) {
+    const int n = c_.ranks(), next = (c_.rank() + 1) % n, previous = (c_.rank() + n - 1) % n;
+    const int owner = OwnerAt(step), others = OwnerAt(step + 1);
+    absl::Status s = c_.Start(
+        {here.k, next, coming.k, previous, BytesOf(owner, P().d), BytesOf(others, P().d), stream_});
+    s.Update(c_.Start({here.v, next, coming.v, previous, BytesOf(owner, P().dv),
+                       BytesOf(others, P().dv), stream_}));
+    return s;
   }
 
-  absl::Status Step(int step, const Pair& kv) {
+  absl::Status Step(int step, const Kv& kv) {
+    const int owner = OwnerAt(step);
     for (const PlannedJob& job : jobs_[step]) {
       const AttentionProblem& p = job.plan.problem;
-      AttentionTensors t = PartAt(part_, p, mine_.q.device);
+      std::swap(parts_[0], parts_[1]);
+      AttentionTensors t = PartAt(parts_[0], p, mine_.q.device);
       t.q = SomeRows(mine_.q, job.row, p.sq);
-      t.k = SomeRows(kv.k, job.key, p.skv), t.v = SomeRows(kv.v, job.key, p.skv);
+      t.k = SomeRows(KAt(kv, owner), job.key, p.skv);
+      t.v = SomeRows(VAt(kv, owner), job.key, p.skv);
       absl::Status s = Forward(job.plan, t, workspace_, stream_);
-      // Before the merge, which does not read K and V.
-      if (s.ok()) s = Record();
       if (s.ok()) s = executor_->Add(t.o, t.lse, job.row);
       if (!s.ok()) return s;
     }
     return absl::OkStatus();
   }
 
-  void *kv_[2] = {}, *part_ = nullptr;  // two of K and V, and a part of O
-  void* read_ = nullptr;                // an event: what has been enqueued so far has read K and V
+  Kv own_, places_[2];  // this rank's, and what has come
+  void* parts_[2] = {};
 };
 
 // Per token of a sequence. Q comes back as O and LSE.

@@ -42,13 +42,15 @@ struct RingOptions {
 // rounding, and the same from run to run.
 //
 // lens = packed: the tokens of all sequences are divided, so a sequence may lie on several ranks. All ranks have
-// the offsets of the whole, in cu_seqlens_q and cu_seqlens_kv; tensors are [1, rows, heads, d].
+// the offsets of the whole, in cu_seqlens_q and cu_seqlens_kv, in host memory also where tensors are on a GPU;
+// tensors are [1, rows, heads, d].
 //
-// Tensors are in host memory, or all on c.device(). On a GPU the call waits for other ranks, but like Forward() it
-// returns before the work on `stream`, a cudaStream_t, is done. Its memory comes and goes in the order of that stream.
+// Tensors are in host memory, or all on c.device(). On a GPU the call waits for other ranks' calls, but like Forward()
+// it returns before the work on `stream`, a cudaStream_t, is done. Its memory comes and goes in the order of that
+// stream. Other GPUs read K and V where they are; after an error keep both until all ranks have returned.
 //
 // InvalidArgument for an invalid problem or tensors, and where ranks disagree on the problem. Unimplemented
-// for lens = padded, pages, fp8, and for lens = packed on a GPU. Errors of Communicator and of MakePlan().
+// for lens = padded, pages and fp8. Errors of Communicator and of MakePlan().
 absl::Status RingForward(const AttentionProblem& problem, const RingOptions& options,
                          Communicator& c, const AttentionTensors& mine, void* stream = nullptr);
 

@@ -29,18 +29,16 @@ class QRing : public RingCall {
     void *here = q_[0], *coming = q_[1];
     if (s = executor_->Copy(mine_.q, QAt(here, c_.rank())); !s.ok()) return s;
     for (int step = 0; step <= n; ++step) {
-      // After the step before: it read `coming`, and made a part.
-      const absl::StatusOr<void*> computed = executor_->Record();
-      if (s = computed.status(); !s.ok()) return s;
       const bool moves = step + 1 < n, returns = step >= 2;
       if (moves) {
+        // After the step before: it read `coming`, and made a part.
         s = c_.Start({here, next, coming, previous, BytesOfQ(OwnerAt(step)),
-                      BytesOfQ(OwnerAt(step + 1)), *computed});
+                      BytesOfQ(OwnerAt(step + 1)), stream_});
       }
       if (returns && s.ok()) {
         const Parts& parts = parts_[step - 1];
         s = c_.Start({parts.made, OwnerAt(step - 1), parts.got, HelperAt(step - 1),
-                      parts.bytes_made, parts.bytes_got, *computed});
+                      parts.bytes_made, parts.bytes_got, stream_});
       }
       if (!s.ok()) return s;
       // On a GPU this only enqueues.

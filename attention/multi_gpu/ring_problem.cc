@@ -17,6 +17,29 @@ uint64_t Digest(const LengthsView& offsets) {
   return digest;
 }
 
+// Makes one job of two, where one follows the other and one mask says what both see. A rank's part of a causal problem
+// in zigzag order is a causal problem again, for example.
+bool Join(Job* first, const Job& second) {
+  AttentionProblem &a = first->problem, b = second.problem;
+  const bool same_rows = first->row == second.row && a.sq == b.sq,
+             same_key = first->key == second.key, keys_follow = first->key + a.skv == second.key,
+             rows_follow = first->row + a.sq == second.row;
+  const bool all = a.mask == Mask::None(), both_all = all && b.mask == Mask::None(),
+             causal = b.mask == Mask::Causal();
+  // The mask counts from the last row and key, so the first row of b has to see all before b's keys.
+  if (same_rows && keys_follow && (both_all || (all && causal && b.skv >= b.sq))) {
+    a.skv += b.skv, a.mask = b.mask;
+    return true;
+  }
+  if (same_key && rows_follow &&
+      ((both_all && a.skv == b.skv) ||
+       (a.mask == Mask::Causal() && causal && a.skv == b.skv - b.sq))) {
+    a.sq += b.sq, a.skv = b.skv;
+    return true;
+  }
+  return false;
+}
+
 }  // namespace
 
 absl::Status RingProblem::Make(const AttentionProblem& problem, const RingOptions& options,
@@ -25,8 +48,7 @@ absl::Status RingProblem::Make(const AttentionProblem& problem, const RingOption
   p_ = problem, ranks_ = c.ranks(), order_ = options.order;
   *text = absl::StrCat(p_.ToString(), ",order=", static_cast<int>(options.order),
                        ",kernel=", options.kernel);
-  const Supported supported = {/*packed=*/true, /*gpu=*/true};
-  if (absl::Status s = CheckKind("a ring", p_, mine, supported); !s.ok()) return s;
+  if (absl::Status s = CheckKind("a ring", p_, /*packed=*/true); !s.ok()) return s;
   if (absl::Status s = CheckDevice(mine.q.device, c); !s.ok()) return s;
   absl::StatusOr<std::vector<Sequence>> sequences = SequencesOf(p_, mine);
   if (!sequences.ok()) return sequences.status();
@@ -37,7 +59,7 @@ absl::Status RingProblem::Make(const AttentionProblem& problem, const RingOption
     p_.lens = Lengths::kFixed, p_.b = 1;
     p_.sq = sequences_.back().q.end, p_.skv = sequences_.back().kv.end;
   }
-  return CheckPart("a ring", p_, RowsAt(c.rank()), KeysAt(c.rank()), mine, supported);
+  return CheckPart("a ring", p_, RowsAt(c.rank()), KeysAt(c.rank()), mine, /*packed=*/true);
 }
 
 std::vector<Job> RingProblem::JobsOf(int rank_of_q, int rank_of_kv) const {
@@ -55,6 +77,7 @@ std::vector<Job> RingProblem::JobsOf(int rank_of_q, int rank_of_kv) const {
         p.sq = piece.rows, p.skv = piece.keys, p.mask = piece.mask;
         jobs.push_back({p, first_row + of.q.begin + q_part.begin - q.begin,
                         first_key + of.kv.begin + kv_part.begin - keys.begin});
+        while (jobs.size() > 1 && Join(&jobs[jobs.size() - 2], jobs.back())) jobs.pop_back();
       }
       first_key += keys.size();
     }
@@ -69,7 +92,14 @@ absl::Status RingCall::Begin() {
   if (s.ok()) s = PlanSteps();
   if (s.ok()) s = Prepare();
   if (s.ok()) s = Allocate({{&workspace_.data, workspace_.bytes}});
-  if (s.ok()) s = executor_->Reset(P().b, ring_.RowsAt(c_.rank()), P().hq, P().dv);
+  size_t parts = 0;
+  for (int rank = 0; s.ok() && rank < c_.ranks(); ++rank) {
+    parts += ring_.JobsOf(c_.rank(), rank).size();
+  }
+  if (s.ok()) {
+    s = executor_->Reset(P().b, ring_.RowsAt(c_.rank()), P().hq, P().dv,
+                         static_cast<int64_t>(parts));
+  }
   return Agree(c_, "problem of a ring", text, s);
 }
 

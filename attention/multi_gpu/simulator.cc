@@ -60,32 +60,35 @@ class Simulation {
     return flops > 0 ? m_.launch + flops / m_.flops_per_second : 0;
   }
 
-  // What merging does with O of so many rows: reads both, writes one, in fp32.
-  double Merge(int64_t rows) const {
-    return 3.0 * 4 * p_.b * rows * p_.hq * p_.dv / m_.memory_per_second;
-  }
-
   Prediction Ring(Order order) const {
     std::vector<std::vector<Chunk>> q, kv;
     for (int rank = 0; rank < n_; ++rank) {
       q.push_back(ChunksOf(p_.sq, n_, rank, order));
       kv.push_back(ChunksOf(p_.skv, n_, rank, order));
     }
+    const auto bytes = [&](int rank, int step) {  // of the K and V that a rank has
+      return 1.0 * p_.b * RowsOf(kv[(rank + n_ - step) % n_]) * p_.hkv * (p_.d + p_.dv) *
+             SizeOf(p_.KvDType());
+    };
     // A step begins when its K and V are there and the rank's own have left: there are two places.
     std::vector<double> begin(n_), end(n_), next(n_), waiting(n_);
     for (int step = 0; step < n_; ++step) {
+      const bool moves = step + 1 < n_;
       for (int rank = 0; rank < n_; ++rank) {
-        end[rank] = begin[rank] + Step(q[rank], kv[(rank + n_ - step) % n_], step > 0);
+        end[rank] =
+            begin[rank] + Step(q[rank], kv[(rank + n_ - step) % n_]) + Merge(RowsOf(q[rank]), step);
+        // What comes and leaves passes through L2 and memory, and the kernel has less of both.
+        if (moves) {
+          end[rank] += 2 * (bytes(rank, step) + bytes(rank, step + 1)) / m_.memory_per_second;
+        }
       }
-      if (step + 1 == n_) break;
+      if (!moves) break;
       next = end;
       for (int rank = 0; rank < n_; ++rank) {
-        const int to = (rank + 1) % n_, owner = (rank + n_ - step) % n_;
-        const double bytes =
-            1.0 * p_.b * RowsOf(kv[owner]) * p_.hkv * (p_.d + p_.dv) * SizeOf(p_.KvDType());
+        const int to = (rank + 1) % n_;
         const Link& link = LinkBetween(rank, to);
-        const double there =
-            std::max(begin[rank], begin[to]) + link.latency + bytes / link.bytes_per_second;
+        const double there = std::max(begin[rank], begin[to]) + link.latency +
+                             bytes(rank, step) / link.bytes_per_second;
         next[rank] = std::max(next[rank], there);
         next[to] = std::max(next[to], there);
       }
@@ -104,7 +107,7 @@ class Simulation {
                           keys * p_.hkv * (p_.d + p_.dv) * SizeOf(p_.KvDType()),
                  outputs = rows * p_.hq * (p_.dv * SizeOf(p_.ODType()) + 4);
     const Prediction heads = Heads();
-    const double travels = Exchange(inputs) + Exchange(outputs);
+    const double travels = Exchange(inputs, 3) + Exchange(outputs, 2);
     return {heads.seconds + travels, heads.waiting + travels};
   }
 
@@ -120,21 +123,31 @@ class Simulation {
     return a / m_.ranks_per_node == b / m_.ranks_per_node ? m_.within : m_.between;
   }
 
-  double Step(const std::vector<Chunk>& q, const std::vector<Chunk>& kv, bool merges) const {
-    double seconds = 0;
+  // One kernel in most cases: neighbouring pieces are joined.
+  double Step(const std::vector<Chunk>& q, const std::vector<Chunk>& kv) const {
+    int64_t pairs = 0;
     for (const Chunk& rows : q) {
       for (const Chunk& keys : kv) {
         const Piece piece = PieceOf(p_.mask, p_.sq, p_.skv, rows, keys);
         if (piece.rows == 0 || piece.keys == 0) continue;
-        seconds += Kernel(VisiblePairs(piece.mask, piece.rows, piece.keys), p_.hq);
-        if (merges) seconds += Merge(piece.rows);
+        pairs += VisiblePairs(piece.mask, piece.rows, piece.keys);
       }
     }
-    return seconds;
+    return Kernel(pairs, p_.hq);
   }
 
-  // A rank has so many bytes, an equal part from or for each; those of its own node and of others go at once.
-  double Exchange(double bytes) const {
+  // O of two steps is merged in one pass, with the sum of those before, in fp32. The last pass writes O.
+  double Merge(int64_t rows, int step) const {
+    const bool is_last = step + 1 == n_;
+    if (!is_last && step % 2 == 0) return 0;
+    const int size = SizeOf(p_.ODType()), parts = step % 2 + 1;
+    const int bytes = parts * size + (step > 1 ? 4 : 0) + (is_last ? size : 4);
+    return m_.launch / 2 + 1.0 * bytes * p_.b * rows * p_.hq * p_.dv / m_.memory_per_second;
+  }
+
+  // A rank has so many bytes in some tensors, an equal part from or for each; those of its own node and of others go
+  // at once. Each part is copied from a tensor before, and to one afterwards. Some of that is still in L2.
+  double Exchange(double bytes, int tensors) const {
     const int here = std::min(n_, m_.ranks_per_node);
     const double within = here > 1 ? m_.within.latency +
                                          bytes / n_ * (here - 1) / m_.within.bytes_per_second
@@ -142,7 +155,8 @@ class Simulation {
                  between = n_ > here ? m_.between.latency +
                                            bytes / n_ * (n_ - here) / m_.between.bytes_per_second
                                      : 0;
-    return std::max(within, between);
+    return std::max(within, between) + 2.5 * bytes / m_.memory_per_second +
+           n_ * tensors * m_.launch;
   }
 
   const AttentionProblem& p_;
@@ -181,6 +195,15 @@ absl::StatusOr<Prediction> Predict(Way way, const AttentionProblem& p, int ranks
       return simulation.Heads();
   }
   return absl::InvalidArgumentError("way: not one of those in simulator.h");
+}
+
+Machine WithRateOf(const AttentionProblem& p, double seconds) {
+  Machine m;
+  // A kernel may be shorter than the launch of others.
+  m.launch = std::min(m.launch, seconds / 2);
+  m.flops_per_second =
+      2.0 * p.b * p.hq * VisiblePairs(p.mask, p.sq, p.skv) * (p.d + p.dv) / (seconds - m.launch);
+  return m;
 }
 
 absl::StatusOr<double> PredictOne(const AttentionProblem& p, const Machine& machine) {

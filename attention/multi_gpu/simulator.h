@@ -20,13 +20,17 @@ struct Link {
   double latency = 0;  // seconds, from the start of a transfer to its first byte
 };
 
+// By default an H200 with bf16 and head dim 128. All but `between` were measured (docs/multi_gpu.md): links within a
+// node as copies between two GPUs of one process.
 struct Machine {
-  double flops_per_second = 0;   // of the kernel on one GPU, where it has enough to do
-  double launch = 0;             // seconds that a kernel takes besides
-  double memory_per_second = 0;  // bytes of a GPU's memory, read and written
+  double flops_per_second = 690e12;  // of the kernel on one GPU, where it has enough to do
+  double launch = 8e-6;  // seconds that a kernel takes besides; one that only copies, half
+  double memory_per_second = 4.3e12;  // bytes of a GPU's memory, read and written
   int ranks_per_node = 8;
-  Link within, between;  // nodes
+  Link within = {390e9, 50e-6}, between = {50e9, 60e-6};  // nodes
 };
+// The same with the kernel's rate as it was measured: one GPU takes `seconds`.
+Machine WithRateOf(const AttentionProblem& problem, double seconds);
 
 enum class Way {
   kRing,

@@ -1,11 +1,15 @@
 #include "attention/multi_gpu/simulator.h"
 
+#include <cmath>
+#include <fstream>
+#include <map>
 #include <string>
 
 #include "absl/status/status.h"
 #include "attention/core/problem.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "nlohmann/json.hpp"
 
 namespace attnlab::multi_gpu {
 namespace {
@@ -17,6 +21,7 @@ AttentionProblem Of(const std::string& line) { return AttentionProblem::Parse(li
 // Links and memory that take no time, so that only products count: 1 s for 10^12 FLOPs.
 Machine Ideal() {
   Machine m;
+  m.launch = 0;
   m.flops_per_second = 1e12;
   m.memory_per_second = 1e30;
   m.within = m.between = {1e30, 0};
@@ -105,6 +110,29 @@ TEST(SimulatorTest, ManyRanksAndLongSequences) {
   EXPECT_LE(speedup, 1024);
 }
 
+// Each way on two H200s, as attnlab bench has measured it.
+TEST(SimulatorTest, AgreesWithTwoGpusWithin10Percent) {
+  const std::map<std::string, Way> kWays = {{"zigzag", Way::kZigzagRing},
+                                            {"ring", Way::kRing},
+                                            {"alltoall", Way::kAllToAll},
+                                            {"heads", Way::kHeads}};
+  std::ifstream file("docs/results/h200/multi_gpu.json");
+  const nlohmann::json results = nlohmann::json::parse(file);
+  int compared = 0;
+  for (const auto& row : results["rows"]) {
+    const auto way = kWays.find(row["way"].get<std::string>());
+    if (way == kWays.end()) continue;
+    const AttentionProblem p = Of(row["problem"]);
+    const auto predicted =
+        Predict(way->second, p, row["ranks"], WithRateOf(p, row["one_rank_seconds"]));
+    ASSERT_TRUE(predicted.ok()) << predicted.status();
+    const double error = predicted->seconds / row["median_seconds"].get<double>() - 1;
+    EXPECT_LT(std::abs(error), 0.1) << row["way"] << " " << p.ToString() << ": " << error;
+    ++compared;
+  }
+  EXPECT_GE(compared, 20);
+}
+
 TEST(SimulatorTest, WhatItDoesNotTake) {
   const auto message = [](const char* line, int ranks, const Machine& m) {
     return std::string(Predict(Way::kRing, Of(line), ranks, m).status().message());
@@ -115,8 +143,9 @@ TEST(SimulatorTest, WhatItDoesNotTake) {
   late.between.latency = -1;
   EXPECT_THAT(message("hq=1,sq=8,d=8", 2, late), HasSubstr("between.latency: -1 is not 0 or more"));
   EXPECT_THAT(message("hq=1,sq=8,d=8,lens=padded", 2, Ideal()), HasSubstr("lens"));
-  EXPECT_THAT(message("hq=1,sq=8,d=8", 2, Machine()),
-              HasSubstr("flops_per_second: 0 is not positive"));
+  Machine slow;
+  slow.flops_per_second = 0;
+  EXPECT_THAT(message("hq=1,sq=8,d=8", 2, slow), HasSubstr("flops_per_second: 0 is not positive"));
 }
 
 }  // namespace

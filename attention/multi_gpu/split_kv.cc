@@ -26,8 +26,7 @@ class SplitKv {
       : p_(p), c_(c), mine_(mine), kernel_(kernel), stream_(stream) {}
 
   absl::Status Run() {
-    absl::Status s = CheckPart("split KV", p_, p_.sq, KeysOf(c_.rank()).size(), mine_,
-                               {/*packed=*/false, /*gpu=*/true});
+    absl::Status s = CheckPart("split KV", p_, p_.sq, KeysOf(c_.rank()).size(), mine_);
     if (s.ok()) s = CheckDevice(mine_.q.device, c_);
     if (s.ok()) s = Prepare();
     s = Agree(c_, "problem of split KV", absl::StrCat(p_.ToString(), ",kernel=", kernel_), s);
@@ -58,8 +57,10 @@ class SplitKv {
     absl::StatusOr<std::unique_ptr<Executor>> executor = MakeExecutor(mine_.q.device, stream_);
     if (!executor.ok()) return executor.status();
     executor_ = *std::move(executor);
+    int64_t parts = 0;
     for (int rank = 0; rank < c_.ranks(); ++rank) {
       problems_.push_back(ProblemAt(rank));
+      if (problems_[rank].sq > 0) ++parts;
       const absl::StatusOr<void*> memory = executor_->Allocate(BytesOfPart(problems_[rank]));
       if (!memory.ok()) return memory.status();
       parts_.push_back(*memory);
@@ -70,7 +71,7 @@ class SplitKv {
       if (!call.ok()) return call.status();
       call_ = *std::move(call);
     }
-    return executor_->Reset(p_.b, p_.sq, p_.hq, p_.dv);
+    return executor_->Reset(p_.b, p_.sq, p_.hq, p_.dv, parts);
   }
 
   absl::Status Compute() {
@@ -83,13 +84,11 @@ class SplitKv {
 
   // Each part to all ranks.
   absl::Status Gather() {
-    const absl::StatusOr<void*> computed = executor_->Record();
-    if (!computed.ok()) return computed.status();
     const int n = c_.ranks(), rank = c_.rank();
     for (int i = 1; i < n; ++i) {
       const int to = (rank + i) % n, from = (rank + n - i) % n;
       absl::Status s = c_.Start({parts_[rank], to, parts_[from], from, BytesOfPart(problems_[rank]),
-                                 BytesOfPart(problems_[from]), *computed});
+                                 BytesOfPart(problems_[from]), stream_});
       if (!s.ok()) return s;
     }
     return c_.Wait("parts of O");

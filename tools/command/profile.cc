@@ -24,6 +24,7 @@
 #include "tools/command/command.h"
 #include "tools/command/list_metrics.h"
 #include "tools/command/profile_flags.h"
+#include "tools/command/profile_ranks.h"
 #include "tools/command/profile_report.h"
 #include "tools/command/selection.h"
 #include "tools/command/version.h"
@@ -296,6 +297,10 @@ int Profile(const Arguments& arguments, const Streams& streams) {
   absl::Status s = CheckTogether(parser, flags);
   if (s.ok() && !flags.from.empty()) {
     s = WriteReportOfFile(flags);
+    return s.ok() ? kOk : Fail(streams, "profile", s);
+  }
+  if (s.ok() && flags.gpus > 0) {
+    s = ProfileRanks(flags, streams);
     return s.ok() ? kOk : Fail(streams, "profile", s);
   }
   if (s.ok()) s = CheckFlags(flags);

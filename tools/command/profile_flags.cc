@@ -14,9 +14,13 @@ namespace attnlab::command {
 namespace {
 
 // Flags that say which calls are measured and how: useless with --list_metrics and --from.
-constexpr absl::string_view kOfRuns[] = {"problem", "preset",      "dtype",    "kernel",
-                                         "config",  "repetitions", "ceilings", "seed",
-                                         "lse",     "verify",      "commit"};
+constexpr absl::string_view kOfRuns[] = {"problem",     "preset",   "dtype",    "kernel", "config",
+                                         "repetitions", "ceilings", "seed",     "lse",    "verify",
+                                         "commit",      "gpus",     "parallel", "trace"};
+// Flags of counters, which --gpus does not read.
+constexpr absl::string_view kOfCounters[] = {"config", "repetitions", "ceilings", "lse",
+                                             "verify", "commit",      "device",   "set",
+                                             "metric", "json",        "html"};
 constexpr absl::string_view kOfListing[] = {"chip", "match"};
 // Flags of measurements and of --list_metrics.
 constexpr absl::string_view kOfBoth[] = {"device", "set", "metric", "json"};
@@ -60,6 +64,12 @@ ArgumentParser MakeProfileParser(ProfileFlags* f) {
                    "with --list_metrics: chip, such as GH100 [the GPU's]");
   parser.AddString("match", "TEXT", &f->match,
                    "with --list_metrics: metrics with this text in their name");
+  parser.AddGroup("On several GPUs at once: what each does when, in place of counters");
+  parser.AddInteger("gpus", "N", &f->gpus, 1, 1024, "divide the problem among GPUs 0 to N - 1");
+  parser.AddString("parallel", "WAY", &f->parallel,
+                   "how: zigzag, ring, alltoall, splitkv or heads [zigzag]");
+  parser.AddString("trace", "FILE", &f->trace,
+                   "write a trace that ui.perfetto.dev and chrome://tracing show");
   parser.AddGroup("How");
   parser.AddInteger("repetitions", "N", &f->repetitions, 1, 1000,
                     "repetitions; results are their medians [3]");
@@ -96,6 +106,8 @@ ArgumentParser MakeProfileParser(ProfileFlags* f) {
                     "attnlab profile --problem='hq=8,sq=1024..16384,d=64,dtype=bf16' --json\n"
                     "attnlab profile --problem=llama3-8b-prefill-4k --html=profile.html\n"
                     "attnlab profile --from=profile.json --html=profile.html\n"
+                    "attnlab profile --gpus=2 --problem=hq=16,sq=32768,d=128,mask=causal "
+                    "--trace=ring.json\n"
                     "attnlab profile --list_metrics --chip=GH100\n"
                     "attnlab profile --list_metrics --chip=GH100 --set=l2 --metric="
                     "sm__warps_launched.sum\n"
@@ -127,6 +139,15 @@ absl::Status CheckTogether(const ArgumentParser& parser, const ProfileFlags& fla
     return flags.html.empty()
                ? absl::InvalidArgumentError("--from: --html=FILE says what to make of it")
                : absl::OkStatus();
+  }
+  for (const char* flag : {"parallel", "trace"}) {
+    if (flags.gpus == 0 && parser.Given(flag)) {
+      return absl::InvalidArgumentError(absl::StrCat("--", flag, " goes with --gpus alone"));
+    }
+  }
+  if (flags.gpus > 0 && !flags.list_metrics) {
+    const absl::string_view given = Given(parser, kOfCounters);
+    if (!given.empty()) return NotWith(given, "--gpus", ", which reads no counters");
   }
   if (!flags.list_metrics) {
     const absl::string_view given = Given(parser, kOfListing);

@@ -29,13 +29,15 @@ struct ProfileFlags {
   std::string commit;
   Formats formats;
   std::string html, from;
+  int64_t gpus = 0;  // 0: counters of one GPU; else a timeline of so many
+  std::string parallel = "zigzag", trace;
 };
 
 // ParsedToEnd() adds the exit codes to the help.
 ArgumentParser MakeProfileParser(ProfileFlags* flags);
 
 // InvalidArgument for flags that do not go together. --list_metrics and --from exclude the flags of
-// a measurement; --chip and --match need --list_metrics.
+// a measurement; --chip and --match need --list_metrics, --parallel and --trace --gpus.
 absl::Status CheckTogether(const ArgumentParser& parser, const ProfileFlags& flags);
 
 // Writes the report --html of the profile --from. Errors name the flag.

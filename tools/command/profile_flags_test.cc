@@ -27,6 +27,7 @@ TEST(ProfileFlagsTest, FlagsThatGoTogether) {
            {"--list_metrics=false", "--problem=gpt2"},
            {"--list_metrics", "--device=cuda:1", "--set=l2", "--metric=m", "--json"},
            {"--list_metrics", "--chip=GH100", "--match=dram"},
+           {"--gpus=2", "--problem=gpt2", "--parallel=ring", "--trace=f", "--seed=1"},
            {"--from=in.json", "--html=out.html"}}) {
     EXPECT_TRUE(Check(arguments).ok()) << arguments[0] << ": " << Check(arguments);
   }
@@ -48,6 +49,9 @@ TEST(ProfileFlagsTest, FlagsThatDoNotAreNamed) {
       {{"--list_metrics", "--match=dram", "--set=l2"}, "--set does not go with --match"},
       {{"--list_metrics", "--match=dram", "--metric=m"}, "--metric does not go with --match"},
       {{"--problem=gpt2", "--metric=m", "--metric=m"}, "--metric: m is given twice"},
+      {{"--problem=gpt2", "--trace=f"}, "--trace goes with --gpus alone"},
+      {{"--gpus=2", "--problem=gpt2", "--set=l2"}, "--set does not go with --gpus"},
+      {{"--list_metrics", "--gpus=2"}, "--gpus does not go with --list_metrics"},
       {{"--from=in.json"}, "--from: --html=FILE says what to make of it"},
       {{"--problem=gpt2", "--html=-"}, "--html: - is no name of a file"},
       {{"--from=in.json", "--html=-"}, "--html: - is no name of a file"},

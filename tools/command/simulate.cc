@@ -29,8 +29,11 @@ constexpr Way kWays[] = {Way::kZigzagRing, Way::kRing, Way::kAllToAll, Way::kHea
 struct Flags {
   ProblemFlags problem;
   std::vector<std::string> gpus;
-  double tflops = 650, launch = 5, memory = 4.3, within = 303, within_latency = 20, between = 50,
-         between_latency = 30;
+  multi_gpu::Machine h200;
+  double tflops = 1e-12 * h200.flops_per_second, launch = 1e6 * h200.launch,
+         memory = 1e-12 * h200.memory_per_second, within = 1e-9 * h200.within.bytes_per_second,
+         within_latency = 1e6 * h200.within.latency, between = 1e-9 * h200.between.bytes_per_second,
+         between_latency = 1e6 * h200.between.latency;
   int64_t node = 8;
   Formats formats;
 };
@@ -45,17 +48,17 @@ ArgumentParser MakeParser(Flags* f) {
   parser.AddStrings("gpus", "N", &f->gpus, "number of GPUs, repeatable [8, 64, 1024]");
   parser.AddGroup("A machine, by default one H200 of a node of 8");
   parser.AddNumber("tflops", "X", &f->tflops, 1e-3, 1e9,
-                   "rate of the kernel, by attnlab bench, TFLOP/s [650]");
-  parser.AddNumber("launch", "X", &f->launch, 0, 1e9, "fixed time of a kernel, us [5]");
+                   "rate of the kernel, by attnlab bench, TFLOP/s [690]");
+  parser.AddNumber("launch", "X", &f->launch, 0, 1e9, "fixed time of a kernel, us [8]");
   parser.AddNumber("memory", "X", &f->memory, 1e-3, 1e6, "rate of memory, TB/s [4.3]");
   parser.AddInteger("node", "N", &f->node, 1, multi_gpu::kMostRanks, "GPUs per node [8]");
   parser.AddNumber("link", "X", &f->within, 1e-3, 1e9,
-                   "each way, between GPUs of a node, GB/s [303]");
-  parser.AddNumber("link_latency", "X", &f->within_latency, 0, 1e9, "latency of these, us [20]");
+                   "each way, between GPUs of a node, GB/s [390]");
+  parser.AddNumber("link_latency", "X", &f->within_latency, 0, 1e9, "latency of these, us [50]");
   parser.AddNumber("network", "X", &f->between, 1e-3, 1e9,
                    "each way and per GPU, between nodes, GB/s [50]");
   parser.AddNumber("network_latency", "X", &f->between_latency, 0, 1e9,
-                   "latency of these, us [30]");
+                   "latency of these, us [60]");
   parser.AddGroup("Results");
   AddJsonFlag(&parser, &f->formats);
   AddCsvFlag(&parser, &f->formats);

@@ -115,11 +115,9 @@ class NcclCommunicator : public Communicator {
       on_host_.push_back(t);
       return absl::OkStatus();
     }
-    absl::Status s;
-    if (t.after != nullptr) {
-      s = ToStatus(cudaStreamWaitEvent(stream_, static_cast<cudaEvent_t>(t.after), 0),
-                   "cudaStreamWaitEvent");
-    }
+    absl::Status s =
+        ToStatus(cudaEventRecord(done_, static_cast<cudaStream_t>(t.stream)), "cudaEventRecord");
+    if (s.ok()) s = ToStatus(cudaStreamWaitEvent(stream_, done_, 0), "cudaStreamWaitEvent");
     if (s.ok()) s = Enqueue("transfer", {t}, Deadline());
     if (!s.ok()) return Fail(s);
     on_gpu_.push_back(t);
@@ -278,7 +276,7 @@ class NcclCommunicator : public Communicator {
   const absl::Duration limit_;
   ncclComm_t comm_ = nullptr;
   cudaStream_t stream_ = nullptr;  // of transfers alone
-  cudaEvent_t done_ = nullptr;     // after all that was enqueued
+  cudaEvent_t done_ = nullptr;     // after what a transfer follows, then after the transfer
   std::vector<Transfer> on_gpu_, on_host_;
   absl::Status failed_;
 };

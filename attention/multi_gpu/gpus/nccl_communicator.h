@@ -4,8 +4,8 @@
 // same kind of memory. Host memory travels by way of the GPUs, as it is little; its sizes are compared before. Sizes
 // on GPUs are not: agree on them before. A rank that has left is noticed at the limit, or when NCCL says so.
 //
-// Start() begins a transfer on the GPU, after Transfer::after. The limit for a call includes the time for which the
-// slowest rank computes between two transfers. After an error NCCL's kernels are stopped, so that nothing uses the
+// Wait() waits until transfers are done, so that it can stop NCCL's kernels where a rank does not come. The limit
+// includes the time for which the slowest rank computes between two transfers. After an error NCCL's kernels are stopped, so that nothing uses the
 // memory of transfers any more, and this rank has left.
 //
 // Where a test has several ranks in one process: between transfers that wait for each other, allocate device memory

@@ -1,10 +1,10 @@
 #include "attention/multi_gpu/gpus/peer_communicator.h"
 
 #include <algorithm>
-#include <chrono>
 #include <deque>
+#include <memory>
+#include <mutex>
 #include <string>
-#include <thread>
 #include <utility>
 
 #include "absl/status/status.h"
@@ -19,7 +19,6 @@ namespace {
 
 using cuda_backend::ScopedDevice;
 using cuda_backend::ToStatus;
-using Clock = std::chrono::steady_clock;
 
 // What a sender tells a receiver, which is a thread of the same process.
 struct Offer {
@@ -29,15 +28,39 @@ struct Offer {
   int64_t bytes;
 };
 
+// Events of all ranks, since one rank waits for those of another: they live as long as any rank.
+class Events {
+ public:
+  ~Events() {
+    for (const cudaEvent_t event : all_) cudaEventDestroy(event);
+  }
+  // On the current GPU.
+  absl::StatusOr<cudaEvent_t> Make() {
+    cudaEvent_t event = nullptr;
+    absl::Status s =
+        ToStatus(cudaEventCreateWithFlags(&event, cudaEventDisableTiming), "cudaEventCreate");
+    if (!s.ok()) return s;
+    const std::lock_guard<std::mutex> lock(mutex_);
+    all_.push_back(event);
+    return event;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::vector<cudaEvent_t> all_;
+};
+
 class PeerCommunicator : public Communicator {
  public:
   // `host`: of the same rank.
-  PeerCommunicator(int ordinal, absl::Duration limit, std::unique_ptr<Communicator> host)
-      : ordinal_(ordinal), limit_(limit), host_(std::move(host)) {}
+  PeerCommunicator(int ordinal, std::shared_ptr<Events> events, std::unique_ptr<Communicator> host)
+      : ordinal_(ordinal),
+        events_(std::move(events)),
+        host_(std::move(host)),
+        given_(host_->ranks()) {}
 
   ~PeerCommunicator() override {
     const ScopedDevice current(ordinal_);
-    for (const cudaEvent_t event : events_) cudaEventDestroy(event);
     // Destroyed once its work is done, without waiting for that.
     if (stream_ != nullptr) cudaStreamDestroy(stream_);
   }
@@ -75,33 +98,33 @@ class PeerCommunicator : public Communicator {
     const absl::StatusOr<bool> here = OnThisGpu(t, ordinal_);
     if (!here.ok()) return here.status();
     if (!*here) return host_->Start(t);
-    // On the stream of copies, whatever comes later follows `after` as well.
-    const absl::StatusOr<cudaEvent_t> ready = NextEvent();
-    absl::Status s = ready.status();
-    if (s.ok() && t.after != nullptr) {
-      s = ToStatus(cudaStreamWaitEvent(stream_, static_cast<cudaEvent_t>(t.after), 0),
-                   "cudaStreamWaitEvent");
-    }
-    if (s.ok()) s = ToStatus(cudaEventRecord(*ready, stream_), "cudaEventRecord");
-    if (!s.ok()) return s;
-    Copy& copy = copies_.emplace_back(Copy{t, {}});
+    if (absl::Status s = CheckTransfer(t, ranks()); !s.ok()) return s;
+    // Of the stream of copies, whatever comes later follows the caller's stream as well.
+    absl::Status s = Follow(stream_, static_cast<cudaStream_t>(t.stream));
+    const absl::StatusOr<cudaEvent_t> ready = s.ok() ? Mark(stream_) : s;
+    if (!ready.ok()) return ready.status();
+    Copy& copy = copies_.emplace_back(Copy{t, {}, *ready, nullptr});
     const Offer mine = {t.send, *ready, ordinal_, t.send_bytes};
     s = host_->Start({&mine, t.to, &copy.from, t.from, sizeof(Offer), sizeof(Offer)});
     if (!s.ok()) copies_.pop_back();
     return s;
   }
 
+  // Waits for the other ranks' threads alone: the GPUs wait for each other by events.
   absl::Status Wait(absl::string_view what) override {
     if (!failed_.ok()) return failed_;
     const ScopedDevice current(ordinal_);
     if (!current.status().ok()) return current.status();
     failed_ = host_->Wait(what);
-    if (failed_.ok() && !copies_.empty()) failed_ = CopyAll(what);
+    if (copies_.empty()) return failed_;
+    if (failed_.ok()) failed_ = CopyAll(what);
     // Also after an error: another rank may read memory of this one until it says that it has. A rank that did not
     // come in time is not waited for once more.
-    if (!copies_.empty() && !absl::IsDeadlineExceeded(failed_)) failed_.Update(Acknowledge(what));
+    if (!absl::IsDeadlineExceeded(failed_)) failed_.Update(Acknowledge(what));
+    for (const Copy& copy : copies_) {
+      failed_.Update(Follow(static_cast<cudaStream_t>(copy.transfer.stream), stream_));
+    }
     copies_.clear();
-    used_ = 0;
     return failed_;
   }
 
@@ -109,67 +132,86 @@ class PeerCommunicator : public Communicator {
   struct Copy {
     Transfer transfer;
     Offer from;
+    cudaEvent_t ready;   // for whom this rank sends to
+    cudaEvent_t copied;  // for whom it receives from; null if nothing was copied
   };
 
-  absl::StatusOr<cudaEvent_t> NextEvent() {
-    if (used_ == events_.size()) {
-      cudaEvent_t event = nullptr;
-      absl::Status s =
-          ToStatus(cudaEventCreateWithFlags(&event, cudaEventDisableTiming), "cudaEventCreate");
-      if (!s.ok()) return s;
-      events_.push_back(event);
+  // An event after the stream's work so far.
+  absl::StatusOr<cudaEvent_t> Mark(cudaStream_t stream) {
+    if (free_.empty()) {
+      const absl::StatusOr<cudaEvent_t> made = events_->Make();
+      if (!made.ok()) return made;
+      free_.push_back(*made);
     }
-    return events_[used_++];
+    absl::Status s = ToStatus(cudaEventRecord(free_.back(), stream), "cudaEventRecord");
+    if (!s.ok()) return s;
+    const cudaEvent_t event = free_.back();
+    free_.pop_back();
+    return event;
+  }
+  static absl::Status WaitFor(cudaStream_t stream, cudaEvent_t event) {
+    return ToStatus(cudaStreamWaitEvent(stream, event, 0), "cudaStreamWaitEvent");
+  }
+  // What `later` gets from now on comes after what `earlier` has.
+  absl::Status Follow(cudaStream_t later, cudaStream_t earlier) {
+    const absl::StatusOr<cudaEvent_t> event = Mark(earlier);
+    if (!event.ok()) return event.status();
+    free_.push_back(*event);  // streams that wait for an event do not see it recorded anew
+    return WaitFor(later, *event);
   }
 
   // Each receiver copies.
   absl::Status CopyAll(absl::string_view what) {
-    for (const auto& [t, from] : copies_) {
+    for (const Copy& copy : copies_) {
+      // Whoever sends this has done with what it got from earlier calls.
+      std::vector<cudaEvent_t>& given = given_[copy.transfer.from];
+      free_.insert(free_.end(), given.begin(), given.end());
+      given.clear();
+    }
+    for (Copy& copy : copies_) {
+      const Transfer& t = copy.transfer;
+      const Offer& from = copy.from;
       if (from.bytes != t.receive_bytes) {
         return OtherSize(what, t, rank(), from.bytes);
       }
-      if (from.bytes == 0) continue;
-      absl::Status s = ToStatus(cudaStreamWaitEvent(stream_, from.ready, 0), "cudaStreamWaitEvent");
-      if (s.ok()) {
+      absl::Status s = WaitFor(stream_, from.ready);
+      if (s.ok() && from.bytes > 0) {
         s = ToStatus(cudaMemcpyPeerAsync(t.receive, ordinal_, from.data, from.ordinal,
                                          static_cast<size_t>(from.bytes), stream_),
-                     "cudaMemcpyPeerAsync");
+                     what);
       }
-      if (!s.ok()) return s;
+      const absl::StatusOr<cudaEvent_t> copied = s.ok() ? Mark(stream_) : s;
+      if (!copied.ok()) return copied.status();
+      copy.copied = *copied;
     }
-    const auto deadline = Clock::now() + absl::ToChronoNanoseconds(limit_);
-    for (;;) {
-      const cudaError_t error = cudaStreamQuery(stream_);
-      if (error != cudaErrorNotReady) return ToStatus(error, what);
-      cudaGetLastError();  // clears it, so that the next check of a launch does not see it
-      if (Clock::now() > deadline) {
-        return absl::DeadlineExceededError(absl::StrCat(
-            what, ": rank ", rank(), " waited for rank ", copies_.front().transfer.from,
-            "'s memory for ", absl::FormatDuration(limit_)));
-      }
-      std::this_thread::yield();
-    }
+    return absl::OkStatus();
   }
 
-  // Tells the ranks whose memory was copied, and waits for those that copy this one's.
+  // Tells the ranks whose memory is copied when that is done. The stream waits for those that copy this one's.
   absl::Status Acknowledge(absl::string_view what) {
-    const char done = 0;
-    std::vector<char> others(copies_.size());
+    std::vector<cudaEvent_t> others(copies_.size());
     absl::Status s;
     for (size_t i = 0; i < copies_.size() && s.ok(); ++i) {
-      const Transfer& t = copies_[i].transfer;
-      s = host_->Start({&done, t.from, &others[i], t.to, 1, 1});
+      const Copy& copy = copies_[i];
+      s = host_->Start({&copy.copied, copy.transfer.from, &others[i], copy.transfer.to,
+                        sizeof(cudaEvent_t), sizeof(cudaEvent_t)});
+      if (copy.copied != nullptr) given_[copy.transfer.from].push_back(copy.copied);
     }
-    return s.ok() ? host_->Wait(what) : s;
+    if (s.ok()) s = host_->Wait(what);
+    for (size_t i = 0; i < copies_.size() && s.ok(); ++i) {
+      free_.push_back(copies_[i].ready);
+      if (others[i] != nullptr) s = WaitFor(stream_, others[i]);
+    }
+    return s;
   }
 
   const int ordinal_;
-  const absl::Duration limit_;
+  const std::shared_ptr<Events> events_;
   const std::unique_ptr<Communicator> host_;
   cudaStream_t stream_ = nullptr;  // of copies alone
-  std::vector<cudaEvent_t> events_;
-  size_t used_ = 0;          // of these, since the last Wait()
-  std::deque<Copy> copies_;  // started; a deque, since offers are received into it
+  std::deque<Copy> copies_;        // started; a deque, since offers are received into it
+  std::vector<cudaEvent_t> free_;  // of events_, that no other rank knows
+  std::vector<std::vector<cudaEvent_t>> given_;  // to each rank, which may not have seen them yet
   absl::Status failed_;
 };
 
@@ -190,10 +232,11 @@ absl::StatusOr<std::vector<std::unique_ptr<Communicator>>> RanksOnGpus(
           absl::StrCat("devices[", i, "]: ", devices[i], " comes twice"));
     }
   }
+  const auto events = std::make_shared<Events>();
   std::vector<std::unique_ptr<Communicator>> all;
   for (std::unique_ptr<Communicator>& host :
        RanksInMemory(static_cast<int>(devices.size()), limit)) {
-    auto rank = std::make_unique<PeerCommunicator>(devices[all.size()], limit, std::move(host));
+    auto rank = std::make_unique<PeerCommunicator>(devices[all.size()], events, std::move(host));
     if (s = rank->Begin(devices); !s.ok()) return s;
     all.push_back(std::move(rank));
   }

@@ -2,6 +2,7 @@
 #include <cmath>
 #include <cstdint>
 #include <limits>
+#include <list>
 #include <random>
 #include <vector>
 
@@ -73,7 +74,11 @@ TEST(ExecutorGpuTest, CopiesAsTheCpuDoes) {
   }
 }
 
-TEST(ExecutorGpuTest, MergesAsTheCpuDoes) {
+// The last two parts are merged into O, those before by twos into a sum.
+class MergeTest : public ::testing::TestWithParam<int> {};
+INSTANTIATE_TEST_SUITE_P(Parts, MergeTest, ::testing::Range(0, 6));
+
+TEST_P(MergeTest, AsTheCpuDoes) {
   constexpr int64_t kRows = 50;
   const float none = -std::numeric_limits<float>::infinity();
   for (const DType dtype : {DType::kFloat32, DType::kFloat16, DType::kBFloat16}) {
@@ -82,18 +87,20 @@ TEST(ExecutorGpuTest, MergesAsTheCpuDoes) {
       std::mt19937 random(2);
       auto cpu = MakeExecutor(Device::Cpu(), nullptr), gpu = MakeExecutor(Device::Cuda(0), nullptr);
       ASSERT_TRUE(cpu.ok() && gpu.ok()) << gpu.status();
-      ASSERT_TRUE((*cpu)->Reset(kB, kRows, kHeads, dv).ok());
-      ASSERT_TRUE((*gpu)->Reset(kB, kRows, kHeads, dv).ok());
+      ASSERT_TRUE((*cpu)->Reset(kB, kRows, kHeads, dv, GetParam()).ok());
+      ASSERT_TRUE((*gpu)->Reset(kB, kRows, kHeads, dv, GetParam()).ok());
       // Parts of some rows; the last rows see no key.
-      for (const int64_t first : {0, 0, 20, 7}) {
-        Twins o(dtype, 20, dv, first % 2), lse(DType::kFloat32, 20, 1, 0);
+      constexpr int64_t kFirst[] = {0, 0, 20, 7, 20};
+      std::list<Twins> parts;
+      for (int i = 0; i < GetParam(); ++i) {
+        Twins& o = parts.emplace_back(dtype, 20, dv, kFirst[i] % 2);
+        Twins& lse = parts.emplace_back(DType::kFloat32, 20, 1, 0);
         o.Fill([&] { return std::normal_distribution<float>()(random); });
         lse.Fill([&] {
           return random() % 4 == 0 ? none : std::normal_distribution<float>(3, 20)(random);
         });
-        ASSERT_TRUE((*cpu)->Add(o.on_host, lse.on_host, first).ok());
-        ASSERT_TRUE((*gpu)->Add(o.on_gpu, lse.on_gpu, first).ok());
-        ASSERT_TRUE(cuda_backend::Synchronize(0).ok());
+        ASSERT_TRUE((*cpu)->Add(o.on_host, lse.on_host, kFirst[i]).ok());
+        ASSERT_TRUE((*gpu)->Add(o.on_gpu, lse.on_gpu, kFirst[i]).ok());
       }
       Twins o(dtype, kRows, dv, 3), lse(DType::kFloat32, kRows, 1, 0);
       ASSERT_TRUE((*cpu)->Store(o.on_host, lse.on_host).ok());
