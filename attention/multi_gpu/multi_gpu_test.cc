@@ -26,6 +26,7 @@ namespace attnlab::multi_gpu {
 namespace {
 
 using ::testing::Each;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 enum class Way { kRing, kZigzagRing, kAllToAll, kZigzagAllToAll, kSplitKv, kHeads };
@@ -235,40 +236,57 @@ TEST(AllToAllTest, ABadTensorIsNamedByAllRanks) {
               HasSubstr("problem of all-to-all: rank 1 has hkv: 0"));
 }
 
+// The problem of a ring of ranks in zigzag order as rank 0 sees it.
+RingProblem ZigzagOf(const AttentionProblem& p, int ranks) {
+  RingProblem ring;
+  std::vector<float> memory(p.b * p.sq * p.hq * p.d);
+  OnRanks(ranks, absl::Seconds(30), [&](Communicator& c) -> absl::Status {
+    if (c.rank() != 0) return absl::OkStatus();
+    const int64_t rows = RowsOf(ChunksOf(p.sq, ranks, 0, Order::kZigzag));
+    AttentionTensors mine;
+    mine.q = mine.k = mine.v = mine.o =
+        BshdView(static_cast<void*>(memory.data()), p.dtype, Device::Cpu(), p.b, rows, p.hq, p.d);
+    std::string text;
+    const absl::Status s = ring.Make(p, {Order::kZigzag}, c, mine, &text);
+    EXPECT_TRUE(s.ok()) << s;
+    return s;
+  });
+  return ring;
+}
+
 // Chunks that are neighbours make one kernel, not one each.
 TEST(RingTest, AStepOfAZigzagRingIsOneProblem) {
+  constexpr int kRanks = 5;
   for (const char* const line :
        {"hq=1,sq=160,d=8,dtype=fp32,mask=causal", "hq=1,sq=163,d=8,dtype=fp32,mask=causal",
-        "hq=1,sq=80,skv=160,d=8,dtype=fp32"}) {
+        "hq=1,sq=157,d=8,dtype=fp32"}) {
     const AttentionProblem p = AttentionProblem::Parse(line).value();
-    constexpr int kRanks = 5;
-    OnRanks(kRanks, absl::Seconds(30), [&](Communicator& c) {
-      const auto rows = [&](int64_t length) {
-        return RowsOf(ChunksOf(length, kRanks, c.rank(), Order::kZigzag));
-      };
-      std::vector<float> memory(8 * 160);
-      const auto view = [&](int64_t length) {
-        return BshdView(static_cast<void*>(memory.data()), p.dtype, Device::Cpu(), 1, rows(length),
-                        1, 8);
-      };
-      AttentionTensors mine;
-      mine.q = mine.o = view(p.sq), mine.k = mine.v = view(p.skv);
-      RingProblem ring;
-      std::string text;
-      const absl::Status s = ring.Make(p, {Order::kZigzag}, c, mine, &text);
-      EXPECT_TRUE(s.ok()) << s;
-      int64_t pairs = 0;
+    const RingProblem ring = ZigzagOf(p, kRanks);
+    int64_t pairs = 0;
+    for (int rank = 0; rank < kRanks; ++rank) {
       for (int other = 0; other < kRanks; ++other) {
-        const std::vector<Job> jobs = ring.JobsOf(c.rank(), other);
-        EXPECT_EQ(jobs.size(), 1) << line << ": rank " << c.rank() << " with keys of " << other;
-        for (const Job& job : jobs) {
-          pairs += VisiblePairs(job.problem.mask, job.problem.sq, job.problem.skv);
-        }
+        const std::vector<Job> jobs = ring.JobsOf(rank, other);
+        ASSERT_EQ(jobs.size(), 1) << line << ": rank " << rank << " with keys of " << other;
+        pairs += VisiblePairs(jobs[0].problem.mask, jobs[0].problem.sq, jobs[0].problem.skv);
       }
-      EXPECT_NEAR(pairs, VisiblePairs(p.mask, p.sq, p.skv) / kRanks, p.sq);
-      return s;
-    });
+    }
+    EXPECT_EQ(pairs, VisiblePairs(p.mask, p.sq, p.skv));
   }
+}
+
+// K and V do not travel further than they are seen.
+TEST(RingTest, KeysThatNobodySeesStay) {
+  const auto needed = [](const char* line, int owner, int rank) {
+    const Chunk c = ZigzagOf(AttentionProblem::Parse(line).value(), 2).KeysNeeded(owner, rank);
+    return std::vector<int64_t>{c.begin, c.end};
+  };
+  // Rank 0 has chunks 0 and 3 of 10 rows, rank 1 has 1 and 2.
+  EXPECT_THAT(needed("hq=1,sq=40,d=8", 0, 1), ElementsAre(0, 20));
+  EXPECT_THAT(needed("hq=1,sq=40,d=8,mask=causal", 0, 1), ElementsAre(0, 10));
+  EXPECT_THAT(needed("hq=1,sq=40,d=8,mask=causal", 1, 0), ElementsAre(0, 20));
+  EXPECT_THAT(needed("b=2,hq=1,sq=40,d=8,mask=causal", 0, 1), ElementsAre(0, 20));
+  EXPECT_THAT(needed("hq=1,sq=40,d=8,mask=window:3:0", 1, 0), ElementsAre(17, 20));
+  EXPECT_THAT(needed("hq=1,sq=40,d=8,mask=window:0:0", 1, 0), ElementsAre(0, 0));
 }
 
 TEST(RingTest, WhatItDoesNotTake) {

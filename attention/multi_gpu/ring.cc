@@ -89,11 +89,16 @@ class Ring : public RingCall {
 
   absl::Status StartTransfers(int step, const Kv& here, const Kv& coming) {
     const int n = c_.ranks(), next = (c_.rank() + 1) % n, previous = (c_.rank() + n - 1) % n;
-    const int owner = OwnerAt(step), others = OwnerAt(step + 1);
-    absl::Status s = c_.Start(
-        {here.k, next, coming.k, previous, BytesOf(owner, P().d), BytesOf(others, P().d), stream_});
-    s.Update(c_.Start({here.v, next, coming.v, previous, BytesOf(owner, P().dv),
-                       BytesOf(others, P().dv), stream_}));
+    const Chunk leave = ring_.KeysNeeded(OwnerAt(step), next),
+                come = ring_.KeysNeeded(OwnerAt(step + 1), c_.rank());
+    const auto start = [&](void* from, void* to, int64_t dim) {
+      const int64_t row = P().hkv * dim * SizeOf(P().dtype);
+      return c_.Start({static_cast<char*>(from) + leave.begin * row, next,
+                       static_cast<char*>(to) + come.begin * row, previous,
+                       P().b * leave.size() * row, P().b * come.size() * row, stream_});
+    };
+    absl::Status s = start(here.k, coming.k, P().d);
+    s.Update(start(here.v, coming.v, P().dv));
     return s;
   }
 

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "attention/core/mask.h"
 
 namespace attnlab::multi_gpu {
 namespace {
@@ -75,8 +76,11 @@ std::vector<Job> RingProblem::JobsOf(int rank_of_q, int rank_of_kv) const {
         if (piece.rows == 0 || piece.keys == 0) continue;
         AttentionProblem p = p_;
         p.sq = piece.rows, p.skv = piece.keys, p.mask = piece.mask;
+        // Keys before all windows may not have come here (KeysNeeded()). The mask counts from the last key.
+        const int64_t unseen = VisibleKvOfRows(p.mask, 0, p.sq, p.sq, p.skv).begin;
+        p.skv -= unseen;
         jobs.push_back({p, first_row + of.q.begin + q_part.begin - q.begin,
-                        first_key + of.kv.begin + kv_part.begin - keys.begin});
+                        first_key + of.kv.begin + kv_part.begin - keys.begin + unseen});
         while (jobs.size() > 1 && Join(&jobs[jobs.size() - 2], jobs.back())) jobs.pop_back();
       }
       first_key += keys.size();
@@ -84,6 +88,21 @@ std::vector<Job> RingProblem::JobsOf(int rank_of_q, int rank_of_kv) const {
     first_row += q.size();
   }
   return jobs;
+}
+
+Chunk RingProblem::KeysNeeded(int owner, int rank) const {
+  const Chunk all = {0, KeysAt(owner)};
+  Chunk needed = {all.end, 0};
+  for (; rank != owner; rank = (rank + 1) % ranks_) {
+    for (const Job& job : JobsOf(rank, owner)) {
+      needed.begin = std::min(needed.begin, job.key);
+      needed.end = std::max(needed.end, job.key + job.problem.skv);
+    }
+    if (needed.size() == all.size()) break;
+  }
+  if (needed.size() <= 0) return {};
+  // With several sequences such rows are not in one piece.
+  return p_.b > 1 ? all : needed;
 }
 
 absl::Status RingCall::Begin() {

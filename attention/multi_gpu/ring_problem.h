@@ -41,6 +41,8 @@ class RingProblem {
   int64_t RowsAt(int rank) const { return RowsOf(Chunks(p_.sq, rank)); }
   int64_t KeysAt(int rank) const { return RowsOf(Chunks(p_.skv, rank)); }
   std::vector<Job> JobsOf(int rank_of_q, int rank_of_kv) const;
+  // Which keys of `owner`, among those that it has, `rank` sees or one of those that get them after it.
+  Chunk KeysNeeded(int owner, int rank) const;
 
  private:
   std::vector<Chunk> Chunks(int64_t length, int rank) const {
