@@ -22,7 +22,8 @@ namespace attnlab::profiling {
 struct Activity {
   enum class Kind { kKernel, kFill, kCopy };
   Kind kind = Kind::kKernel;
-  std::string name;    // of a kernel, demangled, in full; or "memset", "memcpy"
+  std::string name;    // of a kernel, demangled, in full; or "memset", "memcpy",
+                       // "memcpy from GPU 1"
   double begin = 0;    // seconds since the first activity began
   double seconds = 0;  // duration
   uint32_t gpu = 0;    // where it runs; of a copy between GPUs, the one that receives

@@ -141,6 +141,17 @@ absl::Status CheckAddress(int ordinal, const void* data) {
                                               : "the host"));
 }
 
+absl::Status CheckHostAddress(const void* data) {
+  cudaPointerAttributes attributes = {};
+  if (cudaPointerGetAttributes(&attributes, data) != cudaSuccess) {
+    cudaGetLastError();  // not sticky: no GPU
+    return absl::OkStatus();
+  }
+  if (attributes.type != cudaMemoryTypeDevice) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("on cuda:", attributes.device, ", must be in host memory"));
+}
+
 absl::Status Synchronize(int ordinal) {
   ScopedDevice device(ordinal);
   if (!device.status().ok()) return device.status();

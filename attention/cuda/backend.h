@@ -44,6 +44,9 @@ absl::Status Fill(int ordinal, void* data, uint8_t value, int64_t bytes);
 // it. Does not wait, and may be called while a stream is captured.
 absl::Status CheckAddress(int ordinal, const void* data);
 
+// OK unless the memory is of a GPU alone. InvalidArgument then; the message has no field name before it.
+absl::Status CheckHostAddress(const void* data);
+
 // Waits for all work of the device, and returns its error, if any.
 absl::Status Synchronize(int ordinal);
 

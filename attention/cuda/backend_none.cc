@@ -19,6 +19,7 @@ absl::Status CopyToDevice(int, void*, const void*, int64_t) { return NotBuilt();
 absl::Status CopyToHost(int, void*, const void*, int64_t) { return NotBuilt(); }
 absl::Status Fill(int, void*, uint8_t, int64_t) { return NotBuilt(); }
 absl::Status CheckAddress(int, const void*) { return NotBuilt(); }
+absl::Status CheckHostAddress(const void*) { return absl::OkStatus(); }
 absl::Status Synchronize(int) { return NotBuilt(); }
 
 absl::StatusOr<Timer> Timer::Create(int) { return NotBuilt(); }

@@ -102,6 +102,9 @@ TEST(CudaBackendTest, TellsWhoseMemoryAnAddressIs) {
             std::string::npos)
       << s;
   const int on_host = 0;
+  EXPECT_TRUE(cuda_backend::CheckHostAddress(&on_host).ok());
+  EXPECT_EQ(cuda_backend::CheckHostAddress(inside),
+            absl::InvalidArgumentError("on cuda:0, must be in host memory"));
   s = cuda_backend::CheckAddress(0, &on_host);
   EXPECT_EQ(s.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_NE(std::string(s.message()).find("is not memory of cuda:0 but of the host"),

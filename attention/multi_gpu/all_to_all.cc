@@ -137,12 +137,14 @@ class AllToAll {
       absl::Status s = pack(t.to, static_cast<char*>(const_cast<void*>(t.send)));
       if (!s.ok()) return s;
     }
+    absl::Status s;
     for (Transfer t : transfers) {
-      if (t.to == c_.rank()) continue;
       t.stream = stream_;
-      if (absl::Status s = c_.Start(t); !s.ok()) return s;
+      if (t.to != c_.rank() && s.ok()) s = c_.Start(t);
     }
-    if (absl::Status s = c_.Wait(what); !s.ok()) return s;
+    // In any case: what travels uses memory of this object.
+    s.Update(c_.Wait(what));
+    if (!s.ok()) return s;
     for (const Transfer& t : transfers) {
       absl::Status s = unpack(t.from, static_cast<char*>(t.receive));
       if (!s.ok()) return s;

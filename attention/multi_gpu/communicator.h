@@ -8,7 +8,8 @@
 //
 // All ranks make the same calls in the same order. No call waits for ever: if a rank has left, others get
 // Unavailable, and if nothing comes within the time limit, DeadlineExceeded. Both say which rank was waited
-// for, and for what. After an error a Communicator is of no more use.
+// for, and for what. After an error a Communicator is of no more use, and what other ranks have got from a call in which
+// one failed is not to be used.
 #ifndef ATTENTION_MULTI_GPU_COMMUNICATOR_H_
 #define ATTENTION_MULTI_GPU_COMMUNICATOR_H_
 

@@ -42,11 +42,11 @@ class GpuExecutor : public Executor {
     if (IsDense(from) && IsDense(to) && (from.shape[0] == 1 || from.shape[1] == to.shape[1])) {
       return ToStatus(cudaMemcpyAsync(to.data, from.data, from.NumElements() * SizeOf(from.dtype),
                                       cudaMemcpyDeviceToDevice, stream_),
-                      "copy of K and V");
+                      "copy of rows");
     }
     return ToStatus(StartCopy(from.shape[0], from.shape[1], from.shape[2], from.shape[3],
                               ElementOf(from.dtype), RowsOf(from), RowsOf(to), stream_),
-                    "copy of K and V");
+                    "copy of rows");
   }
 
   absl::Status Reset(int64_t b, int64_t rows, int64_t heads, int64_t dv, int64_t parts) override {
@@ -66,11 +66,10 @@ class GpuExecutor : public Executor {
 
   absl::Status Add(const ConstTensorView& o, const ConstTensorView& lse,
                    int64_t first_row) override {
-    if (merging_.count == Merging::kMost)
-      return absl::InternalError("more parts than were announced");
+    if (parts_ <= 0) return absl::InternalError("more parts than were announced");
     merging_.parts[merging_.count++] = {RowsOf(o), RowsOf(lse), first_row, o.shape[1]};
     // The last ones are merged into O at once.
-    if (--parts_ <= 0 || merging_.count < Merging::kMost) return absl::OkStatus();
+    if (--parts_ == 0 || merging_.count < Merging::kMost) return absl::OkStatus();
     const cudaError_t error = StartMerge(merging_, ElementOf(o.dtype), stream_);
     merging_.has_sum = true, merging_.count = 0;
     return ToStatus(error, "merge of parts");

@@ -54,12 +54,15 @@ __device__ auto Load(const T* from) {
   return *reinterpret_cast<const Vector<T, kVector>*>(from);
 }
 
-// A group per query and head. `o` without data: into the sum.
+// A group per query, of `count` from `first` on, and head. `o` without data: into the sum.
 template <typename T, int kVector>
-__global__ void MergeKernel(Group group, Merging m, DeviceRows o, DeviceRows lse) {
+__global__ void MergeKernel(Group group, Merging m, int64_t first, int64_t count, DeviceRows o,
+                            DeviceRows lse) {
   using device::OnlineSoftmax;
-  for (int64_t at = group.First(); at < m.b * m.rows * m.heads; at += group.Step()) {
-    const Place place = PlaceOf(at, m.rows, m.heads);
+  for (int64_t n = group.First(); n < m.b * count * m.heads; n += group.Step()) {
+    Place place = PlaceOf(n, count, m.heads);
+    place.row += first;
+    const int64_t at = (place.b * m.rows + place.row) * m.heads + place.head;
     const OnlineSoftmax before = m.has_sum ? m.states[at] : OnlineSoftmax();
     OnlineSoftmax state = before;
     const T* rows[Merging::kMost];
@@ -74,6 +77,7 @@ __global__ void MergeKernel(Group group, Merging m, DeviceRows o, DeviceRows lse
       weights[i] = static_cast<const float*>(part.lse.data)[there.In(part.lse)];
       state.Merge(OnlineSoftmax::OfLse(weights[i]));
     }
+    if (o.data == nullptr && m.has_sum && rows[0] == nullptr && rows[1] == nullptr) continue;
     // What was summed is relative to the maximum of all, as are the weights.
     const bool adds = before.neg_max != OnlineSoftmax::kNoKey;
     const float of_sum = OnlineSoftmax(before).MoveTo(state.neg_max);
@@ -156,7 +160,16 @@ bool InPieces(int64_t bytes, int64_t size, int64_t dim,
 // With vectors of 16 bytes if all can be accessed so, else of one element.
 cudaError_t StartKernel(const Merging& m, device::Element element, const DeviceRows& o,
                         const DeviceRows& lse, cudaStream_t stream) {
-  const int64_t size = SizeOf(element), rows = m.b * m.rows * m.heads;
+  const int64_t size = SizeOf(element);
+  int64_t first = 0, end = m.rows;
+  if (o.data == nullptr && m.has_sum) {
+    first = m.rows, end = 0;
+    for (int i = 0; i < m.count; ++i) {
+      first = std::min(first, m.parts[i].first);
+      end = std::max(end, m.parts[i].first + m.parts[i].rows);
+    }
+  }
+  const int64_t count = std::max<int64_t>(0, end - first), rows = m.b * count * m.heads;
   bool in_pieces = InPieces(kPiece, size, m.dv, {&o});
   for (int i = 0; i < m.count; ++i) {
     in_pieces = in_pieces && InPieces(kPiece, size, m.dv, {&m.parts[i].o});
@@ -164,8 +177,9 @@ cudaError_t StartKernel(const Merging& m, device::Element element, const DeviceR
   const auto with = [&](auto t) {
     using T = decltype(t);
     constexpr int kVector = kPiece / sizeof(T);
-    return in_pieces ? Start(MergeKernel<T, kVector>, rows, m.dv / kVector, stream, m, o, lse)
-                     : Start(MergeKernel<T, 1>, rows, m.dv, stream, m, o, lse);
+    return in_pieces ? Start(MergeKernel<T, kVector>, rows, m.dv / kVector, stream, m, first, count,
+                             o, lse)
+                     : Start(MergeKernel<T, 1>, rows, m.dv, stream, m, first, count, o, lse);
   };
   switch (element) {
     case device::Element::kFloat16:

@@ -11,16 +11,14 @@ namespace attnlab::multi_gpu {
 namespace {
 
 absl::Status CheckOffsets(absl::string_view name, const LengthsView& offsets, int64_t b,
-                          int64_t most, Device device) {
+                          int64_t most) {
   if (offsets.data == nullptr || offsets.count != b + 1) {
     return absl::InvalidArgumentError(absl::StrCat(name, ": has ",
                                                    offsets.data == nullptr ? 0 : offsets.count,
                                                    " offsets, must have b + 1 = ", b + 1));
   }
-  if (device.kind == DeviceKind::kCuda &&
-      cuda_backend::CheckAddress(device.ordinal, offsets.data).ok()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(name, ": on ", ToString(device), ", must be in host memory"));
+  if (absl::Status s = cuda_backend::CheckHostAddress(offsets.data); !s.ok()) {
+    return absl::InvalidArgumentError(absl::StrCat(name, ": ", s.message()));
   }
   if (offsets.data[0] != 0) {
     return absl::InvalidArgumentError(
@@ -48,8 +46,8 @@ absl::StatusOr<std::vector<Sequence>> SequencesOf(const AttentionProblem& p,
     sequences.push_back({{0, p.sq}, {0, p.skv}});
     return sequences;
   }
-  absl::Status s = CheckOffsets("cu_seqlens_q", t.cu_seqlens_q, p.b, p.sq, t.q.device);
-  if (s.ok()) s = CheckOffsets("cu_seqlens_kv", t.cu_seqlens_kv, p.b, p.skv, t.q.device);
+  absl::Status s = CheckOffsets("cu_seqlens_q", t.cu_seqlens_q, p.b, p.sq);
+  if (s.ok()) s = CheckOffsets("cu_seqlens_kv", t.cu_seqlens_kv, p.b, p.skv);
   if (!s.ok()) return s;
   const int32_t *q = t.cu_seqlens_q.data, *kv = t.cu_seqlens_kv.data;
   for (int64_t i = 0; i < p.b; ++i) sequences.push_back({{q[i], q[i + 1]}, {kv[i], kv[i + 1]}});

@@ -32,9 +32,8 @@ class Ring : public RingCall {
       const Kv coming = places_[step % 2];
       // Once the step before, which read `coming`, is computed.
       if (moves) s = StartTransfers(step, here, coming);
-      if (!s.ok()) return s;
       // On a GPU this only enqueues: the step is computed while the next K and V come.
-      s = NoteTime();
+      if (s.ok()) s = NoteTime();
       if (s.ok()) s = Step(step, here);
       s.Update(NoteTime());
       // In any case: what travels uses memory of this object.
@@ -80,10 +79,11 @@ class Ring : public RingCall {
     for (int i = 0; i < std::min(2, n - 1); ++i) {
       memory.insert(memory.end(), {{&places_[i].k, k}, {&places_[i].v, v}});
     }
-    // This rank's own K and V travel from where they are, if they are in one piece.
+    // This rank's own K and V travel from where they are, if they are in one piece. Without keys they may be nowhere.
+    const bool has_keys = ring_.KeysAt(c_.rank()) > 0;
     own_ = {const_cast<void*>(mine_.k.data), const_cast<void*>(mine_.v.data)};
-    if (!IsDense(mine_.k)) memory.push_back({&own_.k, k});
-    if (!IsDense(mine_.v)) memory.push_back({&own_.v, v});
+    if (!has_keys || !IsDense(mine_.k)) memory.push_back({&own_.k, k});
+    if (!has_keys || !IsDense(mine_.v)) memory.push_back({&own_.v, v});
     return Allocate(memory);
   }
 

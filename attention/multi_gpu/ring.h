@@ -47,7 +47,7 @@ struct RingOptions {
 //
 // Tensors are in host memory, or all on c.device(). On a GPU the call waits for other ranks' calls, but like Forward()
 // it returns before the work on `stream`, a cudaStream_t, is done. Its memory comes and goes in the order of that
-// stream. Other GPUs read K and V where they are; after an error keep both until all ranks have returned.
+// stream. Other GPUs read K and V where they are; after an error keep both until all communicators are destroyed.
 //
 // InvalidArgument for an invalid problem or tensors, and where ranks disagree on the problem. Unimplemented
 // for lens = padded, pages and fp8. Errors of Communicator and of MakePlan().

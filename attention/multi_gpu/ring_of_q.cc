@@ -40,14 +40,14 @@ class QRing : public RingCall {
         s = c_.Start({parts.made, OwnerAt(step - 1), parts.got, HelperAt(step - 1),
                       parts.bytes_made, parts.bytes_got, stream_});
       }
-      if (!s.ok()) return s;
       // On a GPU this only enqueues.
       if (step < n) {
-        s = NoteTime();
+        if (s.ok()) s = NoteTime();
         if (s.ok()) s = Step(step, QAt(here, OwnerAt(step)));
         s.Update(NoteTime());
       }
       if (moves || returns) {
+        // In any case: what travels uses memory of this object.
         s.Update(c_.Wait(absl::StrCat("Q for step ", step + 1, " and parts of O, of ", n)));
         std::swap(here, coming);
       }

@@ -77,7 +77,8 @@ class Simulation {
       for (int rank = 0; rank < n_; ++rank) {
         end[rank] =
             begin[rank] + Step(q[rank], kv[(rank + n_ - step) % n_]) + Merge(RowsOf(q[rank]), step);
-        // What comes and leaves passes through L2 and memory, and the kernel has less of both.
+        // What comes and leaves passes through L2 and memory, and the kernel has less of both. Twice the bytes is what
+        // fits measurements.
         if (moves) {
           end[rank] += 2 * (bytes(rank, step) + bytes(rank, step + 1)) / m_.memory_per_second;
         }

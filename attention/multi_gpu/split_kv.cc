@@ -85,13 +85,15 @@ class SplitKv {
   // Each part to all ranks.
   absl::Status Gather() {
     const int n = c_.ranks(), rank = c_.rank();
-    for (int i = 1; i < n; ++i) {
+    absl::Status s;
+    for (int i = 1; i < n && s.ok(); ++i) {
       const int to = (rank + i) % n, from = (rank + n - i) % n;
-      absl::Status s = c_.Start({parts_[rank], to, parts_[from], from, BytesOfPart(problems_[rank]),
-                                 BytesOfPart(problems_[from]), stream_});
-      if (!s.ok()) return s;
+      s = c_.Start({parts_[rank], to, parts_[from], from, BytesOfPart(problems_[rank]),
+                    BytesOfPart(problems_[from]), stream_});
     }
-    return c_.Wait("parts of O");
+    // In any case: what travels uses memory of this object.
+    s.Update(c_.Wait("parts of O"));
+    return s;
   }
 
   const AttentionProblem p_;

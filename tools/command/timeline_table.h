@@ -15,7 +15,7 @@ namespace attnlab::command {
 // Seconds of a GPU in the span of all.
 struct GpuTime {
   double kernels = 0;  // at least one runs
-  double copies = 0;   // at least one
+  double copies = 0;   // at least one copy, or a memset
   double exposed = 0;  // of these, while no kernel runs
   double nothing = 0;  // from the first activity of any GPU to the last
 };

@@ -61,8 +61,10 @@ class PeerCommunicator : public Communicator {
 
   ~PeerCommunicator() override {
     const ScopedDevice current(ordinal_);
-    // Destroyed once its work is done, without waiting for that.
-    if (stream_ != nullptr) cudaStreamDestroy(stream_);
+    if (stream_ == nullptr) return;
+    // What it waits for was recorded before, so it ends. Then this rank reads no other one's memory any more.
+    cudaStreamSynchronize(stream_);
+    cudaStreamDestroy(stream_);
   }
 
   absl::Status Begin(const std::vector<int>& devices) {
@@ -118,8 +120,8 @@ class PeerCommunicator : public Communicator {
     failed_ = host_->Wait(what);
     if (copies_.empty()) return failed_;
     if (failed_.ok()) failed_ = CopyAll(what);
-    // Also after an error: another rank may read memory of this one until it says that it has. A rank that did not
-    // come in time is not waited for once more.
+    // After an error, too, as far as it goes: another rank may read memory of this one until it says that it has. A
+    // rank that did not come in time is not waited for once more.
     if (!absl::IsDeadlineExceeded(failed_)) failed_.Update(Acknowledge(what));
     for (const Copy& copy : copies_) {
       failed_.Update(Follow(static_cast<cudaStream_t>(copy.transfer.stream), stream_));

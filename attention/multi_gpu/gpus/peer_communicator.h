@@ -15,9 +15,10 @@ namespace attnlab::multi_gpu {
 // Rank i is on GPU devices[i]. Each thread uses its own alone. Memory of a transfer lies all on this rank's GPU,
 // or all in host memory, and both of its ranks must have it in the same kind of memory.
 //
-// `limit`: how long a thread waits for another rank's. Threads do not wait for GPUs: those wait for each other by
-// events, so all steps of a call can be enqueued at once. After an error a copy may still come: keep the memory of
-// transfers until no rank is left, or take it from a pool that stays mapped (cuda/stream_buffer.h).
+// `limit`: how long a thread waits for another one's message, of which a transfer has two. Threads do not wait for
+// GPUs, which wait for each other by events, so all steps of a call can be enqueued at once, up to what CUDA's queue
+// holds. After an error a copy may still come: keep the memory of transfers until all communicators are destroyed, or
+// take it from a pool that stays mapped (cuda/stream_buffer.h).
 //
 // InvalidArgument for a GPU that does not exist or comes twice. Unavailable without a driver, Unimplemented in a build
 // without a CUDA toolkit.

@@ -333,13 +333,14 @@ TEST_F(MultiGpuTest, OffsetsMustBeInHostMemory) {
   const std::vector<int32_t> offsets = {0, 2, 6};
   Buffer memory = Buffer::Allocate(Device::Cuda(0), 12).value();
   ASSERT_TRUE(memory.CopyFromHost(offsets.data(), 12).ok());
-  AttentionTensors mine;
-  mine.q.device = Device::Cuda(0);
-  mine.cu_seqlens_q = mine.cu_seqlens_kv = {static_cast<const int32_t*>(memory.data()), 3};
-  absl::StatusOr<Ranks> one = RanksOnGpus({0}, kLimit);
-  ASSERT_TRUE(one.ok()) << one.status();
-  EXPECT_EQ(RingForward(p, {}, *(*one)[0], mine),
-            absl::InvalidArgumentError("cu_seqlens_q: on cuda:0, must be in host memory"));
+  for (const absl::Status& s : OnGpus(ranks_, [&](Communicator& c) {
+         AttentionTensors mine;
+         mine.q.device = c.device();
+         mine.cu_seqlens_q = mine.cu_seqlens_kv = {static_cast<const int32_t*>(memory.data()), 3};
+         return RingForward(p, {}, c, mine);
+       })) {
+    EXPECT_EQ(s, absl::InvalidArgumentError("cu_seqlens_q: on cuda:0, must be in host memory"));
+  }
 }
 
 }  // namespace
