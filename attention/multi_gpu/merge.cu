@@ -67,6 +67,9 @@ __global__ void MergeKernel(Group group, Merging m, int64_t first, int64_t count
     OnlineSoftmax state = before;
     const T* rows[Merging::kMost];
     float weights[Merging::kMost];  // first the LSE
+    Vector<T, kVector>
+        begin[Merging::kMost];  // of the rows: loads start before anything waits for one
+    const int64_t x0 = group.Lane() * kVector;
 #pragma unroll
     for (int i = 0; i < Merging::kMost; ++i) {
       const DevicePart& part = m.parts[i];
@@ -75,7 +78,11 @@ __global__ void MergeKernel(Group group, Merging m, int64_t first, int64_t count
       if (i >= m.count || there.row < 0 || there.row >= part.rows) continue;
       rows[i] = static_cast<const T*>(part.o.data) + there.In(part.o);
       weights[i] = static_cast<const float*>(part.lse.data)[there.In(part.lse)];
-      state.Merge(OnlineSoftmax::OfLse(weights[i]));
+      begin[i] = Load<T, kVector>(rows[i] + x0);
+    }
+#pragma unroll
+    for (int i = 0; i < Merging::kMost; ++i) {
+      if (rows[i] != nullptr) state.Merge(OnlineSoftmax::OfLse(weights[i]));
     }
     if (o.data == nullptr && m.has_sum && rows[0] == nullptr && rows[1] == nullptr) continue;
     // What was summed is relative to the maximum of all, as are the weights.
@@ -87,7 +94,7 @@ __global__ void MergeKernel(Group group, Merging m, int64_t first, int64_t count
       weights[i] = OnlineSoftmax(state).Merge(OnlineSoftmax::OfLse(weights[i])).parts;
     }
     const float factor = state.Inverse();
-    for (int64_t x = group.Lane() * kVector; x < m.dv; x += group.Lanes() * kVector) {
+    for (int64_t x = x0; x < m.dv; x += group.Lanes() * kVector) {
       Vector<float, kVector> sum = {};
       if (adds) {
         sum = Load<float, kVector>(m.sum + at * m.dv + x);
@@ -97,7 +104,7 @@ __global__ void MergeKernel(Group group, Merging m, int64_t first, int64_t count
 #pragma unroll
       for (int i = 0; i < Merging::kMost; ++i) {
         if (rows[i] == nullptr) continue;
-        const auto part = Load<T, kVector>(rows[i] + x);
+        const auto part = x == x0 ? begin[i] : Load<T, kVector>(rows[i] + x);
 #pragma unroll
         for (int j = 0; j < kVector; ++j) sum.x[j] += weights[i] * device::ToFloat(part.x[j]);
       }
@@ -129,7 +136,7 @@ __global__ void CopyKernel(Group group, int64_t count, int64_t rows, int64_t hea
   }
 }
 
-// A kernel for so many rows of `dim` units.
+// A kernel for so many rows of `dim` units. A group has no more threads than a row has units.
 template <typename... Parameters, typename... Arguments>
 cudaError_t Start(void (*kernel)(Group, Parameters...), int64_t rows, int64_t dim,
                   cudaStream_t stream, const Arguments&... arguments) {

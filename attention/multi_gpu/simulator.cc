@@ -41,6 +41,7 @@ absl::Status Check(const AttentionProblem& p, int ranks, const Machine& m) {
                  {"within.bytes_per_second", m.within.bytes_per_second, true},
                  {"between.bytes_per_second", m.between.bytes_per_second, true},
                  {"launch", m.launch, false},
+                 {"host", m.host, false},
                  {"within.latency", m.within.latency, false},
                  {"between.latency", m.between.latency, false}};
   for (const auto& n : numbers) {
@@ -109,7 +110,10 @@ class Simulation {
                  outputs = rows * p_.hq * (p_.dv * SizeOf(p_.ODType()) + 4);
     const Prediction heads = Heads();
     const double travels = Exchange(inputs, 3) + Exchange(outputs, 2);
-    return {heads.seconds + travels, heads.waiting + travels};
+    // A rank's thread starts 10 copies per rank. Short problems wait for that.
+    const double host = 10.0 * n_ * m_.host;
+    const double seconds = std::max(host, heads.seconds + travels);
+    return {seconds, seconds - heads.seconds + heads.waiting};
   }
 
   // The rank with the most heads ends last.

@@ -21,7 +21,7 @@ AttentionProblem Of(const std::string& line) { return AttentionProblem::Parse(li
 // Links and memory that take no time, so that only products count: 1 s for 10^12 FLOPs.
 Machine Ideal() {
   Machine m;
-  m.launch = 0;
+  m.launch = m.host = 0;
   m.flops_per_second = 1e12;
   m.memory_per_second = 1e30;
   m.within = m.between = {1e30, 0};

@@ -18,6 +18,8 @@ from typing import Callable, Dict, List, Optional, Tuple
 
 TIMINGS = ("device", "latency", "throughput")
 
+MOST_FILLERS = 200
+
 # The calls of each contender, by name.
 Calls = Dict[str, List[Callable]]
 
@@ -84,22 +86,26 @@ class CudaClock:
         host_s = time.perf_counter() - start
         self._torch.cuda.synchronize(self._device)
         # Twice the launch time, plus some for the events.
-        self._fillers[name] = max(1, min(50, round((2 * host_s + 5e-5) / self._fill_s + 0.5)))
+        self._fillers[name] = max(1, min(MOST_FILLERS // 4, round((2 * host_s + 5e-5) / self._fill_s + 0.5)))
 
     def time(self, name: str, calls: List[Callable], turn: int) -> Callable[[], float]:
         """Returns a function that returns the seconds once the GPU is done."""
         in_a_row = self._in_a_row if self.timing == "throughput" else 1
         if self.timing == "latency":
             self._torch.cuda.synchronize(self._device)
-        else:
-            for _ in range(self._fillers.get(name, 1)):
+        while True:
+            for _ in range(self._fillers.get(name, 1) if self.timing != "latency" else 0):
                 self._filler.zero_()
-        start, stop = self._events()
-        start.record()
-        for i in range(in_a_row):
-            calls[(turn * in_a_row + i) % len(calls)]()
-        stop.record()
-        return lambda: start.elapsed_time(stop) / 1e3 / in_a_row
+            start, stop = self._events()
+            start.record()
+            for i in range(in_a_row):
+                calls[(turn * in_a_row + i) % len(calls)]()
+            stop.record()
+            fillers = self._fillers.get(name, 1)
+            if self.timing != "device" or not start.query() or fillers >= MOST_FILLERS:
+                return lambda: start.elapsed_time(stop) / 1e3 / in_a_row
+            # The GPU was done with the filler before the host was with the call: that would count as time of the GPU.
+            self._fillers[name] = min(MOST_FILLERS, 2 * fillers)
 
     def wait(self) -> None:
         self._torch.cuda.synchronize(self._device)
