@@ -51,31 +51,37 @@ class MemoryCommunicator : public Communicator {
     return absl::OkStatus();
   }
 
+  // All of them also after an error, so that no message is left for the next call.
   absl::Status Wait(absl::string_view what) override {
-    const auto deadline = std::chrono::steady_clock::now() + absl::ToChronoNanoseconds(hub_->limit);
-    const std::vector<Transfer> expected = std::exchange(expected_, {});
-    for (const Transfer& t : expected) {
-      std::unique_lock<std::mutex> lock(hub_->mutex);
-      std::deque<std::vector<char>>& queue = hub_->messages[{t.from, rank_}];
-      hub_->changed.wait_until(lock, deadline,
-                               [&] { return !queue.empty() || hub_->left[t.from]; });
-      if (queue.empty()) {
-        const std::string of = absl::StrCat(what, ": rank ", rank_, " waited for rank ", t.from);
-        if (hub_->left[t.from]) return absl::UnavailableError(absl::StrCat(of, ", which has left"));
-        return absl::DeadlineExceededError(
-            absl::StrCat(of, " for ", absl::FormatDuration(hub_->limit)));
-      }
-      const std::vector<char> message = std::move(queue.front());
-      queue.pop_front();
-      if (static_cast<int64_t>(message.size()) != t.receive_bytes) {
-        return OtherSize(what, t, rank_, static_cast<int64_t>(message.size()));
-      }
-      if (!message.empty()) std::memcpy(t.receive, message.data(), message.size());
-    }
-    return absl::OkStatus();
+    const auto deadline = Clock::now() + absl::ToChronoNanoseconds(hub_->limit);
+    absl::Status s;
+    for (const Transfer& t : std::exchange(expected_, {})) s.Update(Receive(what, t, deadline));
+    return s;
   }
 
  private:
+  using Clock = std::chrono::steady_clock;
+
+  absl::Status Receive(absl::string_view what, const Transfer& t, Clock::time_point deadline) {
+    std::unique_lock<std::mutex> lock(hub_->mutex);
+    std::deque<std::vector<char>>& queue = hub_->messages[{t.from, rank_}];
+    hub_->changed.wait_until(lock, deadline, [&] { return !queue.empty() || hub_->left[t.from]; });
+    if (queue.empty()) {
+      const std::string of = absl::StrCat(what, ": rank ", rank_, " waited for rank ", t.from);
+      if (hub_->left[t.from]) return absl::UnavailableError(absl::StrCat(of, ", which has left"));
+      return absl::DeadlineExceededError(
+          absl::StrCat(of, " for ", absl::FormatDuration(hub_->limit)));
+    }
+    const std::vector<char> message = std::move(queue.front());
+    queue.pop_front();
+    lock.unlock();
+    if (static_cast<int64_t>(message.size()) != t.receive_bytes) {
+      return OtherSize(what, t, rank_, static_cast<int64_t>(message.size()));
+    }
+    if (!message.empty()) std::memcpy(t.receive, message.data(), message.size());
+    return absl::OkStatus();
+  }
+
   const std::shared_ptr<Hub> hub_;
   const int rank_;
   std::vector<Transfer> expected_;

@@ -120,8 +120,8 @@ class PeerCommunicator : public Communicator {
     failed_ = host_->Wait(what);
     if (copies_.empty()) return failed_;
     if (failed_.ok()) failed_ = CopyAll(what);
-    // After an error, too, as far as it goes: another rank may read memory of this one until it says that it has. A
-    // rank that did not come in time is not waited for once more.
+    // After an error, too: another rank may read memory of this one until it says that it has. A rank that did not
+    // come in time is not waited for once more.
     if (!absl::IsDeadlineExceeded(failed_)) failed_.Update(Acknowledge(what));
     for (const Copy& copy : copies_) {
       failed_.Update(Follow(static_cast<cudaStream_t>(copy.transfer.stream), stream_));
@@ -193,16 +193,16 @@ class PeerCommunicator : public Communicator {
   absl::Status Acknowledge(absl::string_view what) {
     std::vector<cudaEvent_t> others(copies_.size());
     absl::Status s;
-    for (size_t i = 0; i < copies_.size() && s.ok(); ++i) {
+    for (size_t i = 0; i < copies_.size(); ++i) {
       const Copy& copy = copies_[i];
-      s = host_->Start({&copy.copied, copy.transfer.from, &others[i], copy.transfer.to,
-                        sizeof(cudaEvent_t), sizeof(cudaEvent_t)});
+      s.Update(host_->Start({&copy.copied, copy.transfer.from, &others[i], copy.transfer.to,
+                             sizeof(cudaEvent_t), sizeof(cudaEvent_t)}));
       if (copy.copied != nullptr) given_[copy.transfer.from].push_back(copy.copied);
     }
-    if (s.ok()) s = host_->Wait(what);
-    for (size_t i = 0; i < copies_.size() && s.ok(); ++i) {
-      free_.push_back(copies_[i].ready);
-      if (others[i] != nullptr) s = WaitFor(stream_, others[i]);
+    s.Update(host_->Wait(what));
+    for (size_t i = 0; i < copies_.size(); ++i) {
+      if (others[i] != nullptr) s.Update(WaitFor(stream_, others[i]));
+      if (s.ok()) free_.push_back(copies_[i].ready);
     }
     return s;
   }
