@@ -66,9 +66,8 @@ __global__ void MergeKernel(Group group, Merging m, int64_t first, int64_t count
     const OnlineSoftmax before = m.has_sum ? m.states[at] : OnlineSoftmax();
     OnlineSoftmax state = before;
     const T* rows[Merging::kMost];
-    float weights[Merging::kMost];  // first the LSE
-    Vector<T, kVector>
-        begin[Merging::kMost];  // of the rows: loads start before anything waits for one
+    float weights[Merging::kMost];              // first the LSE
+    Vector<T, kVector> values[Merging::kMost];  // of O: loads start before anything waits for one
     const int64_t x0 = group.Lane() * kVector;
 #pragma unroll
     for (int i = 0; i < Merging::kMost; ++i) {
@@ -78,7 +77,7 @@ __global__ void MergeKernel(Group group, Merging m, int64_t first, int64_t count
       if (i >= m.count || there.row < 0 || there.row >= part.rows) continue;
       rows[i] = static_cast<const T*>(part.o.data) + there.In(part.o);
       weights[i] = static_cast<const float*>(part.lse.data)[there.In(part.lse)];
-      begin[i] = Load<T, kVector>(rows[i] + x0);
+      values[i] = Load<T, kVector>(rows[i] + x0);
     }
 #pragma unroll
     for (int i = 0; i < Merging::kMost; ++i) {
@@ -94,7 +93,8 @@ __global__ void MergeKernel(Group group, Merging m, int64_t first, int64_t count
       weights[i] = OnlineSoftmax(state).Merge(OnlineSoftmax::OfLse(weights[i])).parts;
     }
     const float factor = state.Inverse();
-    for (int64_t x = x0; x < m.dv; x += group.Lanes() * kVector) {
+    const int64_t step = group.Lanes() * kVector;
+    for (int64_t x = x0; x < m.dv; x += step) {
       Vector<float, kVector> sum = {};
       if (adds) {
         sum = Load<float, kVector>(m.sum + at * m.dv + x);
@@ -104,7 +104,8 @@ __global__ void MergeKernel(Group group, Merging m, int64_t first, int64_t count
 #pragma unroll
       for (int i = 0; i < Merging::kMost; ++i) {
         if (rows[i] == nullptr) continue;
-        const auto part = x == x0 ? begin[i] : Load<T, kVector>(rows[i] + x);
+        const Vector<T, kVector> part = values[i];
+        if (x + step < m.dv) values[i] = Load<T, kVector>(rows[i] + x + step);
 #pragma unroll
         for (int j = 0; j < kVector; ++j) sum.x[j] += weights[i] * device::ToFloat(part.x[j]);
       }
@@ -136,13 +137,14 @@ __global__ void CopyKernel(Group group, int64_t count, int64_t rows, int64_t hea
   }
 }
 
-// A kernel for so many rows of `dim` units. A group has no more threads than a row has units.
+// A kernel for so many rows of `dim` units. A thread does about four: what it does once per row takes as many
+// instructions as several units.
 template <typename... Parameters, typename... Arguments>
 cudaError_t Start(void (*kernel)(Group, Parameters...), int64_t rows, int64_t dim,
                   cudaStream_t stream, const Arguments&... arguments) {
   if (rows == 0 || dim == 0) return cudaSuccess;
   Group group = {0};
-  while (group.log < 5 && 2 * group.Lanes() <= dim) ++group.log;
+  while (group.log < 5 && 8 * group.Lanes() <= dim) ++group.log;
   const int64_t blocks = std::min(kMostBlocks, (rows * group.Lanes() + kThreads - 1) / kThreads);
   return device::Launch(kernel, dim3(static_cast<unsigned>(blocks)), kThreads, 0, stream, group,
                         arguments...);
