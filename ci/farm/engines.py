@@ -120,10 +120,20 @@ class Refused(OSError):
 
 def excluding(options, nodes):
     """Options of sbatch that also exclude these nodes. sbatch obeys the last --exclude only."""
-    own = [o for o in options if o.startswith("--exclude=")] if nodes else []
-    return [o for o in options if o not in own] + (
-        ["--exclude=" + ",".join([o[len("--exclude=") :] for o in own] + list(nodes))] if nodes else []
-    )
+    if not nodes:
+        return list(options)
+    others, own, left = [], [], list(options)
+    while left:
+        option = left.pop(0)
+        if option in ("-x", "--exclude") and left:
+            own.append(left.pop(0))
+        elif option.startswith("--exclude="):
+            own.append(option[len("--exclude=") :])
+        elif option.startswith("-x") and len(option) > 2:
+            own.append(option[2:])
+        else:
+            others.append(option)
+    return others + ["--exclude=" + ",".join(own + list(nodes))]
 
 
 class Slurm:

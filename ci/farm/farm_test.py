@@ -249,6 +249,8 @@ class SilentSlurmTest(unittest.TestCase):
         self.assertEqual(engines.excluding(own, ()), own)
         self.assertEqual(engines.excluding(own, ("a0", "a1")), ["--gres=gpu:1", "--exclude=b[0-3],a0,a1"])
         self.assertEqual(engines.excluding([], ("a0",)), ["--exclude=a0"])
+        for own in (["-x", "b1", "-q", "x"], ["-q", "x", "-xb1"], ["--exclude", "b1", "-q", "x"]):
+            self.assertEqual(engines.excluding(own, ("a0",)), ["-q", "x", "--exclude=b1,a0"])
 
     def test_jobs_run_on_while_the_controller_starts_anew(self):
         directory, program = self.programs()
