@@ -150,6 +150,7 @@ class FakeCuda:
 
     def __init__(self):
         self.now, self.log = 0.0, []
+        self.idle = []  # whether the GPU has reached an event, as the next calls are told
         gpu = self
 
         class Tensor:
@@ -173,6 +174,9 @@ class FakeCuda:
             def elapsed_time(self, other):
                 return other.at - self.at
 
+            def query(self):
+                return bool(gpu.idle) and gpu.idle.pop(0)
+
         cuda = types.SimpleNamespace(
             Event=Event, mem_get_info=lambda device: (1 << 30, 1 << 31),
             synchronize=lambda device: gpu.log.append("wait"),
@@ -188,8 +192,9 @@ class FakeCuda:
 
 
 class CudaClockTest(unittest.TestCase):
-    def time(self, timing):
+    def time(self, timing, idle=()):
         gpu = FakeCuda()
+        gpu.idle = list(idle)
         with mock.patch.dict("sys.modules", {"torch": gpu.torch}):
             with mock.patch.object(clock.time, "perf_counter", side_effect=range(100)):
                 timed = clock.CudaClock("cuda:0", timing, calls_in_a_row=4)
@@ -205,6 +210,15 @@ class CudaClockTest(unittest.TestCase):
         self.assertEqual(log[0], "fill")  # the host runs ahead of the GPU
         self.assertEqual([x for x in log if x != "fill"], ["event", "call 1", "event", "wait"])
         self.assertAlmostEqual(seconds, 1e-3)
+
+    def test_a_call_that_outlasts_the_filler_is_timed_again(self):
+        once = self.time("device")[0].count("fill")
+        log, seconds = self.time("device", idle=[True, True])
+        self.assertEqual([x for x in log if x != "fill"], ["event", "call 1", "event"] * 3 + ["wait"])
+        self.assertEqual(log.count("fill"), (1 + 2 + 4) * once)
+        self.assertAlmostEqual(seconds, 1e-3)
+        log, _ = self.time("device", idle=[True] * 100)  # a host that never comes in time
+        self.assertLess(log.count("event"), 30)
 
     def test_latency(self):
         log, seconds = self.time("latency")
