@@ -1,6 +1,7 @@
 #include "attention/multi_gpu/simulator.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -67,8 +68,9 @@ class Simulation {
       q.push_back(ChunksOf(p_.sq, n_, rank, order));
       kv.push_back(ChunksOf(p_.skv, n_, rank, order));
     }
-    const auto bytes = [&](int rank, int step) {  // of the K and V that a rank has
-      return 1.0 * p_.b * RowsOf(kv[(rank + n_ - step) % n_]) * p_.hkv * (p_.d + p_.dv) *
+    const std::vector<std::vector<float>> travelling = Travelling(q, kv);
+    const auto bytes = [&](int rank, int step) {  // of K and V that leave a rank in a step
+      return 1.0 * p_.b * travelling[(rank + n_ - step) % n_][step] * p_.hkv * (p_.d + p_.dv) *
              SizeOf(p_.KvDType());
     };
     // A step begins when its K and V are there and the rank's own have left: there are two places.
@@ -81,7 +83,8 @@ class Simulation {
         // What comes and leaves passes through L2 and memory, and the kernel has less of both. Twice the bytes is what
         // fits measurements.
         if (moves) {
-          end[rank] += 2 * (bytes(rank, step) + bytes(rank, step + 1)) / m_.memory_per_second;
+          const int previous = (rank + n_ - 1) % n_;
+          end[rank] += 2 * (bytes(rank, step) + bytes(previous, step)) / m_.memory_per_second;
         }
       }
       if (!moves) break;
@@ -126,6 +129,39 @@ class Simulation {
 
   const Link& LinkBetween(int a, int b) const {
     return a / m_.ranks_per_node == b / m_.ranks_per_node ? m_.within : m_.between;
+  }
+
+  // How many keys of each rank move on in each step: those that later ranks see (RingProblem::KeysNeeded()).
+  std::vector<std::vector<float>> Travelling(const std::vector<std::vector<Chunk>>& q,
+                                             const std::vector<std::vector<Chunk>>& kv) const {
+    std::vector<std::vector<float>> keys(n_, std::vector<float>(n_));
+    for (int owner = 0; owner < n_; ++owner) {
+      Chunk needed = {INT64_MAX, 0};
+      for (int step = n_ - 2; step >= 0; --step) {
+        const Chunk seen = Seen(q[(owner + step + 1) % n_], kv[owner]);
+        needed = {std::min(needed.begin, seen.begin), std::max(needed.end, seen.end)};
+        if (needed.begin >= needed.end) continue;
+        keys[owner][step] = static_cast<float>(p_.b > 1 ? RowsOf(kv[owner]) : needed.size());
+      }
+    }
+    return keys;
+  }
+
+  // Which keys of a rank, as it has them, some queries see.
+  Chunk Seen(const std::vector<Chunk>& q, const std::vector<Chunk>& kv) const {
+    Chunk seen = {INT64_MAX, 0};
+    int64_t before = 0;
+    for (const Chunk& keys : kv) {
+      for (const Chunk& rows : q) {
+        const Piece piece = PieceOf(p_.mask, p_.sq, p_.skv, rows, keys);
+        if (piece.rows == 0 || piece.keys == 0) continue;
+        const KvRange some = VisibleKvOfRows(piece.mask, 0, piece.rows, piece.rows, piece.keys);
+        seen.begin = std::min(seen.begin, before + some.begin);
+        seen.end = std::max(seen.end, before + some.end);
+      }
+      before += keys.size();
+    }
+    return seen;
   }
 
   // One kernel in most cases: neighbouring pieces are joined.

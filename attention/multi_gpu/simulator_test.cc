@@ -66,6 +66,16 @@ TEST(SimulatorTest, ALinkThatIsSlowerThanTheKernelIsWaitedFor) {
   EXPECT_LT(Predict(Way::kRing, p, 2, m)->seconds, 3 * step);
 }
 
+TEST(SimulatorTest, KeysThatNobodySeesStay) {
+  Machine m = Ideal();
+  m.within.bytes_per_second = 1e9;
+  // In order, each rank sends the last 100 of its 1024 keys to the next one.
+  const AttentionProblem p = Of("hq=1,sq=4096,d=64,dtype=bf16,mask=window:100:0");
+  const double all = 1024 * 2 * 64 * 2 / 1e9, some = all * 100 / 1024;
+  EXPECT_NEAR(Predict(Way::kRing, p, 4, m)->seconds, some, 0.1 * some);
+  EXPECT_GT(Predict(Way::kRing, Of("hq=1,sq=4096,d=64,dtype=bf16"), 4, m)->seconds, 3 * all);
+}
+
 TEST(SimulatorTest, AllToAllSendsEachByteOnce) {
   const AttentionProblem p = Of("hq=8,sq=4096,d=64,dtype=bf16");
   Machine m = Ideal();
