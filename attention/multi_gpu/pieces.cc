@@ -29,10 +29,10 @@ int64_t RowsOf(const std::vector<Chunk>& chunks) {
 }
 
 Piece PieceOf(const Mask& mask, int64_t q_len, int64_t kv_len, Chunk q, Chunk kv) {
-  Piece piece = {q.size(), kv.size(), Mask::None()};
+  Piece piece = {q.size(), 0, kv.size(), Mask::None()};
   if (mask.kind == Mask::Kind::kNone || piece.rows == 0 || piece.keys == 0) return piece;
   // Row i of the piece sees its keys [i + offset - left, i + offset + right].
-  const int64_t offset = q.begin + kv_len - q_len - kv.begin;
+  int64_t offset = q.begin + kv_len - q_len - kv.begin;
   const bool bounded = mask.kind == Mask::Kind::kSlidingWindow;
   const int64_t far = q_len + kv_len;  // sees all
   const int64_t left = bounded ? std::min(mask.left, far) : far, right = std::min(mask.right, far);
@@ -40,6 +40,8 @@ Piece PieceOf(const Mask& mask, int64_t q_len, int64_t kv_len, Chunk q, Chunk kv
   piece.keys = std::clamp<int64_t>(piece.rows + offset + right, 0, piece.keys);
   piece.rows = std::clamp<int64_t>(piece.keys - offset + left, 0, piece.rows);
   if (piece.rows == 0 || piece.keys == 0) return {};
+  piece.first_key = std::clamp<int64_t>(offset - left, 0, piece.keys);
+  piece.keys -= piece.first_key, offset -= piece.first_key;
   if (offset + right >= piece.keys - 1 && piece.rows - 1 + offset - left <= 0) return piece;
   // The piece's own mask counts from its last row and key.
   const int64_t shift = offset - (piece.keys - piece.rows);

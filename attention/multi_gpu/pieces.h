@@ -30,10 +30,10 @@ std::vector<Chunk> ChunksOf(int64_t length, int ranks, int rank, Order order);
 int64_t RowsOf(const std::vector<Chunk>& chunks);
 
 // What queries [q.begin, q.end) see of keys [kv.begin, kv.end) of a sequence of q_len and kv_len: a problem of
-// its own. Its first `rows` queries and first `keys` keys are those of the chunks; further ones see, or are
-// seen by, nothing. rows or keys of 0: nothing is seen.
+// its own, of the chunk's first `rows` queries and of `keys` keys from `first_key` on; others see, or are seen by,
+// nothing. rows or keys of 0: nothing is seen.
 struct Piece {
-  int64_t rows = 0, keys = 0;
+  int64_t rows = 0, first_key = 0, keys = 0;
   Mask mask;
 };
 Piece PieceOf(const Mask& mask, int64_t q_len, int64_t kv_len, Chunk q, Chunk kv);

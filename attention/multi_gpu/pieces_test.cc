@@ -56,8 +56,9 @@ TEST(PiecesTest, APieceSeesWhatTheWholeSees) {
             EXPECT_GE(piece.mask.right, 0);
             for (int64_t i = 0; i < rows.size(); ++i) {
               const KvRange whole = VisibleKv(mask, rows.begin + i, q_len, kv_len);
-              const KvRange part =
+              KvRange part =
                   i < piece.rows ? VisibleKv(piece.mask, i, piece.rows, piece.keys) : KvRange{};
+              part.begin += piece.first_key, part.end += piece.first_key;
               for (int64_t j = 0; j < keys.size(); ++j) {
                 const int64_t key = keys.begin + j;
                 const bool seen = key >= whole.begin && key < whole.end;

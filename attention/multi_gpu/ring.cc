@@ -68,6 +68,7 @@ class Ring : public RingCall {
     int64_t rows = 0, k = 0, v = 0;  // of the largest part, and bytes
     for (int step = 0; step < n; ++step) {
       for (const PlannedJob& job : jobs_[step]) rows = std::max(rows, job.plan.problem.sq);
+      parts_of_o_ += static_cast<int64_t>(jobs_[step].size());
       k = std::max(k, BytesOf(OwnerAt(step), P().d));
       v = std::max(v, BytesOf(OwnerAt(step), P().dv));
     }

@@ -81,6 +81,7 @@ class QRing : public RingCall {
       Parts& parts = parts_[step];
       q = std::max(q, BytesOfQ(OwnerAt(step)));
       parts.jobs_got = ring_.JobsOf(c_.rank(), HelperAt(step));
+      parts_of_o_ += static_cast<int64_t>(parts.jobs_got.size());
       for (const PlannedJob& job : jobs_[step]) parts.bytes_made += BytesOfPart(job.plan.problem);
       for (const Job& job : parts.jobs_got) parts.bytes_got += BytesOfPart(job.problem);
       absl::Status s =

@@ -67,20 +67,22 @@ std::vector<Job> RingProblem::JobsOf(int rank_of_q, int rank_of_kv) const {
   std::vector<Job> jobs;
   int64_t first_row = 0;
   for (const Chunk& q : Chunks(p_.sq, rank_of_q)) {
+    // Of thousands of packed sequences, few lie in a chunk.
+    const auto first =
+        std::partition_point(sequences_.begin(), sequences_.end(),
+                             [&](const Sequence& before) { return before.q.end <= q.begin; });
     int64_t first_key = 0;
     for (const Chunk& keys : Chunks(p_.skv, rank_of_kv)) {
-      for (const Sequence& of : sequences_) {
+      for (auto it = first; it != sequences_.end() && it->q.begin < q.end; ++it) {
+        const Sequence& of = *it;
         const Chunk q_part = Overlap(q, of.q, of.q.begin),
                     kv_part = Overlap(keys, of.kv, of.kv.begin);
         const Piece piece = PieceOf(p_.mask, of.q.size(), of.kv.size(), q_part, kv_part);
         if (piece.rows == 0 || piece.keys == 0) continue;
         AttentionProblem p = p_;
         p.sq = piece.rows, p.skv = piece.keys, p.mask = piece.mask;
-        // Keys before all windows may not have come here (KeysNeeded()). The mask counts from the last key.
-        const int64_t unseen = VisibleKvOfRows(p.mask, 0, p.sq, p.sq, p.skv).begin;
-        p.skv -= unseen;
         jobs.push_back({p, first_row + of.q.begin + q_part.begin - q.begin,
-                        first_key + of.kv.begin + kv_part.begin - keys.begin + unseen});
+                        first_key + of.kv.begin + kv_part.begin - keys.begin + piece.first_key});
         while (jobs.size() > 1 && Join(&jobs[jobs.size() - 2], jobs.back())) jobs.pop_back();
       }
       first_key += keys.size();
@@ -111,14 +113,7 @@ absl::Status RingCall::Begin() {
   if (s.ok()) s = PlanSteps();
   if (s.ok()) s = Prepare();
   if (s.ok()) s = Allocate({{&workspace_.data, workspace_.bytes}});
-  size_t parts = 0;
-  for (int rank = 0; s.ok() && rank < c_.ranks(); ++rank) {
-    parts += ring_.JobsOf(c_.rank(), rank).size();
-  }
-  if (s.ok()) {
-    s = executor_->Reset(P().b, ring_.RowsAt(c_.rank()), P().hq, P().dv,
-                         static_cast<int64_t>(parts));
-  }
+  if (s.ok()) s = executor_->Reset(P().b, ring_.RowsAt(c_.rank()), P().hq, P().dv, parts_of_o_);
   return Agree(c_, "problem of a ring", text, s);
 }
 

@@ -66,7 +66,7 @@ class RingCall {
  protected:
   // Checks, prepares, and agrees with the other ranks.
   absl::Status Begin();
-  // After the plans are made: allocates, so that no step waits for that.
+  // After the plans are made: allocates, so that no step waits for that, and counts parts_of_o_.
   virtual absl::Status Prepare() = 0;
   // What a step computes.
   virtual std::vector<Job> JobsAt(int step) const = 0;
@@ -94,6 +94,7 @@ class RingCall {
   std::unique_ptr<Executor> executor_;
   std::vector<std::vector<PlannedJob>> jobs_;  // of each step
   Workspace workspace_;
+  int64_t parts_of_o_ = 0;  // that this rank's queries get
 
  private:
   absl::Status PlanSteps();

@@ -155,9 +155,8 @@ class Simulation {
       for (const Chunk& rows : q) {
         const Piece piece = PieceOf(p_.mask, p_.sq, p_.skv, rows, keys);
         if (piece.rows == 0 || piece.keys == 0) continue;
-        const KvRange some = VisibleKvOfRows(piece.mask, 0, piece.rows, piece.rows, piece.keys);
-        seen.begin = std::min(seen.begin, before + some.begin);
-        seen.end = std::max(seen.end, before + some.end);
+        seen.begin = std::min(seen.begin, before + piece.first_key);
+        seen.end = std::max(seen.end, before + piece.first_key + piece.keys);
       }
       before += keys.size();
     }

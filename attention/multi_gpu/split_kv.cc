@@ -41,9 +41,12 @@ class SplitKv {
 
  private:
   Chunk KeysOf(int rank) const { return ChunksOf(p_.skv, c_.ranks(), rank, Order::kInOrder)[0]; }
+  Piece PieceAt(int rank) const {
+    return PieceOf(p_.mask, p_.sq, p_.skv, {0, p_.sq}, KeysOf(rank));
+  }
   // A rank's part. Queries behind its rows see none of the rank's keys.
   AttentionProblem ProblemAt(int rank) const {
-    const Piece piece = PieceOf(p_.mask, p_.sq, p_.skv, {0, p_.sq}, KeysOf(rank));
+    const Piece piece = PieceAt(rank);
     AttentionProblem p = p_;
     p.sq = piece.keys > 0 ? piece.rows : 0, p.skv = piece.keys, p.mask = piece.mask;
     return p;
@@ -78,7 +81,8 @@ class SplitKv {
     const AttentionProblem& p = call_->plan.problem;
     AttentionTensors t = PartOf(c_.rank());
     t.q = SomeRows(mine_.q, 0, p.sq);
-    t.k = SomeRows(mine_.k, 0, p.skv), t.v = SomeRows(mine_.v, 0, p.skv);
+    const int64_t first_key = PieceAt(c_.rank()).first_key;
+    t.k = SomeRows(mine_.k, first_key, p.skv), t.v = SomeRows(mine_.v, first_key, p.skv);
     return Forward(call_->plan, t, call_->workspace, stream_);
   }
 

@@ -225,6 +225,14 @@ absl::Status BenchAll(const Flags& f, Results* results) {
   return absl::OkStatus();
 }
 
+absl::Status WriteRows(const std::string& commit, std::vector<Json>* rows, ResultFiles* files,
+                       const Streams& streams) {
+  const Json attnlab = AttnlabJson(commit);
+  for (Json& row : *rows) row["attnlab"] = attnlab;
+  return files->Write({{"command", "bench"}, {"attnlab", attnlab}, {"rows", *rows}}, *rows,
+                      streams);
+}
+
 absl::Status BenchOnRanks(Flags* f, const Streams& streams, ResultFiles* files, bool* wrong) {
   f->ranks.on_cpu = f->device == "cpu";
   if (!f->ranks.on_cpu && f->device != "auto") {
@@ -242,14 +250,8 @@ absl::Status BenchOnRanks(Flags* f, const Streams& streams, ResultFiles* files, 
   absl::Status s = BenchRanks(*problems, f->ranks, &rows, &left_out);
   for (const std::string& line : left_out) streams.err << "attnlab bench: " << line << "\n";
   if (rows.empty()) return s;
-  if (f->report.commit.empty()) f->report.commit = Commit();
-  const Json attnlab = AttnlabJson(f->report.commit);
-  for (Json& row : rows) {
-    row["attnlab"] = attnlab;
-    *wrong |= row.value("verdict", "ok") != "ok";
-  }
-  s.Update(
-      files->Write({{"command", "bench"}, {"attnlab", attnlab}, {"rows", rows}}, rows, streams));
+  for (const Json& row : rows) *wrong |= row.value("verdict", "ok") != "ok";
+  s.Update(WriteRows(f->report.commit, &rows, files, streams));
   if (f->formats.Tables()) PrintRanks(rows, streams);
   return s;
 }
@@ -262,6 +264,7 @@ int Bench(const Arguments& arguments, const Streams& streams) {
   int code = kOk;
   if (ParsedToEnd(&parser, "bench", arguments, streams, &code)) return code;
   flags.report.max_noise = flags.max_noise / 100;
+  if (flags.report.commit.empty()) flags.report.commit = Commit();
   Results results;
   absl::StatusOr<ResultFiles> files = ResultFiles::Create(flags.formats);
   if (!files.ok()) return Fail(streams, "bench", files.status());
@@ -288,13 +291,9 @@ int Bench(const Arguments& arguments, const Streams& streams) {
   if (s.ok() && results.rows.empty() && !results.interrupted) {
     s = results.left_out.blame().NothingDone();
   }
-  if (flags.report.commit.empty()) flags.report.commit = Commit();
   if (!results.rows.empty()) {
-    const Json attnlab = AttnlabJson(flags.report.commit);
     std::vector<Json> rows = BenchJson(results.rows, flags.report);
-    for (Json& row : rows) row["attnlab"] = attnlab;
-    const Json json = {{"command", "bench"}, {"attnlab", attnlab}, {"rows", rows}};
-    s.Update(files->Write(json, rows, streams));
+    s.Update(WriteRows(flags.report.commit, &rows, &*files, streams));
     if (flags.formats.Tables()) PrintBench(results.rows, flags.report, streams);
   }
   if (!s.ok()) return Fail(streams, "bench", s);
