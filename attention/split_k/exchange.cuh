@@ -61,16 +61,16 @@ class Exchange {
          RowOf(Part(warp), row) + (column & (columns_ - 1)) * 4, x);
   }
 
-  // Waits for all parts, then merges and stores this block's columns. Of eight lanes, each merges the
-  // parts of one block.
+  // Waits for all parts, then merges and stores this block's columns. Of as many lanes as the cluster has
+  // blocks, each merges the parts of one.
   template <typename T>
   __device__ void Merge(const device::Arguments& a) const {
     Arrived()->Wait(0);
     const int fours = columns_ / 4, items = block_.tile.Count() * fours;
-    const int from = static_cast<int>(threadIdx.x) % kClusterParts;
+    const int thread = static_cast<int>(threadIdx.x), from = thread & (Blocks() - 1);
 #pragma unroll 1
-    for (int first = 0; first < items; first += Shape::kThreads / kClusterParts) {
-      const int i = first + static_cast<int>(threadIdx.x) / kClusterParts;
+    for (int first = 0; first < items; first += Shape::kThreads >> grid_.cluster_shift) {
+      const int i = first + (thread >> grid_.cluster_shift);
       const int row = i / fours, column = i % fours * 4;
       const int dim = static_cast<int>(block_.part) * columns_ + column;
       const bool exists = i < items && dim < a.dv;
@@ -82,7 +82,7 @@ class Exchange {
           return PartAt(at + columns_, at + column);
         });
       }
-      merged = MergeLanes(merged);
+      merged = MergeLanes(merged, Blocks());
       if (exists && from == 0) StoreRow<T>(a, grid_, block_.tile, row, dim, merged);
     }
   }
@@ -91,6 +91,7 @@ class Exchange {
   static constexpr int kSmallestShare = Shape::kHeadDim / kClusterParts;
   static_assert(kClusterParts == 8 && kSmallestShare >= 8);
 
+  __device__ int Blocks() const { return 1 << grid_.cluster_shift; }
   __device__ device::Barrier* Arrived() const {
     return reinterpret_cast<device::Barrier*>(shared_ + Shape::kSharedBytes);
   }

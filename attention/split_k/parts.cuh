@@ -62,16 +62,17 @@ __device__ Merged MergeParts(int count, const PartAt& part_at) {
   return merged;
 }
 
-// Merges the parts of eight lanes side by side. All lanes of the warp call it.
-__device__ inline Merged MergeLanes(Merged part) {
+// Merges the parts of `count` lanes side by side: 2, 4 or 8. All lanes of the warp call it.
+__device__ inline Merged MergeLanes(Merged part, int count) {
   float least = part.softmax.neg_max;
 #pragma unroll
   for (int lanes = 1; lanes < 8; lanes *= 2) {
-    least = fminf(least, __shfl_xor_sync(0xFFFFFFFF, least, lanes));
+    if (lanes < count) least = fminf(least, __shfl_xor_sync(0xFFFFFFFF, least, lanes));
   }
   part.MoveTo(least);
 #pragma unroll
   for (int lanes = 1; lanes < 8; lanes *= 2) {
+    if (lanes >= count) break;
     const auto others = [lanes](float x) { return __shfl_xor_sync(0xFFFFFFFF, x, lanes); };
     part.Add({{least, others(part.softmax.sum)},
               {others(part.o.x), others(part.o.y), others(part.o.z), others(part.o.w)}});

@@ -44,6 +44,8 @@ struct SplitGrid {
   bool invariant = false;  // then a part has InvariantPartKeys() of the tile's instead
   // Unless 0: the 2^cluster_shift parts of a tile are a cluster of blocks (exchange.cuh).
   int32_t cluster_shift = 0;
+  // Whether a part's first key follows from its number: the tile walks all keys of the longest sequence.
+  bool prefetches = false;
 };
 
 // The most parts of a cluster.

@@ -308,6 +308,26 @@ class SplitWarp {
   typename Warp::Output o_;
 };
 
+// Asks for the first keys of a part before the block knows anything else of it. They come to L2 while it
+// finds out. Each thread asks for one key.
+template <class Shape>
+__device__ void PrefetchKeys(const device::Arguments& a, const SplitGrid& grid,
+                             const SplitPlace& place) {
+  constexpr int kElement = Shape::kFp8 ? 1 : 2;
+  const auto all = static_cast<uint32_t>(a.kv_sequences.longest);
+  const uint32_t key = place.part * PartKeys(grid, all) + threadIdx.x;
+  if (!grid.prefetches || key >= all) return;
+  const int32_t page = a.pages.PageOf(a.pages.EntryOf(place.sequence, key));
+  const auto prefetch = [&](const device::Rows& rows, int dim) {
+    const int64_t at = rows.Offset(page, a.pages.RowOf(key), place.head) * kElement;
+    for (int x = 0; x < dim * kElement; x += 128) {
+      device::PrefetchLine(static_cast<const char*>(rows.data) + at + x);
+    }
+  };
+  prefetch(a.k, a.d);
+  prefetch(a.v, a.dv);
+}
+
 template <class Shape, typename T>
 __global__ void __launch_bounds__(Shape::kThreads, Shape::kBlocks)
     TensorCoreKernel(const __grid_constant__ device::Arguments a,
@@ -316,6 +336,7 @@ __global__ void __launch_bounds__(Shape::kThreads, Shape::kBlocks)
                      const __grid_constant__ Scales scales) {
   extern __shared__ __align__(128) char shared[];
   const SplitPlace place = PlaceOf(grid, blockIdx.x);
+  PrefetchKeys<Shape>(a, grid, place);
   const TileRows tile = RowsOf(a, grid, place, Shape::kWarpRows);
   const SplitKeys keys = tile.Keys(grid, a.mask), part = PartOf(grid, keys, place.part);
   const BlockPart block = {tile, place.part, PartsOf(grid, keys)};
