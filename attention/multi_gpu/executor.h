@@ -36,7 +36,8 @@ class Executor {
   // two only after Store(): so they are merged in one pass.
   virtual absl::Status Add(const ConstTensorView& o, const ConstTensorView& lse,
                            int64_t first_row) = 0;
-  // lse.data may be null.
+  // lse.data may be null. The first of at most two parts may lie where the same rows are stored: those to which
+  // nothing is added then stay as they are.
   virtual absl::Status Store(const TensorView& o, const TensorView& lse) = 0;
 
   // Notes when the work so far is done. Times() waits for that, and gives the seconds from the first note to each.

@@ -170,10 +170,15 @@ bool InPieces(int64_t bytes, int64_t size, int64_t dim,
 cudaError_t StartKernel(const Merging& m, device::Element element, const DeviceRows& o,
                         const DeviceRows& lse, cudaStream_t stream) {
   const int64_t size = SizeOf(element);
+  // Rows that have their result stay: those of the sum, or of a first part that lies where O is stored.
+  const DevicePart& part = m.parts[0];
+  const bool in_sum = o.data == nullptr && m.has_sum,
+             in_place = o.data != nullptr && m.count > 0 && part.o.data == o.data &&
+                        part.rows == m.rows && (lse.data == nullptr || part.lse.data == lse.data);
   int64_t first = 0, end = m.rows;
-  if (o.data == nullptr && m.has_sum) {
+  if (in_sum || in_place) {
     first = m.rows, end = 0;
-    for (int i = 0; i < m.count; ++i) {
+    for (int i = in_place ? 1 : 0; i < m.count; ++i) {
       first = std::min(first, m.parts[i].first);
       end = std::max(end, m.parts[i].first + m.parts[i].rows);
     }

@@ -39,7 +39,7 @@ struct Merging {
 // Each starts a kernel on the stream, on the current device. All parts have `element`.
 // Into the sum. If there is one already, rows that no part has are not touched.
 cudaError_t StartMerge(const Merging& merging, device::Element element, cudaStream_t stream);
-// Into O, divided, and LSE, unless its data is null.
+// Into O, divided, and LSE, unless its data is null. The first of all parts may lie there already.
 cudaError_t StartStore(const Merging& merging, device::Element element, const DeviceRows& o,
                        const DeviceRows& lse, cudaStream_t stream);
 // Copies [b, rows, heads, dim].

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "attention/core/dtype.h"
+
 namespace attnlab::multi_gpu {
 
 Chunk Overlap(Chunk a, Chunk b, int64_t from) {
@@ -51,6 +53,12 @@ Piece PieceOf(const Mask& mask, int64_t q_len, int64_t kv_len, Chunk q, Chunk kv
     piece.mask = Mask::SlidingWindow(left - shift, right + shift);
   }
   return piece;
+}
+
+bool QTravels(const AttentionProblem& p) {
+  const double q = p.d * SizeOf(p.dtype) + p.dv * SizeOf(p.ODType()) + SizeOf(DType::kFloat32),
+               kv = (p.d + p.dv) * SizeOf(p.dtype);
+  return static_cast<double>(p.sq * p.hq) * q < static_cast<double>(p.skv * p.hkv) * kv;
 }
 
 }  // namespace attnlab::multi_gpu

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "attention/core/mask.h"
+#include "attention/core/problem.h"
 
 namespace attnlab::multi_gpu {
 
@@ -37,6 +38,9 @@ struct Piece {
   Mask mask;
 };
 Piece PieceOf(const Mask& mask, int64_t q_len, int64_t kv_len, Chunk q, Chunk kv);
+
+// What travels in a ring: Q, if Q, O and LSE of all queries have fewer bytes than K and V. Otherwise K and V.
+bool QTravels(const AttentionProblem& problem);
 
 }  // namespace attnlab::multi_gpu
 

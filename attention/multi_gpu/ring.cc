@@ -10,6 +10,7 @@
 #include "attention/core/dtype.h"
 #include "attention/core/tensor.h"
 #include "attention/multi_gpu/part.h"
+#include "attention/multi_gpu/pieces.h"
 #include "attention/multi_gpu/ring_problem.h"
 
 namespace attnlab::multi_gpu {
@@ -109,6 +110,11 @@ class Ring : public RingCall {
       const AttentionProblem& p = job.plan.problem;
       std::swap(parts_[0], parts_[1]);
       AttentionTensors t = PartAt(parts_[0], p, mine_.q.device);
+      if (parts_of_o_ <= 2 && &job == jobs_[0].data()) {
+        // O is its place: what is merged in one pass may be overwritten by it.
+        t.o = Mutable(SomeRows(mine_.o, job.row, p.sq));
+        if (mine_.lse.data != nullptr) t.lse = Mutable(SomeRows(mine_.lse, job.row, p.sq));
+      }
       t.q = SomeRows(mine_.q, job.row, p.sq);
       t.k = SomeRows(KAt(kv, owner), job.key, p.skv);
       t.v = SomeRows(VAt(kv, owner), job.key, p.skv);
@@ -123,18 +129,11 @@ class Ring : public RingCall {
   void* parts_[2] = {};
 };
 
-// Per token of a sequence. Q comes back as O and LSE.
-bool QIsLess(const AttentionProblem& p) {
-  const double q = p.d * SizeOf(p.dtype) + p.dv * SizeOf(p.ODType()) + SizeOf(DType::kFloat32),
-               kv = (p.d + p.dv) * SizeOf(p.dtype);
-  return static_cast<double>(p.sq * p.hq) * q < static_cast<double>(p.skv * p.hkv) * kv;
-}
-
 }  // namespace
 
 absl::Status RingForward(const AttentionProblem& problem, const RingOptions& options,
                          Communicator& c, const AttentionTensors& mine, void* stream) {
-  if (problem.Validate().ok() && QIsLess(problem)) {
+  if (problem.Validate().ok() && QTravels(problem)) {
     return RingOfQ(problem, options, c, mine, stream);
   }
   return Ring(problem, options, c, mine, stream).Run();

@@ -69,39 +69,57 @@ class Simulation {
       kv.push_back(ChunksOf(p_.skv, n_, rank, order));
     }
     const std::vector<std::vector<float>> travelling = Travelling(q, kv);
-    const auto bytes = [&](int rank, int step) {  // of K and V that leave a rank in a step
-      return 1.0 * p_.b * travelling[(rank + n_ - step) % n_][step] * p_.hkv * (p_.d + p_.dv) *
-             SizeOf(p_.KvDType());
+    const bool q_travels = QTravels(p_);
+    // Whose K and V, or Q, a rank has in a step.
+    const auto owner = [&](int rank, int step) { return (rank + n_ - step) % n_; };
+    const auto compute = [&](int rank, int step) {
+      const int other = owner(rank, step);
+      return q_travels ? Step(q[other], kv[rank]) : Step(q[rank], kv[other]);
     };
-    // A step begins when its K and V are there and the rank's own have left: there are two places.
+    // What leaves a rank in a step for the next one.
+    const auto moves = [&](int rank, int step) -> double {
+      if (step + 1 >= n_) return 0;
+      const int other = owner(rank, step);
+      if (q_travels) return 1.0 * p_.b * RowsOf(q[other]) * p_.hq * p_.d * SizeOf(p_.dtype);
+      return 1.0 * p_.b * travelling[other][step] * p_.hkv * (p_.d + p_.dv) * SizeOf(p_.KvDType());
+    };
+    // And for whom it computed the step before: O and LSE, if Q travels.
+    const auto returns = [&](int rank, int step) -> double {
+      if (!q_travels || step < 2) return 0;
+      return 1.0 * p_.b * RowsOf(q[owner(rank, step - 1)]) * p_.hq *
+             (p_.dv * SizeOf(p_.ODType()) + 4);
+    };
+    // A step begins when what it needs is there and what leaves has left: there are two places.
+    const int steps = q_travels && n_ > 1 ? n_ + 1 : n_;
     std::vector<double> begin(n_), end(n_), next(n_), waiting(n_);
-    for (int step = 0; step < n_; ++step) {
-      const bool moves = step + 1 < n_;
+    for (int step = 0; step < steps; ++step) {
       for (int rank = 0; rank < n_; ++rank) {
-        end[rank] =
-            begin[rank] + Step(q[rank], kv[(rank + n_ - step) % n_]) + Merge(RowsOf(q[rank]), step);
+        // Parts that others have computed are merged in the step in which they come.
+        const int merged = q_travels ? step - 1 : step;
+        end[rank] = begin[rank] + Merge(RowsOf(q[rank]), merged);
+        if (step == n_) continue;
         // What comes and leaves passes through L2 and memory, and the kernel has less of both. Twice the bytes is what
         // fits measurements.
-        if (moves) {
-          const int previous = (rank + n_ - 1) % n_;
-          end[rank] += 2 * (bytes(rank, step) + bytes(previous, step)) / m_.memory_per_second;
-        }
+        const int previous = (rank + n_ - 1) % n_;
+        const double bytes = moves(rank, step) + moves(previous, step) + 2 * returns(rank, step);
+        end[rank] += compute(rank, step) + 2 * bytes / m_.memory_per_second;
       }
-      if (!moves) break;
       next = end;
+      const auto send = [&](int from, int to, double bytes) {
+        const Link& link = LinkBetween(from, to);
+        const double there =
+            std::max(begin[from], begin[to]) + link.latency + bytes / link.bytes_per_second;
+        next[from] = std::max(next[from], there), next[to] = std::max(next[to], there);
+      };
       for (int rank = 0; rank < n_; ++rank) {
-        const int to = (rank + 1) % n_;
-        const Link& link = LinkBetween(rank, to);
-        const double there = std::max(begin[rank], begin[to]) + link.latency +
-                             bytes(rank, step) / link.bytes_per_second;
-        next[rank] = std::max(next[rank], there);
-        next[to] = std::max(next[to], there);
+        if (step + 1 < n_) send(rank, (rank + 1) % n_, moves(rank, step));
+        if (q_travels && step >= 2) send(rank, owner(rank, step - 1), returns(rank, step));
       }
       for (int rank = 0; rank < n_; ++rank) waiting[rank] += next[rank] - end[rank];
       begin = next;
     }
-    const auto last = std::max_element(end.begin(), end.end());
-    return {*last, waiting[last - end.begin()]};
+    const auto last = std::max_element(begin.begin(), begin.end());
+    return {*last, waiting[last - begin.begin()]};
   }
 
   // The rank with the most heads gets, and sends, the most.
@@ -179,7 +197,7 @@ class Simulation {
   // O of two steps is merged in one pass, with the sum of those before, in fp32. The last pass writes O.
   double Merge(int64_t rows, int step) const {
     const bool is_last = step + 1 == n_;
-    if (!is_last && step % 2 == 0) return 0;
+    if (step < 0 || (!is_last && step % 2 == 0)) return 0;
     const int size = SizeOf(p_.ODType()), parts = step % 2 + 1;
     const int bytes = parts * size + (step > 1 ? 4 : 0) + (is_last ? size : 4);
     return m_.launch / 2 + 1.0 * bytes * p_.b * rows * p_.hq * p_.dv / m_.memory_per_second;

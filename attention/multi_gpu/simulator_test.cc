@@ -76,6 +76,18 @@ TEST(SimulatorTest, KeysThatNobodySeesStay) {
   EXPECT_GT(Predict(Way::kRing, Of("hq=1,sq=4096,d=64,dtype=bf16"), 4, m)->seconds, 3 * all);
 }
 
+TEST(SimulatorTest, FewQueriesTravelAndComeBack) {
+  Machine m = Ideal();
+  m.within = {1e9, 1e-6};
+  // 16 of 64 queries on each rank. Q travels beside the products; the last part of O and LSE comes after them.
+  const AttentionProblem p = Of("hq=1,sq=64,skv=65536,d=64,dtype=bf16");
+  const double products = PredictOne(p, m).value() / 4, back = 1e-6 + 16 * (64 * 2 + 4) / 1e9;
+  const auto ring = Predict(Way::kRing, p, 4, m);
+  EXPECT_NEAR(ring->seconds, products + back, 1e-9);
+  EXPECT_NEAR(ring->waiting, back, 1e-9);
+  EXPECT_NEAR(Predict(Way::kRing, p, 1, m)->seconds, 4 * products, 1e-9);
+}
+
 TEST(SimulatorTest, AllToAllSendsEachByteOnce) {
   const AttentionProblem p = Of("hq=8,sq=4096,d=64,dtype=bf16");
   Machine m = Ideal();

@@ -75,6 +75,42 @@ TEST(ExecutorGpuTest, CopiesAsTheCpuDoes) {
   }
 }
 
+// A first part of all rows that lies where O is stored, and a second one of some.
+TEST(ExecutorGpuTest, AddsToWhatIsInItsPlace) {
+  constexpr int64_t kRows = 50, kFirst = 20, kSome = 20, kDv = 128;
+  for (const bool has_second : {false, true}) {
+    std::mt19937 random(3);
+    const auto normal = [&] { return std::normal_distribution<float>()(random); };
+    Twins o(DType::kBFloat16, kRows, kDv, 0), lse(DType::kFloat32, kRows, 1, 0);
+    Twins second(DType::kBFloat16, kSome, kDv, 0), second_lse(DType::kFloat32, kSome, 1, 0);
+    for (Twins* t : {&o, &lse, &second, &second_lse}) t->Fill(normal);
+    const std::vector<char> before = o.host;
+    for (const bool on_gpu : {false, true}) {
+      const auto view = [&](const Twins& t) { return on_gpu ? t.on_gpu : t.on_host; };
+      auto executor = MakeExecutor(on_gpu ? Device::Cuda(0) : Device::Cpu(), nullptr);
+      ASSERT_TRUE(executor.ok()) << executor.status();
+      ASSERT_TRUE((*executor)->Reset(kB, kRows, kHeads, kDv, has_second ? 2 : 1).ok());
+      ASSERT_TRUE((*executor)->Add(view(o), view(lse), 0).ok());
+      if (has_second) {
+        ASSERT_TRUE((*executor)->Add(view(second), view(second_lse), kFirst).ok());
+      }
+      ASSERT_TRUE((*executor)->Store(view(o), view(lse)).ok());
+    }
+    ASSERT_TRUE(cuda_backend::Synchronize(0).ok());
+    const std::vector<char> o_bytes = o.Download(), lse_bytes = lse.Download();
+    EXPECT_EQ(o.host == before, !has_second);
+    for (int64_t i = 0; i < o.Elements(); ++i) {
+      const float expected = LoadElement(o.host.data(), DType::kBFloat16, i);
+      ASSERT_NEAR(LoadElement(o_bytes.data(), DType::kBFloat16, i), expected,
+                  2 * Epsilon(DType::kBFloat16) * std::abs(expected) + 1e-5);
+    }
+    for (int64_t i = 0; i < lse.Elements(); ++i) {
+      ASSERT_NEAR(LoadElement(lse_bytes.data(), DType::kFloat32, i),
+                  LoadElement(lse.host.data(), DType::kFloat32, i), 1e-4);
+    }
+  }
+}
+
 // The last two parts are merged into O, those before by twos into a sum.
 class MergeTest : public ::testing::TestWithParam<int> {};
 INSTANTIATE_TEST_SUITE_P(Parts, MergeTest, ::testing::Range(0, 8));
