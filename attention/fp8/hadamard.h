@@ -1,7 +1,7 @@
 // Multiplies rows by an orthogonal matrix that spreads large elements over the others.
 //
 // H D, where D has random signs on its diagonal, and H is a Hadamard matrix divided by the root of its
-// size. If rows of Q and K are both multiplied by it, Q Kᵀ stays what it is, but an element that is a
+// size. Here, it is not divided: the factor becomes part of the scale. If rows of Q and K are both multiplied by it, Q Kᵀ stays what it is, but an element that is a
 // hundred times larger than the others is now in all of them, at a tenth of its size. So the scale that
 // it sets for fp8 takes less from the others. (Tseng et al., "QuIP#", 2024, call it incoherent
 // processing; so does FlashAttention-3.)
@@ -28,11 +28,15 @@ ATTNLAB_HOST_DEVICE inline bool IsNegated(uint64_t seed, int64_t column) {
   return (Mix(seed + kGolden * static_cast<uint64_t>(column + 1)) & 1) != 0;
 }
 
-// Replaces a row of d elements by its product.
+// What the product still has to be multiplied by.
+ATTNLAB_HOST_DEVICE inline float HadamardFactor(int64_t d) {
+  return 1 / sqrtf(static_cast<float>(HadamardBlock(d)));
+}
+
+// Replaces a row of d elements by its product, not yet multiplied by HadamardFactor().
 inline void MultiplyByHadamard(float* row, int64_t d, uint64_t seed) {
   const int64_t block = HadamardBlock(d);
-  const float root = 1 / std::sqrt(static_cast<float>(block));
-  for (int64_t i = 0; i < d; ++i) row[i] *= IsNegated(seed, i) ? -root : root;
+  for (int64_t i = 0; i < d; ++i) row[i] = IsNegated(seed, i) ? -row[i] : row[i];
   // In each step, pairs of elements become their sum and their difference.
   for (int64_t step = 1; step < block; step *= 2) {
     for (int64_t i = 0; i < d; ++i) {

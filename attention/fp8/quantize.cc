@@ -59,12 +59,15 @@ class Quantizer {
     // Several tasks may share a scale.
     for (const Task& task : tasks_) ScaleOf(task) = 0;
     for (size_t i = 0; i < tasks_.size(); ++i) Raise(scale[i], &ScaleOf(tasks_[i]));
+    const bool hadamard = s_.options.hadamard;
+    const float least = hadamard ? kLeastOfProducts : kLeastScale,
+                factor = hadamard ? HadamardFactor(dim_) : 1;
     for (size_t i = 0; i < tasks_.size(); ++i) {
       const float largest = ScaleOf(tasks_[i]);
       // NaN stays.
-      scale[i] = largest < kLargest * kLeastScale ? kLeastScale : largest / kLargest;
+      scale[i] = largest < kLargest * least ? least : largest / kLargest;
     }
-    for (size_t i = 0; i < tasks_.size(); ++i) ScaleOf(tasks_[i]) = scale[i];
+    for (size_t i = 0; i < tasks_.size(); ++i) ScaleOf(tasks_[i]) = scale[i] * factor;
     ForEachTask([&](int64_t i) {
       const float inverse = 1 / scale[i];
       ForEachRow(tasks_[i], [&](int64_t r, const float* row) {

@@ -3,6 +3,7 @@
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 
+#include <algorithm>
 #include <cstdint>
 
 #include "attention/cuda/launch.h"
@@ -27,8 +28,7 @@ enum class Pass {
 
 // 8 elements.
 template <typename T>
-__device__ void LoadPiece(const T* from, float* x) {
-  const uint4 words = *reinterpret_cast<const uint4*>(from);
+__device__ void Unpack(const uint4& words, float* x) {
   T elements[8];
   memcpy(elements, &words, sizeof(words));
 #pragma unroll
@@ -44,7 +44,9 @@ struct Layout {
   static constexpr int kElements = 16 * kParts;
   static constexpr int kBlock = static_cast<int>(HadamardBlock(kDim));
   // Thread blocks of a multiprocessor, as registers allow: one loads while another one computes.
-  static constexpr int kBlocks = kDim <= 128 ? 2 : 1;
+  static constexpr int Blocks(bool rotates) {
+    return kDim < 128 ? (rotates ? 2 : 3) : kDim == 128 ? 2 : 1;
+  }
 
   static __device__ int Column(int lane, int part) { return 16 * (kLanes * part + lane); }
 };
@@ -81,20 +83,32 @@ __device__ void Rotate(const QuantizeRows& a, const T* row, const float* cosines
   }
 }
 
-// As MultiplyByHadamard() does it, operation by operation. `negated`: bit c % 32 of word c / 32.
+// The same for all elements, if rows are rotated whole and half of a row is as far as a lane's second part from
+// its first: then a lane has both elements of each pair.
 template <int kDim>
-__device__ void Multiply(float (&x)[Layout<kDim>::kElements], int lane, const uint32_t* negated) {
+__device__ void RotateHalves(const float* cosines, int lane, float (&x)[Layout<kDim>::kElements]) {
+#pragma unroll
+  for (int i = 0; i < 16; i += 4) {
+    const float* const at = cosines + 16 * lane + i;
+    const float4 cosine = *reinterpret_cast<const float4*>(at),
+                 sine = *reinterpret_cast<const float4*>(at + kDim / 2);
+    Turn(x[i], x[16 + i], cosine.x, sine.x);
+    Turn(x[i + 1], x[17 + i], cosine.y, sine.y);
+    Turn(x[i + 2], x[18 + i], cosine.z, sine.z);
+    Turn(x[i + 3], x[19 + i], cosine.w, sine.w);
+  }
+}
+
+// As MultiplyByHadamard() does it, operation by operation. `signs`: of each column, as those of floats.
+template <int kDim>
+__device__ void Multiply(float (&x)[Layout<kDim>::kElements], int lane, const uint32_t* signs) {
   using L = Layout<kDim>;
-  const float root = 1 / sqrtf(static_cast<float>(L::kBlock));
 #pragma unroll
-  for (int part = 0; part < L::kParts; ++part) {
-    const int column = L::Column(lane, part);
-    const uint32_t signs = negated[column / 32] >> column % 32;
+  for (int i = 0; i < L::kElements; i += 4) {
+    const uint4 sign = *reinterpret_cast<const uint4*>(signs + L::Column(lane, i / 16) + i % 16);
+    const uint32_t s[] = {sign.x, sign.y, sign.z, sign.w};
 #pragma unroll
-    for (int i = 0; i < 16; ++i) {
-      float& e = x[16 * part + i];
-      e = __fmul_rn(e, signs >> i & 1 ? -root : root);
-    }
+    for (int j = 0; j < 4; ++j) x[i + j] = __uint_as_float(__float_as_uint(x[i + j]) ^ s[j]);
   }
 #pragma unroll
   for (int bit = 0; 1 << bit < L::kBlock; ++bit) {
@@ -110,20 +124,38 @@ __device__ void Multiply(float (&x)[Layout<kDim>::kElements], int lane, const ui
       }
     } else {
       const int other = step / 16;
-      const bool second = (lane & other) != 0;
+      const float sign = (lane & other) != 0 ? -1.0f : 1.0f;
 #pragma unroll
       for (int i = 0; i < L::kElements; ++i) {
-        const float its = __shfl_xor_sync(0xFFFFFFFF, x[i], other);
-        x[i] = second ? its - x[i] : x[i] + its;
+        x[i] = fmaf(x[i], sign, __shfl_xor_sync(0xFFFFFFFF, x[i], other));
       }
     }
   }
 }
 
+// The largest size of a lane's elements, as bits. Of floats without their signs, the order is that of their bits,
+// and NaN is above all. As numbers with a sign, the largest is positive; without one, it is the most negative, if
+// there is one.
+template <int kCount>
+__device__ uint32_t LargestOf(const float (&x)[kCount]) {
+  int positive = 0;
+  uint32_t negative = 0;
+#pragma unroll
+  for (int i = 0; i < kCount; i += 2) {
+    positive = max(positive, max(__float_as_int(x[i]), __float_as_int(x[i + 1])));
+    negative = max(negative, max(__float_as_uint(x[i]), __float_as_uint(x[i + 1])));
+  }
+  return max(static_cast<uint32_t>(positive), negative & 0x7FFFFFFF);
+}
+
 __device__ uint32_t LargestOfWarp(uint32_t bits) {
+#if __CUDA_ARCH__ >= 800
+  return __reduce_max_sync(0xFFFFFFFF, bits);
+#else
 #pragma unroll
   for (int i = 16; i > 0; i /= 2) bits = max(bits, __shfl_xor_sync(0xFFFFFFFF, bits, i));
   return bits;
+#endif
 }
 
 // The largest `bits` of the thread block. `memory`: a word per warp, not in use by the call before.
@@ -135,76 +167,79 @@ __device__ uint32_t LargestOfBlock(uint32_t bits, uint32_t* memory) {
   return LargestOfWarp(lane < warps ? memory[lane] : 0);
 }
 
-__device__ float ScaleOfLargest(uint32_t bits) {
-  const float largest = __uint_as_float(bits);
-  return largest < kLargest * kLeastScale ? kLeastScale
-                                          : __fdiv_rn(largest, kLargest);  // NaN stays
+// What elements are divided by. Their scale is that times FactorOf().
+__device__ float DivisorOfLargest(const QuantizeRows& a, uint32_t bits) {
+  const float largest = __uint_as_float(bits), least = a.hadamard ? kLeastOfProducts : kLeastScale;
+  return largest < kLargest * least ? least : __fdiv_rn(largest, kLargest);  // NaN stays
 }
+__device__ float FactorOf(const QuantizeRows& a) { return a.hadamard ? HadamardFactor(a.d) : 1; }
 
-template <typename T, int kDim>
-__global__ void __launch_bounds__(128 * Layout<kDim>::kLanes, Layout<kDim>::kBlocks)
-    QuantizeKernel(const __grid_constant__ QuantizeRows a, Pass pass, int heads_together) {
+// The grid: blocks of rows, heads or groups of them, sequences; those beyond a grid are of other launches. There
+// are no divisions: they would take as many instructions as a thread's elements.
+template <typename T, int kDim, bool kRotates>
+__global__ void __launch_bounds__(128 * Layout<kDim>::kLanes, Layout<kDim>::Blocks(kRotates))
+    QuantizeKernel(const __grid_constant__ QuantizeRows a, Pass pass, int32_t first_head,
+                   int64_t first_sequence) {
   using L = Layout<kDim>;
-  __shared__ uint32_t negated[kDim / 32], largest[2][32];
-  const int lane = static_cast<int>(threadIdx.x) % L::kLanes;
-  int64_t unit = blockIdx.x;
-  const auto block = static_cast<int>(unit % a.blocks);
-  unit /= a.blocks;
-  const int heads_parts = (a.heads + heads_together - 1) / heads_together;
-  const int first_head = static_cast<int>(unit % heads_parts) * heads_together;
-  const int64_t sequence = unit / heads_parts;
+  __shared__ __align__(16) uint32_t signs[kDim];
+  __shared__ uint32_t largest[2][32];
+  const int thread = static_cast<int>(threadIdx.x), lane = thread % L::kLanes;
   if (a.hadamard) {
-    // Whole warps take part, also in the last ballot.
-    for (int c = static_cast<int>(threadIdx.x); c < kDim; c += static_cast<int>(blockDim.x)) {
-      const uint32_t word = __ballot_sync(0xFFFFFFFF, IsNegated(a.seed, c));
-      if (c % 32 == 0) negated[c / 32] = word;
+    for (int c = thread; c < kDim; c += static_cast<int>(blockDim.x)) {
+      signs[c] = IsNegated(a.seed, c) ? 0x80000000 : 0;
     }
     __syncthreads();
   }
+  const int64_t sequence = first_sequence + blockIdx.z;
   const device::Span span = a.sequences[sequence];
-  if (int64_t{block} * a.block >= span.length) return;
-  const int64_t row = int64_t{block} * a.block + threadIdx.x / L::kLanes;
+  const int64_t row = int64_t{blockIdx.x} * a.block + thread / L::kLanes;
+  if (row - thread / L::kLanes >= span.length) return;
   const bool exists = row < span.length;
   const float* cosines = nullptr;
-  if (a.table != nullptr && exists) {
+  if constexpr (kRotates) {
     const int64_t position = row + a.kv_sequences[sequence].length - span.length;
     cosines = a.table + max(int64_t{0}, min(position, a.positions - 1)) * a.position_stride;
   }
-  for (int head = first_head; head < min(first_head + heads_together, a.heads); ++head) {
+  constexpr int kHeads = kRotates ? kHeadsTogether : 1;
+  const int begin = first_head + static_cast<int>(blockIdx.y) * kHeads;
+#pragma unroll 1
+  for (int head = begin; head < min(begin + kHeads, a.heads); ++head) {
     float x[L::kElements];
     const T* const from = static_cast<const T*>(a.from.data) +
                           a.from.Offset(span.batch, span.begin + (exists ? row : 0), head);
+    uint4 words[2 * L::kParts];
 #pragma unroll
-    for (int i = 0; i < L::kParts; ++i) {
-      LoadPiece(from + L::Column(lane, i), x + 16 * i);
-      LoadPiece(from + L::Column(lane, i) + 8, x + 16 * i + 8);
+    for (int i = 0; i < 2 * L::kParts; ++i) {
+      words[i] = *reinterpret_cast<const uint4*>(from + L::Column(lane, i / 2) + i % 2 * 8);
     }
-    if (cosines != nullptr) {
 #pragma unroll
-      for (int i = 0; i < L::kElements; i += 4) {
-        Rotate(a, from, cosines, L::Column(lane, i / 16) + i % 16, x + i);
-        // Or the loads of all take registers at once, and addresses those of all heads.
-        asm volatile("" : "+l"(cosines)::"memory");
+    for (int i = 0; i < 2 * L::kParts; ++i) Unpack<T>(words[i], x + 8 * i);
+    if constexpr (kRotates) {
+      if (L::kParts == 2 && a.rotary_dim == kDim && !a.interleaved) {
+        if constexpr (L::kParts == 2) RotateHalves<kDim>(cosines, lane, x);
+      } else {
+#pragma unroll
+        for (int i = 0; i < L::kElements; i += 4) {
+          Rotate(a, from, cosines, L::Column(lane, i / 16) + i % 16, x + i);
+          // Or the loads of all take registers at once, and addresses those of all heads.
+          asm volatile("" : "+l"(cosines)::"memory");
+        }
       }
     }
-    if (a.hadamard) Multiply<kDim>(x, lane, negated);
-    float* const scale = a.scales + sequence * a.scale_strides[0] + block * a.scale_strides[1] +
-                         head * a.scale_strides[2];
+    if (a.hadamard) Multiply<kDim>(x, lane, signs);
+    float* const scale = a.scales + sequence * a.scale_strides[0] +
+                         int64_t{blockIdx.x} * a.scale_strides[1] + head * a.scale_strides[2];
     float divisor = 1;
     if (pass == Pass::kConvert) {
-      divisor = ScaleOfLargest(__float_as_uint(*scale));
+      divisor = DivisorOfLargest(a, __float_as_uint(*scale));
     } else {
-      // Of floats without their signs, the order is that of their bits, and NaN is above all.
-      uint32_t bits = 0;
-#pragma unroll
-      for (int i = 0; i < L::kElements; ++i) bits = max(bits, __float_as_uint(x[i]) & 0x7FFFFFFF);
-      bits = LargestOfBlock(exists ? bits : 0, largest[head % 2]);
+      const uint32_t bits = LargestOfBlock(exists ? LargestOf(x) : 0, largest[head % 2]);
       if (pass == Pass::kLargest) {
-        if (threadIdx.x == 0) atomicMax(reinterpret_cast<uint32_t*>(scale), bits);
+        if (thread == 0) atomicMax(reinterpret_cast<uint32_t*>(scale), bits);
         continue;
       }
-      divisor = ScaleOfLargest(bits);
-      if (threadIdx.x == 0) *scale = divisor;
+      divisor = DivisorOfLargest(a, bits);
+      if (thread == 0) *scale = divisor * FactorOf(a);
     }
     if (!exists) continue;
     const float inverse = __frcp_rn(divisor);
@@ -212,14 +247,14 @@ __global__ void __launch_bounds__(128 * Layout<kDim>::kLanes, Layout<kDim>::kBlo
         static_cast<uint8_t*>(a.to.data) + a.to.Offset(span.batch, span.begin + row, head);
 #pragma unroll
     for (int i = 0; i < L::kParts; ++i) {
-      uint32_t words[4];
+      uint32_t packed[4];
 #pragma unroll
       for (int j = 0; j < 4; ++j) {
         const float* const e = x + 16 * i + 4 * j;
-        words[j] = device::PackFp8(e[0] * inverse, e[1] * inverse, e[2] * inverse, e[3] * inverse);
+        packed[j] = device::PackFp8(e[0] * inverse, e[1] * inverse, e[2] * inverse, e[3] * inverse);
       }
       *reinterpret_cast<uint4*>(to + L::Column(lane, i)) =
-          make_uint4(words[0], words[1], words[2], words[3]);
+          make_uint4(packed[0], packed[1], packed[2], packed[3]);
     }
   }
 }
@@ -235,7 +270,7 @@ __global__ void ScalesKernel(const __grid_constant__ QuantizeRows a, int64_t cou
   const int64_t head = i % heads, block = i / heads % blocks, sequence = i / heads / blocks;
   float* const scale = a.scales + sequence * a.scale_strides[0] + block * a.scale_strides[1] +
                        head * a.scale_strides[2];
-  *scale = finish ? ScaleOfLargest(__float_as_uint(*scale)) : 0;
+  *scale = finish ? DivisorOfLargest(a, __float_as_uint(*scale)) * FactorOf(a) : 0;
 }
 
 cudaError_t LaunchScales(const QuantizeRows& a, bool finish, cudaStream_t stream) {
@@ -246,13 +281,25 @@ cudaError_t LaunchScales(const QuantizeRows& a, bool finish, cudaStream_t stream
                         0, stream, a, count, finish);
 }
 
-template <typename T, int kDim>
+template <typename T, int kDim, bool kRotates>
 cudaError_t Launch(const QuantizeRows& a, cudaStream_t stream) {
-  const int together = a.table == nullptr ? 1 : kHeadsTogether;
-  const dim3 grid(static_cast<uint32_t>(a.b * a.blocks * ((a.heads + together - 1) / together))),
-      threads(static_cast<uint32_t>(a.block * Layout<kDim>::kLanes));
+  constexpr int64_t kMost = 65535;  // of a grid's second and third axis
+  constexpr int kHeads = kRotates ? kHeadsTogether : 1;
+  const int64_t groups = (a.heads + kHeads - 1) / kHeads;
+  const dim3 threads(static_cast<uint32_t>(a.block * Layout<kDim>::kLanes));
   const auto run = [&](Pass pass) {
-    return device::Launch(QuantizeKernel<T, kDim>, grid, threads, 0, stream, a, pass, together);
+    for (int64_t sequence = 0; sequence < a.b; sequence += kMost) {
+      for (int64_t group = 0; group < groups; group += kMost) {
+        const dim3 grid(static_cast<uint32_t>(a.blocks),
+                        static_cast<uint32_t>(std::min(groups - group, kMost)),
+                        static_cast<uint32_t>(std::min(a.b - sequence, kMost)));
+        const cudaError_t error =
+            device::Launch(QuantizeKernel<T, kDim, kRotates>, grid, threads, 0, stream, a, pass,
+                           static_cast<int32_t>(group * kHeads), sequence);
+        if (error != cudaSuccess) return error;
+      }
+    }
+    return cudaSuccess;
   };
   if (!a.one_scale) return run(Pass::kAll);
   cudaError_t error = LaunchScales(a, /*finish=*/false, stream);
@@ -260,6 +307,11 @@ cudaError_t Launch(const QuantizeRows& a, cudaStream_t stream) {
   if (error == cudaSuccess) error = run(Pass::kConvert);
   if (error == cudaSuccess) error = LaunchScales(a, /*finish=*/true, stream);
   return error;
+}
+
+template <typename T, int kDim>
+cudaError_t Launch(const QuantizeRows& a, cudaStream_t stream) {
+  return a.table == nullptr ? Launch<T, kDim, false>(a, stream) : Launch<T, kDim, true>(a, stream);
 }
 
 template <typename T>

@@ -29,8 +29,9 @@ struct QuantizeRows {
 };
 
 // The largest number of fp8_e4m3, and the least scale. A block of zeros has that one: kernels take a block of V
-// with a larger scale for one with larger numbers.
-constexpr float kLargest = 448, kLeastScale = 0x1p-64f;
+// with a larger scale for one with larger numbers. After a Hadamard matrix, scales are still to be multiplied by
+// HadamardFactor(), which is 1/32 or more.
+constexpr float kLargest = 448, kLeastScale = 0x1p-64f, kLeastOfProducts = 32 * kLeastScale;
 
 // Whether there is code for rows of d elements.
 constexpr bool HasCode(int64_t d) { return d == 64 || d == 96 || d == 128 || d == 192 || d == 256; }

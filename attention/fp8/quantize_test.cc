@@ -176,7 +176,10 @@ TEST(HadamardTest, IsOrthogonalAndSpreads) {
     for (float& x : b) x = normal(random);
     for (int64_t i = 0; i < d; ++i) before += a[i] * b[i];
     one[d / 2] = 3;
-    for (std::vector<float>* row : {&a, &b, &one}) MultiplyByHadamard(row->data(), d, 7);
+    for (std::vector<float>* row : {&a, &b, &one}) {
+      MultiplyByHadamard(row->data(), d, 7);
+      for (float& x : *row) x *= HadamardFactor(d);
+    }
     for (int64_t i = 0; i < d; ++i) after += a[i] * b[i];
     EXPECT_NEAR(before, after, 1e-5 * static_cast<double>(d)) << d;
     const int64_t block = HadamardBlock(d);
