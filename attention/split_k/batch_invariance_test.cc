@@ -31,7 +31,8 @@ namespace {
 constexpr int64_t kSequences = 64, kHq = 8, kHkv = 2, kPage = 16, kLongest = 20000;
 constexpr int64_t kPages = kLongest / kPage;
 // Beside and at the lengths where the number of parts or their keys change (split.h).
-constexpr int32_t kEdges[] = {1, 255, 256, 257, 2048, 2049, 16384, 16385, kLongest};
+// With 769 to 1024 keys, a cluster has four blocks.
+constexpr int32_t kEdges[] = {1, 255, 256, 257, 768, 769, 1024, 2048, 2049, 16384, 16385, kLongest};
 constexpr uint8_t kPoison = 0xFF;  // NaN in every dtype
 
 const Device kDevice = Device::Cuda(0);

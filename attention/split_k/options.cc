@@ -224,7 +224,9 @@ absl::StatusOr<Options> OptionsFor(const AttentionProblem& p, const DeviceInfo& 
   grid.part_keys = device::Divisor(static_cast<uint32_t>(std::max<int64_t>(1, part_keys)));
   grid.invariant = *invariant;
   grid.cluster_shift = ClusterShift(device, capability, tile, units * tiles, parts);
-  grid.prefetches = p.lens == Lengths::kFixed && p.mask.kind != Mask::Kind::kSlidingWindow;
+  grid.prefetches =
+      p.lens == Lengths::kFixed &&
+      (p.mask.kind == Mask::Kind::kNone || (p.mask.kind == Mask::Kind::kCausal && tiles <= 1));
   return options;
 }
 

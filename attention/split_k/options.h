@@ -27,7 +27,7 @@ struct Options {
 // The configuration keys and their meanings, for KernelTraits.
 std::vector<std::string> ConfigKeys();
 
-// Whether no kernel of this tree is faster: the query is one tile, or the tiles of all sequences leave
+// Whether it is about as fast as any kernel of this tree, or faster: the query is one tile, or the tiles of all sequences leave
 // half of the multiprocessors without one (docs/split_k.md).
 bool IsBestFor(const AttentionProblem& problem, const DeviceInfo& device);
 

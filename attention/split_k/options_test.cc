@@ -45,6 +45,28 @@ TEST(SplitKOptionsTest, PartsFillTheGpuAndNoMore) {
   EXPECT_LE(parts("hq=8,sq=1,skv=131072,d=128,mask=window:127:0"), 3u);
 }
 
+TEST(SplitKOptionsTest, PrefetchedKeysAreThoseOfTheParts) {
+  for (const std::string config : {"", "k_splits=5", "batch_invariant=true"}) {
+    for (const std::string line : {"b=2,hq=8,hkv=2,sq=1,skv=3000,d=64,mask=causal",
+                                   "hq=8,hkv=2,sq=4,skv=2100,d=64,mask=causal",
+                                   "hq=8,sq=40,skv=900,d=64", "hq=8,sq=1,skv=20000,d=64,page=16"}) {
+      const SplitGrid grid = For(line, config)->grid;
+      const AttentionProblem p = *AttentionProblem::Parse(line);
+      ASSERT_TRUE(grid.prefetches) << line;
+      const auto q = static_cast<int32_t>(p.sq), kv = static_cast<int32_t>(p.skv);
+      const SplitKeys tile = KeysOf(p.mask, 0, q - 1, q, kv);
+      for (uint32_t part = 0; part < PartsOf(grid, tile); ++part) {
+        EXPECT_EQ(FirstKeyOf(grid, kv, part), PartOf(grid, tile, part).begin) << line << config;
+      }
+    }
+    for (const std::string line :
+         {"hq=8,sq=128,skv=2100,d=64,mask=causal", "hq=8,sq=1,skv=900,d=64,mask=window:99:0",
+          "hq=8,sq=1,skv=900,d=64,lens=padded"}) {
+      EXPECT_FALSE(For(line, config)->grid.prefetches) << line;
+    }
+  }
+}
+
 TEST(SplitKOptionsTest, TheConfigurationDecides) {
   const auto o = For("b=2,hq=8,hkv=2,sq=5,skv=1000,d=100", "k_splits=3");
   ASSERT_TRUE(o.ok()) << o.status();

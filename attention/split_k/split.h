@@ -44,7 +44,7 @@ struct SplitGrid {
   bool invariant = false;  // then a part has InvariantPartKeys() of the tile's instead
   // Unless 0: the 2^cluster_shift parts of a tile are a cluster of blocks (exchange.cuh).
   int32_t cluster_shift = 0;
-  // Whether a part's first key follows from its number: the tile walks all keys of the longest sequence.
+  // Whether each tile walks all keys of the longest sequence, so that FirstKeyOf() is known at once.
   bool prefetches = false;
 };
 
@@ -99,6 +99,12 @@ inline int64_t MostInvariantParts(int64_t keys) {
 // How many keys a part has of a tile that walks `keys` keys.
 ATTNLAB_HOST_DEVICE inline uint32_t PartKeys(const SplitGrid& grid, uint32_t keys) {
   return grid.invariant ? InvariantPartKeys(keys) : grid.part_keys.Value();
+}
+
+// The first key of part `part` of a tile that walks `keys` keys from 0 on.
+ATTNLAB_HOST_DEVICE inline uint32_t FirstKeyOf(const SplitGrid& grid, uint32_t keys,
+                                               uint32_t part) {
+  return part * PartKeys(grid, keys);
 }
 
 // The keys of part `part` of a tile. There are none if the parts before it have them all.

@@ -315,7 +315,7 @@ __device__ void PrefetchKeys(const device::Arguments& a, const SplitGrid& grid,
                              const SplitPlace& place) {
   constexpr int kElement = Shape::kFp8 ? 1 : 2;
   const auto all = static_cast<uint32_t>(a.kv_sequences.longest);
-  const uint32_t key = place.part * PartKeys(grid, all) + threadIdx.x;
+  const uint32_t key = FirstKeyOf(grid, all, place.part) + threadIdx.x;
   if (!grid.prefetches || key >= all) return;
   const int32_t page = a.pages.PageOf(a.pages.EntryOf(place.sequence, key));
   const auto prefetch = [&](const device::Rows& rows, int dim) {

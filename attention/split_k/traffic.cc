@@ -11,6 +11,31 @@
 
 namespace attnlab::split_k {
 
+namespace {
+
+// The rows of all parts of a unit's tiles. A tile with one part writes none. Of many tiles, some stand for their
+// neighbours.
+double RowsOfParts(const AttentionProblem& p, const Options& options) {
+  const SplitGrid& grid = options.grid;
+  const int64_t pack = grid.pack.Value(), tiles = grid.tiles.Value();
+  const int64_t stride = 1 + tiles / (1 << 14);
+  double rows = 0;
+  for (int64_t tile = 0; tile < tiles; tile += stride) {
+    const int64_t begin = tile * options.tile.rows,
+                  end = std::min(p.sq * pack, begin + options.tile.rows);
+    const uint32_t parts =
+        std::min(grid.parts.Value(),
+                 PartsOf(grid, KeysOf(p.mask, static_cast<int32_t>(begin / pack),
+                                      static_cast<int32_t>((end - 1) / pack),
+                                      static_cast<int32_t>(p.sq), static_cast<int32_t>(p.skv))));
+    const int64_t times = std::min(stride, tiles - tile);
+    if (parts > 1) rows += static_cast<double>(times * parts * (end - begin));
+  }
+  return rows;
+}
+
+}  // namespace
+
 Traffic ExpectedTraffic(const AttentionProblem& p, const DeviceInfo& device,
                         const Options& options) {
   Traffic traffic = CompulsoryTraffic(p);
@@ -36,12 +61,8 @@ Traffic ExpectedTraffic(const AttentionProblem& p, const DeviceInfo& device,
   again.Add(units * (tiles_of_query - 1) * seen_bytes, walk.heads_at_a_time * seen_bytes);
 
   if (grid.parts.Value() > 1 && grid.cluster_shift == 0) {
-    const uint32_t parts =
-        std::min(grid.parts.Value(),
-                 PartsOf(grid, KeysOf(p.mask, 0, static_cast<int32_t>(p.sq) - 1,
-                                      static_cast<int32_t>(p.sq), static_cast<int32_t>(p.skv))));
-    const double bytes = static_cast<double>(p.b * p.hq) * static_cast<double>(p.sq) * parts *
-                         static_cast<double>(8 + 4 * ((p.dv + 3) / 4 * 4));
+    const double bytes =
+        units * RowsOfParts(p, options) * static_cast<double>(8 + 4 * ((p.dv + 3) / 4 * 4));
     traffic.bytes_written = WholeBytes(static_cast<double>(traffic.bytes_written) + bytes);
     again.Add(bytes, bytes);
   }

@@ -16,6 +16,7 @@
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "attention/cuda/backend.h"
+#include "attention/cuda/code_capability_of.h"
 #include "tools/lib/files.h"
 #include "tools/lib/json.h"
 
@@ -79,6 +80,10 @@ std::optional<Entry> EntryOf(const Json& json) {
 
 // DataLoss if the file is not one that Write() has written; no entries if there is none.
 absl::StatusOr<std::vector<Entry>> Read(const std::string& path) {
+  std::error_code error;
+  if (std::filesystem::exists(path, error) && !std::filesystem::is_regular_file(path, error)) {
+    return absl::FailedPreconditionError(absl::StrCat(path, ": is not a regular file"));
+  }
   const absl::StatusOr<std::string> text = ReadFile(path, kMostBytes);
   if (absl::IsNotFound(text.status())) return std::vector<Entry>();
   if (absl::IsOutOfRange(text.status())) {
@@ -156,7 +161,8 @@ absl::StatusOr<Key> KeyOf(const DeviceInfo& device, const std::string& kernel,
   const absl::StatusOr<cuda_backend::Versions> versions = cuda_backend::GetVersions();
   if (!versions.ok()) return versions.status();
   key.driver = versions->driver.empty() ? versions->cuda_driver : versions->driver;
-  absl::StrAppend(&key.build, ", CUDA ", versions->cuda_runtime);
+  absl::StrAppend(&key.build, ", CUDA ", versions->cuda_runtime, ", code of ",
+                  cuda_backend::CodeCapabilityOf(device));
   return key;
 }
 
@@ -174,17 +180,23 @@ std::optional<Choice> Cache::Find(const Key& key, std::string* remark) const {
 
 absl::Status Cache::Store(const Key& key, const Choice& choice, std::string* remark) const {
   std::error_code error;
-  const std::string directory = std::filesystem::path(path_).parent_path().string();
+  // By way of a link and without one, the lock is the same.
+  const std::string path = std::filesystem::weakly_canonical(path_, error).string();
+  if (error) return ErrnoStatus("cannot find it", path_, error.value());
+  const std::string directory = std::filesystem::path(path).parent_path().string();
   if (!directory.empty()) std::filesystem::create_directories(directory, error);
   if (error) return ErrnoStatus("cannot create it", directory, error.value());
-  const absl::StatusOr<Lock> lock = Lock::Take(path_ + ".lock");
+  const absl::StatusOr<Lock> lock = Lock::Take(path + ".lock");
   if (!lock.ok()) return lock.status();
 
-  absl::StatusOr<std::vector<Entry>> entries = Read(path_);
+  absl::StatusOr<std::vector<Entry>> entries = Read(path);
   if (absl::IsDataLoss(entries.status())) {
-    const std::string kept = path_ + ".damaged";
-    if (std::rename(path_.c_str(), kept.c_str()) != 0) {
-      return ErrnoStatus(absl::StrCat("cannot move it to ", kept), path_, errno);
+    std::string kept = path + ".damaged";
+    for (int i = 2; std::filesystem::exists(kept, error); ++i) {
+      kept = absl::StrCat(path, ".damaged.", i);
+    }
+    if (std::rename(path.c_str(), kept.c_str()) != 0) {
+      return ErrnoStatus(absl::StrCat("cannot move it to ", kept), path, errno);
     }
     *remark = absl::StrCat(entries.status().message(), "; it is ", kept, " now");
     entries = std::vector<Entry>();
@@ -196,7 +208,7 @@ absl::Status Cache::Store(const Key& key, const Choice& choice, std::string* rem
   }
   kept.push_back({key, choice, UtcNow()});
   if (kept.size() > kMostEntries) kept.erase(kept.begin(), kept.end() - kMostEntries);
-  return Write(path_, kept);
+  return Write(path, kept);
 }
 
 }  // namespace attnlab::tune

@@ -1,12 +1,11 @@
 #include "attention/tune/cache.h"
 
 #include <signal.h>
-#include <sys/file.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <filesystem>
 #include <string>
-#include <thread>
 
 #include "absl/strings/str_cat.h"
 #include "attention/cuda/machine.h"
@@ -25,9 +24,10 @@ Choice ChoiceFor(const std::string& config, double seconds = 1e-3) {
 
 // A path of its own for each test.
 std::string Path() {
-  return absl::StrCat(testing::TempDir(), "/",
-                      testing::UnitTest::GetInstance()->current_test_info()->name(),
-                      "/tuning.json");
+  const std::string path =
+      absl::StrCat(testing::TempDir(), "/",
+                   testing::UnitTest::GetInstance()->current_test_info()->name(), "/tuning.json");
+  return std::filesystem::path(path).lexically_normal().string();
 }
 
 std::string Found(const Cache& cache, const Key& key, std::string* remark) {
@@ -80,6 +80,7 @@ void ExpectNotTrusted(const std::string& text, const std::string& reason) {
   const std::string path = Path();
   const Cache cache(path);
   std::string remark;
+  std::filesystem::remove(path + ".damaged");
   ASSERT_TRUE(cache.Store(KeyFor("before"), ChoiceFor(""), &remark).ok());
   ASSERT_TRUE(WriteFile(path, text).ok());
   EXPECT_EQ(Found(cache, KeyFor("before"), &remark), "nothing");
@@ -98,6 +99,40 @@ TEST(CacheTest, ADamagedFileIsReportedAndKeptAside) {
   ExpectNotTrusted("{\"format\": \"attnlab tuning 1\", \"entr", "is damaged");
   ExpectNotTrusted("", "is damaged");
   ExpectNotTrusted(std::string(3, '\0'), "is damaged");
+}
+
+TEST(CacheTest, WhatWasKeptAsideStays) {
+  const std::string path = Path();
+  const Cache cache(path);
+  std::string remark;
+  std::filesystem::create_directories(std::filesystem::path(path).parent_path());
+  for (const std::string text : {"first", "second", "third"}) {
+    ASSERT_TRUE(WriteFile(path, text).ok());
+    ASSERT_TRUE(cache.Store(KeyFor("a"), ChoiceFor(""), &remark).ok());
+  }
+  EXPECT_EQ(*ReadFile(path + ".damaged", 100), "first");
+  EXPECT_EQ(*ReadFile(path + ".damaged.2", 100), "second");
+  EXPECT_EQ(*ReadFile(path + ".damaged.3", 100), "third");
+}
+
+TEST(CacheTest, ByWayOfALinkTheFileIsTheSame) {
+  const std::string path = Path(), link = path + ".link";
+  std::string remark;
+  ASSERT_TRUE(Cache(path).Store(KeyFor("a"), ChoiceFor("x=1"), &remark).ok());
+  std::filesystem::create_symlink(path, link);
+  ASSERT_TRUE(Cache(link).Store(KeyFor("b"), ChoiceFor("x=2"), &remark).ok());
+  EXPECT_TRUE(std::filesystem::is_symlink(link));
+  EXPECT_EQ(Found(Cache(path), KeyFor("b"), &remark), "x=2");
+  EXPECT_FALSE(std::filesystem::exists(link + ".lock"));
+}
+
+TEST(CacheTest, ADeviceIsLeftAlone) {
+  std::string remark;
+  const absl::Status s = Cache("/dev/null").Store(KeyFor("a"), ChoiceFor(""), &remark);
+  EXPECT_FALSE(s.ok());
+  EXPECT_EQ(Found(Cache("/dev/null"), KeyFor("a"), &remark), "nothing");
+  EXPECT_EQ(remark, "/dev/null: is not a regular file");
+  EXPECT_TRUE(std::filesystem::is_character_file("/dev/null"));
 }
 
 TEST(CacheTest, AForeignFileIsReportedAndKeptAside) {

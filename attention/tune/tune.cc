@@ -71,11 +71,18 @@ struct Contest {
   std::vector<bench::Timing> timings;
 };
 
+// Without the kernel's own choice there is nothing to compare with.
+absl::Status OfOwnChoice(absl::string_view what, const absl::Status& s) {
+  const bool is_of_plan = !absl::IsCancelled(s) && !absl::IsUnavailable(s);
+  return absl::Status(is_of_plan ? absl::StatusCode::kInternal : s.code(),
+                      absl::StrCat("the kernel's own choice ", what, ": ", s.message()));
+}
+
 absl::Status TimeAll(double seconds, double noise, Trials& trials, Contest* contest,
                      std::vector<Rejected>* rejected) {
   const double each = std::max(0.02, seconds / static_cast<double>(contest->plans.size()));
   const absl::StatusOr<std::vector<Timed>> timed = trials.Time(contest->plans, each, noise);
-  if (!timed.ok()) return timed.status();
+  if (!timed.ok()) return OfOwnChoice("cannot be timed", timed.status());
   Contest left;
   for (size_t i = 0; i < timed->size(); ++i) {
     const Plan& plan = contest->plans[i];
@@ -84,9 +91,7 @@ absl::Status TimeAll(double seconds, double noise, Trials& trials, Contest* cont
       left.plans.push_back(plan);
       left.timings.push_back(t.timing);
     } else if (i == 0) {
-      return absl::Status(
-          absl::IsCancelled(t.status) ? t.status.code() : absl::StatusCode::kInternal,
-          absl::StrCat("the kernel's own choice cannot be timed: ", t.status.message()));
+      return OfOwnChoice("cannot be timed", t.status);
     } else {
       rejected->push_back({plan.config, std::string(t.status.message())});
     }
@@ -128,8 +133,7 @@ absl::Status Search(const Plan& own, const Options& options, Trials& trials, Tun
   const Clock clock(options);
   clock.Tell("checking the kernel's own choice");
   if (absl::Status s = trials.Check(own); !s.ok()) {
-    return absl::InternalError(
-        absl::StrCat("the kernel's own choice is wrong or fails: ", s.message()));
+    return OfOwnChoice("is wrong or fails", s);
   }
   Contest contest;
   contest.plans.push_back(own);
@@ -157,7 +161,9 @@ absl::Status Search(const Plan& own, const Options& options, Trials& trials, Tun
   if (clock.Stopped()) return absl::CancelledError("tuning was stopped");
   if (contest.plans.size() > 1) {
     clock.Tell(absl::StrCat("timing the fastest ", contest.plans.size()));
-    s = TimeAll(clock.Left(), kFinalNoise, trials, &contest, &tuned->rejected);
+    // On a busy machine, the first round may have taken the time of this one.
+    s = TimeAll(std::max(clock.Left(), kForFirst * options.seconds), kFinalNoise, trials, &contest,
+                &tuned->rejected);
     if (!s.ok()) return s;
   }
   if (clock.Stopped()) return absl::CancelledError("tuning was stopped");
@@ -183,16 +189,18 @@ absl::StatusOr<Tuned> GetOrTune(const AttentionProblem& problem, const DeviceInf
     // What the kernel declines is not to be trusted.
     if (found && MakePlan(*own->kernel, own->problem, device, found->config).ok()) {
       tuned.choice = *found;
-      tuned.from_cache = true;
+      tuned.from_cache = tuned.kept = true;
       return tuned;
     }
   }
   if (absl::Status s = Search(*own, options, trials, &tuned); !s.ok()) {
     return absl::Status(s.code(), absl::StrCat(tuned.kernel, ": ", s.message()));
   }
-  if (absl::Status s = cache.Store(*key, tuned.choice, &tuned.remark); !s.ok()) {
-    tuned.remark = absl::StrCat(s.message(), "; the choice is not kept");
-  }
+  // The next search may have more time.
+  if (tuned.untried > 0) return tuned;
+  const absl::Status s = cache.Store(*key, tuned.choice, &tuned.remark);
+  tuned.kept = s.ok();
+  if (!s.ok()) tuned.remark = absl::StrCat(s.message(), "; the choice is not kept");
   return tuned;
 }
 

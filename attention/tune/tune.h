@@ -3,7 +3,7 @@
 //   Cache cache("/home/me/.cache/attnlab/tuning.json");
 //   TrialsHere trials;
 //   absl::StatusOr<Tuned> tuned = GetOrTune(problem, device, {}, cache, trials);
-//   absl::StatusOr<Plan> plan = MakePlan(problem, device.device, tuned->kernel, tuned->config);
+//   absl::StatusOr<Plan> plan = MakePlan(problem, device.device, tuned->kernel, tuned->choice.config);
 //
 // A program that must not wait uses what was tuned before:
 //
@@ -51,6 +51,7 @@ struct Tuned {
   AttentionProblem problem;  // what was timed: the representative of the class
   Choice choice;
   bool from_cache = false;
+  bool kept = false;  // the cache has it now
   // What the search did; empty if from_cache.
   int64_t candidates = 0;          // besides the kernel's own choice
   std::vector<Rejected> rejected;  // wrong, or failed
@@ -59,10 +60,11 @@ struct Tuned {
 };
 
 // Returns the choice for the problem's class, from the cache or else by a search whose result it
-// stores. A cache that cannot be written is no error: `remark` says so.
+// stores, unless candidates were left untried. A cache that cannot be written is no error: `remark` says so.
 //
 // Errors: those of MakePlan() for the kernel's own choice; Internal if that choice is wrong or
-// cannot be timed; Cancelled if options.stopped() was true. Nothing is stored then.
+// cannot be timed; Unavailable if the machine has not enough memory for it; Cancelled if options.stopped() was
+// true. Nothing is stored then.
 absl::StatusOr<Tuned> GetOrTune(const AttentionProblem& problem, const DeviceInfo& device,
                                 const Options& options, const Cache& cache, Trials& trials);
 

@@ -184,10 +184,15 @@ TEST(TuneTest, TheTimeIsKept) {
   EXPECT_EQ(slow.checked.size(), 2u);
   EXPECT_EQ(tuned->candidates, 5);
   EXPECT_EQ(tuned->untried, 4);
+  EXPECT_FALSE(tuned->kept);
   EXPECT_EQ(tuned->choice.config.ToString(), "x=1");
   ASSERT_GE(left.size(), 3u);
   EXPECT_LE(left.front(), 0.2);
   EXPECT_GT(left.front(), left.back());
+  // A choice among few candidates is not kept: the next search begins anew.
+  FakeTrials quick({{"x=2", 0.5}});
+  EXPECT_EQ(Tune(quick)->choice.config.ToString(), "x=2");
+  EXPECT_TRUE(Tune(quick)->from_cache);
 }
 
 TEST(TuneTest, StopsWhenAsked) {
@@ -204,6 +209,7 @@ TEST(TuneTest, WithoutAUsableCacheTheChoiceIsNotKept) {
       GetOrTune(kProblem, CpuInfo(), {}, Cache("/proc/no/tuning.json"), trials);
   ASSERT_TRUE(tuned.ok()) << tuned.status();
   EXPECT_EQ(tuned->choice.config.ToString(), "x=1");
+  EXPECT_FALSE(tuned->kept);
   EXPECT_NE(tuned->remark.find("the choice is not kept"), std::string::npos) << tuned->remark;
 }
 

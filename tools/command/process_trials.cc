@@ -8,6 +8,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
+#include "tools/command/command.h"
 #include "tools/lib/interrupt.h"
 #include "tools/lib/process.h"
 
@@ -85,6 +86,7 @@ absl::StatusOr<std::vector<Json>> ProcessTrials::Rows(const std::string& subcomm
   if (r.exit_code > 128) {
     return absl::AbortedError(absl::StrCat("crashed: ", strsignal(r.exit_code - 128)));
   }
+  if (r.exit_code == kImpossible) return absl::UnavailableError(FirstLine(r.err));
   const Json json = Json::parse(r.out, nullptr, /*allow_exceptions=*/false);
   if (!json.is_object() || !json.contains("rows") || !json["rows"].is_array() ||
       json["rows"].size() != plans.size()) {

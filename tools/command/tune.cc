@@ -51,7 +51,8 @@ ArgumentParser MakeParser(Flags* f) {
   parser.AddBool("anew", &f->anew, "tune even if the file has a choice [false]");
   parser.AddGroup("Results");
   parser.AddString("cache", "FILE", &f->cache,
-                   "where choices are kept [tuning.json in ~/.cache/attnlab]");
+                   "where choices are kept [tuning.json in $XDG_CACHE_HOME/attnlab or "
+                   "~/.cache/attnlab]");
   AddJsonFlag(&parser, &f->formats);
   AddCsvFlag(&parser, &f->formats);
   parser.AddSection(
@@ -71,7 +72,7 @@ struct Results {
   std::vector<Json> json;
   std::vector<std::vector<Table::Cell>> cells;
   std::vector<std::string> remarks;
-  bool interrupted = false;
+  bool any_kept = false, cannot_keep = false, interrupted = false;
 };
 
 void Add(const tune::Tuned& tuned, const DeviceInfo& device, Results* results) {
@@ -81,7 +82,11 @@ void Add(const tune::Tuned& tuned, const DeviceInfo& device, Results* results) {
   results->cells.push_back({line, tuned.kernel, config.empty() ? "its own" : config,
                             Seconds(choice.seconds), Seconds(choice.default_seconds),
                             absl::StrCat(Digits(speed_up), "x"),
-                            tuned.from_cache ? "kept before" : "tuned now"});
+                            tuned.from_cache ? "kept before"
+                            : tuned.kept     ? "kept now"
+                                             : "not kept"});
+  results->any_kept |= tuned.kept;
+  results->cannot_keep |= !tuned.kept && tuned.untried == 0;
   Json rejected = Json::array();
   for (const tune::Rejected& r : tuned.rejected) {
     rejected.push_back({{"config", r.config.ToString()}, {"reason", r.reason}});
@@ -91,7 +96,7 @@ void Add(const tune::Tuned& tuned, const DeviceInfo& device, Results* results) {
   if (tuned.untried > 0) {
     results->remarks.push_back(absl::StrCat(line, ": the time was over before ", tuned.untried,
                                             " of ", Counted(tuned.candidates, "candidate"),
-                                            "; give --seconds more"));
+                                            ", so the choice is not kept; give --seconds more"));
   }
   if (!tuned.remark.empty()) results->remarks.push_back(tuned.remark);
   results->json.push_back({{"problem", line},
@@ -102,10 +107,11 @@ void Add(const tune::Tuned& tuned, const DeviceInfo& device, Results* results) {
                            {"default_seconds", choice.default_seconds},
                            {"speed_up", speed_up},
                            {"from_cache", tuned.from_cache},
+                           {"kept", tuned.kept},
                            {"candidates", tuned.candidates},
                            {"untried", tuned.untried},
-                           {"rejected", rejected},
-                           {"date", UtcNow()}});
+                           {"rejected", rejected}});
+  if (!tuned.from_cache) results->json.back()["date"] = UtcNow();
 }
 
 // "": the default kernel.
@@ -141,7 +147,13 @@ absl::Status TuneAll(const Flags& f, const tune::Cache& cache, Results* results)
   for (const AttentionProblem& problem : *problems) {
     for (const std::string& name : *names) {
       const absl::StatusOr<DeviceInfo> device = DeviceToTune(f, problem, name);
-      if (!device.ok()) return device.status();
+      if (!device.ok()) {
+        if (f.device != "auto" || absl::IsInvalidArgument(device.status())) return device.status();
+        ++done;
+        blame.Add(device.status());
+        results->remarks.push_back(std::string(device.status().message()));
+        continue;
+      }
       tune::Options options;
       options.kernel = name;
       options.seconds = f.seconds;
@@ -216,13 +228,13 @@ int Tune(const Arguments& arguments, const Streams& streams) {
                    {"speed-up", Table::kRight},
                    {""}});
       for (std::vector<Table::Cell>& row : results.cells) table.AddRow(std::move(row));
-      streams.out << table.Text(streams.colours, streams.columns) << "\nkept in " << cache.path()
-                  << "\n";
+      streams.out << table.Text(streams.colours, streams.columns) << "\n";
+      if (results.any_kept) streams.out << "kept in " << cache.path() << "\n";
     }
   }
   if (!s.ok()) return Fail(streams, "tune", s);
   if (results.interrupted) return Interrupted(streams, "tune", results.json.empty());
-  return kOk;
+  return results.cannot_keep ? kUsage : kOk;
 }
 
 }  // namespace attnlab::command
