@@ -97,6 +97,9 @@ std::string CauseOfNoise(const bench::Row& row) {
   return "";
 }
 
+// Models are of equal lengths.
+bool HasModel(const bench::Row& row) { return row.plan.problem.lens == Lengths::kFixed; }
+
 Json RowJson(const bench::Row& row, const std::vector<bench::Row>& rows, const BenchReport& f,
              const std::string& date) {
   const bench::Row* baseline = BaselineOf(row, rows, f.baseline);
@@ -136,6 +139,7 @@ Json RowJson(const bench::Row& row, const std::vector<bench::Row>& rows, const B
                {"lse", f.lse},
                {"commit", nullptr},
                {"date", date}};
+  if (!HasModel(row)) json["moved_gb_per_second"] = json["expected_bytes"] = nullptr;
   if (!row.status.ok()) {
     json["verdict"] = "failed";
     json["message"] = std::string(row.status.message());
@@ -204,7 +208,7 @@ void AddFigures(const bench::Row& row, const std::vector<bench::Row>& rows, cons
   cells->push_back({SecondsRange(row.timing.p10, row.timing.p90)});
   cells->push_back({Digits(unit.factor * 1e12 * row.TflopPerSecond())});
   cells->push_back({Digits(row.GbPerSecond())});
-  cells->push_back({Digits(row.MovedGbPerSecond())});
+  cells->push_back({HasModel(row) ? Digits(row.MovedGbPerSecond()) : "-"});
   const bench::Row* baseline = BaselineOf(row, rows, f.baseline);
   cells->push_back({SpeedUp(baseline, row)});
   cells->push_back({f.verify ? ErrorNumber(row.verification.o.max_error) : "-"});
