@@ -350,9 +350,14 @@ absl::Status ValidateTensors(const AttentionProblem& p, const AttentionTensors& 
   if (s.ok() && with_lse) {
     s = ValidateView("lse", t.lse, {batch, rows, p.hq, 1}, DType::kFloat32, t.q.device);
   }
-  if (s.ok()) s = CheckDistinct("o", t.o);
+  if (s.ok()) s = ValidateOutputs(t);
+  return s.ok() ? ValidateTheOthers(p, t) : s;
+}
+
+absl::Status ValidateOutputs(const AttentionTensors& t) {
+  const bool with_lse = t.lse.data != nullptr;
+  absl::Status s = CheckDistinct("o", t.o);
   if (s.ok() && with_lse) s = CheckDistinct("lse", t.lse);
-  if (s.ok()) s = ValidateTheOthers(p, t);
   if (!s.ok()) return s;
   if (!IsEmpty(t.o)) {
     if (with_lse && t.lse.data == t.o.data) return Invalid("lse", "shares its address with o");

@@ -69,6 +69,10 @@ struct AttentionTensors {
 // for it, so kernels there clamp what they read to the tensors and write nothing out of bounds.
 absl::Status ValidateTensors(const AttentionProblem& problem, const AttentionTensors& tensors);
 
+// Of ValidateTensors(), what it says of O and LSE but their shapes: no two of their elements lie in one place,
+// and neither begins where the other or an input does.
+absl::Status ValidateOutputs(const AttentionTensors& tensors);
+
 // ValidateTensors() without O and LSE, which may be anything.
 absl::Status ValidateInputs(const AttentionProblem& problem, const AttentionTensors& tensors);
 

@@ -219,6 +219,23 @@ TEST(RingTest, OffsetsAreCheckedAndCompared) {
   EXPECT_THAT(message(WithOffsets({{0, 4, 3}})[0]), HasSubstr("a sequence of -1 is not in 0..4"));
 }
 
+// O is written while others still need K, V and Q. All ranks are told before any data moves.
+TEST(RingTest, OutputsThatAreInputsAreRefused) {
+  const auto statuses = OnRanks(2, absl::Seconds(30), [](Communicator& c) {
+    const auto p = AttentionProblem::Parse("hq=1,sq=4,d=8,dtype=fp32").value();
+    std::vector<float> memory(16), o(16);
+    AttentionTensors mine;
+    mine.q = mine.k = mine.v =
+        BshdView(static_cast<void*>(memory.data()), p.dtype, Device::Cpu(), 1, 2, 1, 8);
+    mine.o = BshdView(static_cast<void*>(c.rank() == 1 ? memory.data() : o.data()), p.dtype,
+                      Device::Cpu(), 1, 2, 1, 8);
+    return RingForward(p, {}, c, mine);
+  });
+  EXPECT_THAT(std::string(statuses[0].message()),
+              HasSubstr("problem of a ring: rank 1 has o: shares its address with the input q"));
+  EXPECT_THAT(std::string(statuses[1].message()), HasSubstr("o: shares its address"));
+}
+
 // A rank whose own checks fail tells the others why, and does not leave them waiting.
 TEST(AllToAllTest, ABadTensorIsNamedByAllRanks) {
   const auto statuses = OnRanks(2, absl::Seconds(30), [](Communicator& c) {
@@ -239,13 +256,14 @@ TEST(AllToAllTest, ABadTensorIsNamedByAllRanks) {
 // The problem of a ring of ranks in zigzag order as rank 0 sees it.
 RingProblem ZigzagOf(const AttentionProblem& p, int ranks) {
   RingProblem ring;
-  std::vector<float> memory(p.b * p.sq * p.hq * p.d);
+  std::vector<float> memory(p.b * p.sq * p.hq * p.d), o(memory.size());
   OnRanks(ranks, absl::Seconds(30), [&](Communicator& c) -> absl::Status {
     if (c.rank() != 0) return absl::OkStatus();
     const int64_t rows = RowsOf(ChunksOf(p.sq, ranks, 0, Order::kZigzag));
     AttentionTensors mine;
-    mine.q = mine.k = mine.v = mine.o =
-        BshdView(static_cast<void*>(memory.data()), p.dtype, Device::Cpu(), p.b, rows, p.hq, p.d);
+    mine.o = BshdView(static_cast<void*>(o.data()), p.dtype, Device::Cpu(), p.b, rows, p.hq, p.d);
+    mine.q = mine.k = mine.v = mine.o;
+    mine.q.data = mine.k.data = mine.v.data = memory.data();
     std::string text;
     const absl::Status s = ring.Make(p, {Order::kZigzag}, c, mine, &text);
     EXPECT_TRUE(s.ok()) << s;

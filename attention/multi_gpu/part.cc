@@ -114,7 +114,7 @@ absl::Status CheckPart(absl::string_view who, const AttentionProblem& p, int64_t
   if (s.ok() && mine.lse.data != nullptr) {
     s = ValidateView("lse", mine.lse, {p.b, rows, p.hq, 1}, DType::kFloat32, there);
   }
-  return s;
+  return s.ok() ? ValidateOutputs(mine) : s;
 }
 
 absl::Status CheckDevice(Device device, const Communicator& c) {
