@@ -213,7 +213,7 @@ absl::StatusOr<std::vector<Accuracy>> MeasureAccuracy(const AttentionProblem& pr
     Fp8Tensors to = Fp8Of(*narrow, *scales);
     if (c.per_tensor) to.q_scale.strides = to.k_scale.strides = to.v_scale.strides = {0, 0, 0, 1};
     for (const bool hadamard : {false, true}) {
-      absl::Status s = Quantize(p, from, to, {hadamard, seed});
+      absl::Status s = Quantize(p, from, to, {hadamard, seed, {}});
       if (!s.ok()) return s;
       const std::string name =
           absl::StrCat("fp8, a scale per ", c.name, hadamard ? ", Hadamard" : "");
@@ -274,7 +274,7 @@ absl::StatusOr<double> FindNeedles(DType dtype, int64_t queries, int64_t keys, D
     if (!made.ok()) return made.status();
     scales = *std::move(made);
     const Fp8Tensors to = Fp8Of(*narrow, scales);
-    if (absl::Status s = Quantize(p, from, to, {/*hadamard=*/true, seed}); !s.ok()) return s;
+    if (absl::Status s = Quantize(p, from, to, {/*hadamard=*/true, seed, {}}); !s.ok()) return s;
     t = to.Inputs({});
   }
   absl::StatusOr<Tensor> o = Run(p, device, t, "");

@@ -5,7 +5,6 @@
 #include <cstdint>
 #include <vector>
 
-#include "attention/core/mask.h"
 #include "attention/core/problem.h"
 
 namespace attnlab::multi_gpu {

@@ -5,7 +5,6 @@
 #include <map>
 #include <string>
 
-#include "absl/status/status.h"
 #include "attention/core/problem.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
