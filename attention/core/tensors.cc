@@ -350,8 +350,8 @@ absl::Status ValidateTensors(const AttentionProblem& p, const AttentionTensors& 
   if (s.ok() && with_lse) {
     s = ValidateView("lse", t.lse, {batch, rows, p.hq, 1}, DType::kFloat32, t.q.device);
   }
-  if (s.ok()) s = ValidateOutputs(t);
-  return s.ok() ? ValidateTheOthers(p, t) : s;
+  if (s.ok()) s = ValidateTheOthers(p, t);
+  return s.ok() ? ValidateOutputs(t) : s;
 }
 
 absl::Status ValidateOutputs(const AttentionTensors& t) {

@@ -16,7 +16,6 @@
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "attention/cuda/backend.h"
-#include "attention/cuda/code_capability_of.h"
 #include "tools/lib/files.h"
 #include "tools/lib/json.h"
 
@@ -161,8 +160,7 @@ absl::StatusOr<Key> KeyOf(const DeviceInfo& device, const std::string& kernel,
   const absl::StatusOr<cuda_backend::Versions> versions = cuda_backend::GetVersions();
   if (!versions.ok()) return versions.status();
   key.driver = versions->driver.empty() ? versions->cuda_driver : versions->driver;
-  absl::StrAppend(&key.build, ", CUDA ", versions->cuda_runtime, ", code of ",
-                  cuda_backend::CodeCapabilityOf(device));
+  absl::StrAppend(&key.build, ", CUDA ", versions->cuda_runtime);
   return key;
 }
 

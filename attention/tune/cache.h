@@ -25,8 +25,7 @@ namespace attnlab::tune {
 struct Key {
   std::string device;  // "NVIDIA H200, 132 multiprocessors"
   std::string driver;  // its version; "" on the CPU
-  // A digest of the sources of all kernels, the version of CUDA, and the capability of the code that runs.
-  std::string build;
+  std::string build;   // a digest of the sources of all kernels, and the version of CUDA
   std::string kernel;
   std::string problem;  // the representative of the class (problem_class.h), as one line
 
