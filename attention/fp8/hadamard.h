@@ -1,10 +1,12 @@
 // Multiplies rows by an orthogonal matrix that spreads large elements over the others.
 //
 // H D, where D has random signs on its diagonal, and H is a Hadamard matrix divided by the root of its
-// size. Here, it is not divided: the factor becomes part of the scale. If rows of Q and K are both multiplied by it, Q Kᵀ stays what it is, but an element that is a
+// size. If rows of Q and K are both multiplied by it, Q Kᵀ stays what it is, but an element that is a
 // hundred times larger than the others is now in all of them, at a tenth of its size. So the scale that
 // it sets for fp8 takes less from the others. (Tseng et al., "QuIP#", 2024, call it incoherent
 // processing; so does FlashAttention-3.)
+//
+// The division is one factor of all elements. It becomes part of their scale.
 //
 // A row of d elements is cut into blocks of the largest power of two that divides d: 96 into three of 32.
 //

@@ -111,7 +111,7 @@ class Ring : public RingCall {
       std::swap(parts_[0], parts_[1]);
       AttentionTensors t = PartAt(parts_[0], p, mine_.q.device);
       if (parts_of_o_ <= 2 && &job == jobs_[0].data()) {
-        // O is its place: what is merged in one pass may be overwritten by it.
+        // All parts are merged in one pass, and the first one may lie where O is (Executor::Store()).
         t.o = Mutable(SomeRows(mine_.o, job.row, p.sq));
         if (mine_.lse.data != nullptr) t.lse = Mutable(SomeRows(mine_.lse, job.row, p.sq));
       }

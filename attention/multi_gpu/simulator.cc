@@ -68,8 +68,9 @@ class Simulation {
       q.push_back(ChunksOf(p_.sq, n_, rank, order));
       kv.push_back(ChunksOf(p_.skv, n_, rank, order));
     }
-    const std::vector<std::vector<float>> travelling = Travelling(q, kv);
     const bool q_travels = QTravels(p_);
+    std::vector<std::vector<float>> travelling;
+    if (!q_travels) travelling = Travelling(q, kv);
     // Whose K and V, or Q, a rank has in a step.
     const auto owner = [&](int rank, int step) { return (rank + n_ - step) % n_; };
     const auto compute = [&](int rank, int step) {
@@ -113,7 +114,8 @@ class Simulation {
       };
       for (int rank = 0; rank < n_; ++rank) {
         if (step + 1 < n_) send(rank, (rank + 1) % n_, moves(rank, step));
-        if (q_travels && step >= 2) send(rank, owner(rank, step - 1), returns(rank, step));
+        const double back = returns(rank, step);
+        if (back > 0) send(rank, owner(rank, step - 1), back);
       }
       for (int rank = 0; rank < n_; ++rank) waiting[rank] += next[rank] - end[rank];
       begin = next;

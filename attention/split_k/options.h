@@ -27,8 +27,8 @@ struct Options {
 // The configuration keys and their meanings, for KernelTraits.
 std::vector<std::string> ConfigKeys();
 
-// Whether it is about as fast as any kernel of this tree, or faster: the query is one tile, or the tiles of all sequences leave
-// half of the multiprocessors without one (docs/split_k.md).
+// Whether it is about as fast as any kernel of this tree, or faster: the query is one tile, or the
+// tiles of all sequences leave half of the multiprocessors without one (docs/split_k.md).
 bool IsBestFor(const AttentionProblem& problem, const DeviceInfo& device);
 
 // The configured options, with defaults for what the configuration leaves out. `code_capability`:

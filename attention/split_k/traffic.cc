@@ -10,7 +10,6 @@
 #include "attention/split_k/split.h"
 
 namespace attnlab::split_k {
-
 namespace {
 
 // The rows of all parts of a unit's tiles. A tile with one part writes none. Of many tiles, some stand for their

@@ -64,9 +64,7 @@ absl::StatusOr<std::vector<Plan>> PlansOf(const AttentionProblem& problem,
   for (const Kernel* kernel : selection.kernels) {
     const absl::StatusOr<DeviceInfo> device = DeviceFor(selection.device, *kernel);
     if (!device.ok()) {
-      if (selection.device != "auto" || absl::IsInvalidArgument(device.status())) {
-        return device.status();
-      }
+      if (!LeavesOut(selection.device, device.status())) return device.status();
       left_out->Add(device.status(), "");
       continue;
     }

@@ -144,14 +144,17 @@ absl::Status TuneAll(const Flags& f, const tune::Cache& cache, Results* results)
   Progress progress(stderr, static_cast<int64_t>(problems->size() * names->size()));
   int64_t done = 0;
   Blame blame;
+  const auto leave_out = [&](const absl::Status& why) {
+    blame.Add(why);
+    results->remarks.push_back(std::string(why.message()));
+  };
   for (const AttentionProblem& problem : *problems) {
     for (const std::string& name : *names) {
       const absl::StatusOr<DeviceInfo> device = DeviceToTune(f, problem, name);
       if (!device.ok()) {
-        if (f.device != "auto" || absl::IsInvalidArgument(device.status())) return device.status();
+        if (!LeavesOut(f.device, device.status())) return device.status();
         ++done;
-        blame.Add(device.status());
-        results->remarks.push_back(std::string(device.status().message()));
+        leave_out(device.status());
         continue;
       }
       tune::Options options;
@@ -175,8 +178,7 @@ absl::Status TuneAll(const Flags& f, const tune::Cache& cache, Results* results)
       } else if (absl::IsInternal(tuned.status())) {
         return tuned.status();
       } else {
-        blame.Add(tuned.status());
-        results->remarks.push_back(std::string(tuned.status().message()));
+        leave_out(tuned.status());
       }
     }
   }

@@ -219,7 +219,7 @@ absl::StatusOr<Step> StepOf(const Flags& f, const AttentionProblem& problem, con
   Step step = {problem, &kernel, config, absl::OkStatus(), {}};
   const absl::StatusOr<DeviceInfo> device = DeviceFor(f.device, kernel);
   if (!device.ok()) {
-    if (f.device != "auto" || absl::IsInvalidArgument(device.status())) return device.status();
+    if (!LeavesOut(f.device, device.status())) return device.status();
     // On a machine with its device, the kernel might take the configuration.
     if (HasKeysOf(kernel, config)) taken->possible = true;
     blame->Add(device.status());
