@@ -134,6 +134,7 @@ static int Make(Call* call, const char* kernel, const char* line) {
   if (call->args.workspace_bytes > 0) {
     CUDA(cudaMalloc(&call->args.workspace, (size_t)call->args.workspace_bytes));
     CUDA(cudaMemset(call->args.workspace, 0xFF, (size_t)call->args.workspace_bytes));
+    CUDA(cudaDeviceSynchronize()); /* other streams do not wait for cudaMemset */
   }
   return 1;
 }

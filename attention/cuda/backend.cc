@@ -103,8 +103,12 @@ absl::StatusOr<int64_t> FreeMemory(int ordinal) {
 absl::Status CopyToDevice(int ordinal, void* to, const void* from, int64_t bytes) {
   ScopedDevice device(ordinal);
   if (!device.status().ok()) return device.status();
-  return ToStatus(cudaMemcpy(to, from, static_cast<size_t>(bytes), cudaMemcpyHostToDevice),
-                  "copying to the GPU");
+  absl::Status s =
+      ToStatus(cudaMemcpy(to, from, static_cast<size_t>(bytes), cudaMemcpyHostToDevice),
+               "copying to the GPU");
+  if (!s.ok()) return s;
+  // cudaMemcpy may return when the bytes have left `from`, and other streams do not wait for the rest.
+  return ToStatus(cudaStreamSynchronize(nullptr), "copying to the GPU");
 }
 
 absl::Status CopyToHost(int ordinal, void* to, const void* from, int64_t bytes) {

@@ -5,8 +5,9 @@
 
 Each test gets its place on a GPU by gpu_slot.py. In the directory of results, each shard of a test has
 test.log and test.xml, and results.jsonl has a line for each that has ended. A test on a GPU that skips all
-its cases is skipped. The last lines of the output count tests and say what each GPU did. Exit status: 0 all
-passed or skipped, 3 some failed, 4 the machine cannot go on.
+its cases is skipped. The last lines of the output count tests and say what each GPU did. With --after, an
+earlier directory of results, tests that took long there come first. Exit status: 0 all passed or skipped, 3 some
+failed, 4 the machine cannot go on.
 """
 
 import argparse
@@ -85,12 +86,6 @@ def gpus_here():
     return output.split() if smi.returncode == 0 else []
 
 
-def visible_gpus(uuids):
-    """How many of the GPUs gpu_slot.py gives to tests."""
-    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
-    return len(uuids) if visible is None else len([x for x in visible.split(",") if x])
-
-
 def die_with_parent():
     """For a child: SIGKILL when its runner ends, however that ends."""
     LIBC.prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
@@ -122,6 +117,17 @@ class Bundle:
             if shard not in range(self.tests[label]["shards"]):
                 raise BadInput("%s: %s: has no shard %r" % (where, label, shard))
         return items
+
+
+def seconds_in(directory):
+    """{item: seconds} in a directory of results."""
+    path = os.path.join(directory, "results.jsonl")
+    try:
+        with open(path, encoding="utf-8") as f:
+            records = [json.loads(line) for line in f]
+        return {Item(record["label"], record["shard"]): float(record["seconds"]) for record in records}
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise BadInput("--after: %s: has no results: %s" % (path, error)) from None
 
 
 def kill_group(process, number):
@@ -327,6 +333,7 @@ def main(argv, out=sys.stdout):
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--out", required=True, help="directory of results, new or empty")
     parser.add_argument("--items", help="a JSON list of [label, shard]: what to run [all]")
+    parser.add_argument("--after", help="results of an earlier run: what took long there comes first")
     parser.add_argument("--jobs", type=int, default=len(os.sched_getaffinity(0)), help="tests at a time")
     parser.add_argument("tests", nargs="*", metavar="LABEL", help="tests to run [all]")
     flags = parser.parse_args(argv)
@@ -343,7 +350,8 @@ def main(argv, out=sys.stdout):
                 raise BadInput("%s: is not in this bundle" % unknown[0])
             items = [item for item in bundle.items() if not flags.tests or item.label in flags.tests]
             # Those that may take long come first, so that none of them is left at the end.
-            items.sort(key=lambda item: -SECONDS[bundle.tests[item.label]["timeout"]])
+            past = seconds_in(flags.after) if flags.after else {}
+            items.sort(key=lambda item: (-SECONDS[bundle.tests[item.label]["timeout"]], -past.get(item, 0)))
         flags.out = os.path.abspath(flags.out)
         os.makedirs(flags.out, exist_ok=True)
         if glob.glob(os.path.join(flags.out, "*.jsonl")):
@@ -357,14 +365,13 @@ def main(argv, out=sys.stdout):
     ended = threading.Event()
     threading.Thread(target=beat, args=(os.path.join(flags.out, "alive"), ended), daemon=True).start()
     began = time.time()
-    # Tests that want a GPU for themselves come last, so that no other waits for them.
-    alone = [item for item in items if bundle.tests[item.label]["exclusive"]]
-    shared = [item for item in items if not bundle.tests[item.label]["exclusive"]]
+    # Tests that want a GPU for themselves come last, so that no other waits for them. They begin when another GPU
+    # may still have some.
+    items.sort(key=lambda item: bundle.tests[item.label]["exclusive"])
     if any(bundle.tests[item.label]["gpus"] for item in items) and not runs.gpus:
         runs.stop("no GPU answers")
-    for some, jobs in ((shared, flags.jobs), (alone, max(1, visible_gpus(runs.gpus)))):
-        with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
-            list(pool.map(runs.run, some))
+    with concurrent.futures.ThreadPoolExecutor(flags.jobs) as pool:
+        list(pool.map(runs.run, items))
     ended.set()
     runs.close()
     for line in gpu_lines(runs.records, time.time() - began):

@@ -1,3 +1,4 @@
+import contextlib
 import io
 import json
 import os
@@ -99,12 +100,30 @@ class RunTestsTest(unittest.TestCase):
         time.sleep(2.5)
         self.assertFalse(os.path.exists(marker))
 
-    def test_exclusive_tests_come_last(self):
+    def order_of(self, *flags):
+        """The names of the tests in the order in which they begin."""
+        status, out, records = self.run_main("--jobs=1", *flags)
+        self.assertEqual(status, 0, out)
+        return [name for name, _ in sorted(records, key=lambda key: records[key]["began"])]
+
+    def test_exclusive_tests_come_last_and_long_ones_first(self):
         self.add("alone", "exit 0\n", exclusive=True)
-        self.add("shares", "sleep 0.3\n")
-        _, _, records = self.run_main()
-        ended = records["shares", 0]["began"] + records["shares", 0]["seconds"]
-        self.assertGreaterEqual(records["alone", 0]["began"], ended - 0.01)
+        self.add("fast", "exit 0\n")
+        self.add("slow", "sleep 0.1\n")
+        self.add("timed", "exit 0\n", timeout="moderate")
+        self.assertEqual(self.order_of(), ["timed", "fast", "slow", "alone"])
+        past, self.out = self.out, self.out + "2"
+        self.assertEqual(self.order_of("--after=" + past), ["timed", "slow", "fast", "alone"])
+
+    def test_a_past_run_that_cannot_be_read_is_an_error(self):
+        self.add("a", "exit 0\n")
+        for text in (None, '{"label": "//p:a"}\n', "half\n"):
+            if text:
+                with open(os.path.join(self.directory, "results.jsonl"), "w", encoding="utf-8") as f:
+                    f.write(text)
+            with contextlib.redirect_stderr(io.StringIO()) as errors:
+                self.assertEqual(self.run_main("--after=" + self.directory)[0], 2)
+            self.assertIn("--after: %s/results.jsonl: has no results: " % self.directory, errors.getvalue())
 
     def test_only_items_that_are_asked_for(self):
         self.add("a", 'touch "$TEST_SHARD_STATUS_FILE"\n', shards=3)
