@@ -1,10 +1,10 @@
 // How the blocks of a cluster merge a tile's parts: each has a share of O's columns, of all rows, and
-// every warp of the cluster sends it its part of them.
+// every block of the cluster sends it its part of them.
 //
-//   warps of block 0    | m l | o             |     a row of a part; the state goes to all blocks
-//   warps of block 1    | m l | o             |
-//                              |    |    |   \.
-//                     block   0    1    2    3      merges all parts of its columns, stores O
+//   block 0    | m l | o             |     a row of a part; the state goes to all blocks
+//   block 1    | m l | o             |
+//                     |    |    |   \.
+//            block   0    1    2    3      merges all parts of its columns, stores O
 //
 // What is sent brings its count along, so nobody waits for a fence, which takes as long as a tile.
 #ifndef ATTENTION_SPLIT_K_EXCHANGE_CUH_
@@ -41,7 +41,7 @@ class Exchange {
   __device__ void Begin() const {
     if (threadIdx.x == 0) {
       Arrived()->Init(1);
-      const int rows = static_cast<int>(block_.parts) * Shape::kWarps * block_.tile.Count();
+      const int rows = static_cast<int>(block_.parts) * block_.tile.Count();
       Arrived()->ArriveAndExpect(rows * (columns_ + 2) * 4);
     }
     device::ClusterArrive();
@@ -49,16 +49,22 @@ class Exchange {
   // All threads, before they send.
   __device__ void WaitForBlocks() const { device::ClusterWait(); }
 
-  // Sends a row's state to a block, if there is such a block.
-  __device__ void SendState(int block, int warp, int row, float2 state) const {
-    if (block >> grid_.cluster_shift == 0)
-      Send(block, RowOf(Part(warp), row) + columns_ * 4, state);
-  }
-  // Sends two or four numbers of O, from `column` on, to the block that has them.
-  template <typename Numbers>
-  __device__ void SendNumbers(int column, int warp, int row, const Numbers& x) const {
-    Send(column / kSmallestShare >> (3 - grid_.cluster_shift),
-         RowOf(Part(warp), row) + (column & (columns_ - 1)) * 4, x);
+  // Merges this block's parts, which its warps left in shared memory, and sends each block its columns.
+  // All threads call it, after a barrier.
+  __device__ void SendPart() const {
+    constexpr int kFours = Shape::kHeadDim / 4;
+#pragma unroll 1
+    for (int i = static_cast<int>(threadIdx.x); i < block_.tile.Count() * kFours;
+         i += Shape::kThreads) {
+      const int row = i / kFours, column = i % kFours * 4;
+      const Merged merged = MergeShared<Shape, Shape::kWarps>(shared_, row, column);
+      const int block = column / kSmallestShare >> (3 - grid_.cluster_shift);
+      const int to = RowOf(static_cast<int>(block_.part), row), own = column & (columns_ - 1);
+      Send(block, to + own * 4, merged.o);
+      if (own == 0) {
+        Send(block, to + columns_ * 4, make_float2(merged.softmax.neg_max, merged.softmax.sum));
+      }
+    }
   }
 
   // Waits for all parts, then merges and stores this block's columns. Of as many lanes as the cluster has
@@ -76,11 +82,8 @@ class Exchange {
       const bool exists = i < items && dim < a.dv;
       Merged merged;
       if (exists && from < static_cast<int>(block_.parts)) {
-        merged = MergeParts<Shape::kWarps>(Shape::kWarps, [&](int warp) {
-          const auto* const at =
-              reinterpret_cast<const float*>(shared_ + RowOf(from * Shape::kWarps + warp, row));
-          return PartAt(at + columns_, at + column);
-        });
+        const auto* const at = reinterpret_cast<const float*>(shared_ + RowOf(from, row));
+        merged = PartAt(at + columns_, at + column);
       }
       merged = MergeLanes(merged, Blocks());
       if (exists && from == 0) StoreRow<T>(a, grid_, block_.tile, row, dim, merged);
@@ -94,9 +97,6 @@ class Exchange {
   __device__ int Blocks() const { return 1 << grid_.cluster_shift; }
   __device__ device::Barrier* Arrived() const {
     return reinterpret_cast<device::Barrier*>(shared_ + Shape::kSharedBytes);
-  }
-  __device__ int Part(int warp) const {
-    return static_cast<int>(block_.part) * Shape::kWarps + warp;
   }
   // Where a part's row is in the shared memory of whoever merges it: numbers, then the state. Parts
   // begin in different banks.

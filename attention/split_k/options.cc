@@ -52,13 +52,23 @@ int64_t MostKeysOfTile(const AttentionProblem& p, int rows) {
   return std::min(p.skv, p.mask.left + p.mask.right + 1 + rows + kPartKeys);
 }
 
-// How the parts of a tile are a cluster (SplitGrid::cluster_shift). Not if there are more blocks than half
-// of the multiprocessors: clusters of more do not all find room at once, and then take twice the time.
+// Blocks of so much shared memory that a multiprocessor has room for. Each takes 1 KiB more.
+int64_t RoomFor(const DeviceInfo& device, int64_t shared_bytes) {
+  return (device.shared_memory_per_block + 1024) / (shared_bytes + 1024);
+}
+
+// How the parts of a tile are a cluster (SplitGrid::cluster_shift). A cluster begins when all of its blocks
+// find room at once, near each other. So not if they may have to wait: if there are more than the
+// multiprocessors, or half of them where only one fits each. Many small clusters may, as others are at
+// work meanwhile.
 int ClusterShift(const DeviceInfo& device, int capability, const SplitTile& tile, int64_t tiles,
                  int64_t parts) {
-  const bool fits = capability >= 90 && tile.exchange_bytes > 0 &&
-                    tile.shared_bytes + tile.exchange_bytes <= device.shared_memory_per_block;
-  if (!fits || tiles * parts > device.multiprocessors / 2) return 0;
+  if (capability < 90 || tile.exchange_bytes == 0) return 0;
+  const int64_t room =
+      std::min<int64_t>(2, RoomFor(device, tile.shared_bytes + tile.exchange_bytes));
+  const int64_t blocks = tiles * parts, multiprocessors = device.multiprocessors;
+  const bool many = room == 2 && parts <= 4 && blocks > 6 * multiprocessors;
+  if (blocks > room * multiprocessors / 2 && !many) return 0;
   for (const int shift : {1, 2, 3}) {
     if (parts == int64_t{1} << shift) return shift;
   }
@@ -70,19 +80,18 @@ int ClusterShift(const DeviceInfo& device, int capability, const SplitTile& tile
 // its multiprocessor and the memory can serve all blocks at that rate.
 double SecondsOf(const AttentionProblem& p, const DeviceInfo& device, const Options& options,
                  int64_t tiles, int64_t parts, int64_t keys, bool cluster) {
-  constexpr double kBlockSeconds = 2e-6, kMergeSeconds = 3e-6, kClusterSeconds = 2e-6;
+  constexpr double kBlockSeconds = 2e-6, kMergeSeconds = 3e-6, kClusterSeconds = 1.5e-6;
   // Bytes per second of a multiprocessor, if all read. Memory gives a quarter more where there is much to
   // read, but then the choice is easy.
   constexpr double kMultiprocessorRate = 27e9;
   // Of keys per second: as many of fp8 as of 16 bits, and no more if they are short. Two blocks of a
-  // multiprocessor take 1.2 times as many as one.
-  constexpr double kBlockKeys = 96e6, kOfTwo = 0.6;
+  // multiprocessor take 1.4 times as many as one.
+  constexpr double kBlockKeys = 82e6, kOfTwo = 0.7;
   const auto key_bytes = static_cast<double>((p.d + p.dv) * SizeOf(p.KvDType()));
   const double multiprocessors = std::max(1, device.multiprocessors);
-  const double room = static_cast<double>(device.shared_memory_per_block + 1024) /
-                      static_cast<double>(options.tile.shared_bytes + 1024);
-  const double together =
-      multiprocessors * std::max(1.0, std::min<double>(options.tile.blocks, std::floor(room)));
+  const int64_t room =
+      std::min<int64_t>(options.tile.blocks, RoomFor(device, options.tile.shared_bytes));
+  const double together = multiprocessors * static_cast<double>(std::max<int64_t>(1, room));
   const double blocks = static_cast<double>(tiles) * static_cast<double>(parts);
   const double at_a_time = std::min(blocks, together);
   const double block_rate = (at_a_time > multiprocessors ? kOfTwo : 1) * kBlockKeys * key_bytes /

@@ -109,8 +109,15 @@ TEST(SplitKOptionsTest, FewPartsOfFewTilesAreAClusterOnHopper) {
   EXPECT_EQ(shift(line, "k_splits=16", 90), 0);
   EXPECT_EQ(shift(line, "k_splits=8", 80), 0);
   EXPECT_EQ(shift(line + ",dtype=fp32", "k_splits=8", 90), 0);
-  // More blocks than half of the multiprocessors.
-  EXPECT_EQ(shift(line + ",b=2", "k_splits=8", 90), 0);
+  // Not more blocks than multiprocessors, or half of them where only one fits each.
+  EXPECT_EQ(shift(line + ",b=2", "k_splits=8", 90), 3);
+  EXPECT_EQ(shift(line + ",b=3", "k_splits=8", 90), 0);
+  EXPECT_EQ(shift("hq=8,sq=1,skv=4096,d=256", "k_splits=8", 90), 3);
+  EXPECT_EQ(shift("b=2,hq=8,sq=1,skv=4096,d=256", "k_splits=8", 90), 0);
+  // But many small ones.
+  EXPECT_EQ(shift(line + ",b=50", "k_splits=4", 90), 2);
+  EXPECT_EQ(shift(line + ",b=20", "k_splits=4", 90), 0);
+  EXPECT_EQ(shift(line + ",b=50", "k_splits=8", 90), 0);
 }
 
 TEST(SplitKOptionsTest, ItIsTheBestForShortQueries) {

@@ -31,7 +31,7 @@ struct TensorCoreShape {
   static constexpr int kOutputRow = HeadDim + 4;  // floats: rows begin in different banks
   // After the rings, if blocks are a cluster: a barrier, and the parts that others send.
   static constexpr int kExchangeBytes =
-      16 + kClusterParts * kWarps * (kWarpRows * (HeadDim / kClusterParts + 4) + 4) * 4;
+      16 + kClusterParts * (kWarpRows * (HeadDim / kClusterParts + 4) + 4) * 4;
   static_assert(kWarpRows * kRowBytes <= 2 * kTileBytes);
   static_assert(kWarpRows * kOutputRow * 4 <= kRingBytes);
 };

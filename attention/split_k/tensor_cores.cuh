@@ -134,16 +134,6 @@ class SplitWarp {
       });
     });
   }
-  // Sends it to the blocks of the cluster.
-  __device__ void SendPart(float v_scale, const Exchange<Shape>& exchange) const {
-    ForEachRow([&](int r, int row) {
-      exchange.SendState(Warp::Pair(), warp_, row, StateOf(r));
-      exchange.SendState(Warp::Pair() + 4, warp_, row, StateOf(r));
-      ForEachColumn(r, v_scale, [&](int column, const auto& x) {
-        exchange.SendNumbers(column, warp_, row, x);
-      });
-    });
-  }
 
  private:
   // Calls visit(r, row) for the lane's rows that exist.
@@ -350,17 +340,17 @@ __global__ void __launch_bounds__(Shape::kThreads, Shape::kBlocks)
   SplitWarp<Shape, T> warp(a, grid, tile, part, shared);
   warp.Walk(scales.OfK(place.sequence, place.head));
   const float v_scale = scales.OfV(place.sequence, place.head);
+  device::Counter counter = block.CounterOf(grid, workspace);
+  if (threadIdx.x == 0 && block.parts > 1 && !in_cluster) counter.Read();
+  warp.WritePart(v_scale);
+  __syncthreads();
   if constexpr (kHasClusters) {
     if (in_cluster) {
       exchange.WaitForBlocks();
-      if (part.begin < part.end) warp.SendPart(v_scale, exchange);
+      if (part.begin < part.end) exchange.SendPart();
       return exchange.template Merge<T>(a);
     }
   }
-  device::Counter counter = block.CounterOf(grid, workspace);
-  if (threadIdx.x == 0 && block.parts > 1) counter.Read();
-  warp.WritePart(v_scale);
-  __syncthreads();
   MergeBlock<Shape, T, Shape::kWarps>(a, grid, workspace, block, counter, shared);
 }
 

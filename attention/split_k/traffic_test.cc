@@ -51,9 +51,9 @@ TEST(TrafficTest, PartsAreWrittenAndReadAgain) {
   EXPECT_EQ(Of(few, "batch_invariant=true", 0).bytes_written,
             Least(few).bytes_written + 100 * 2 * (8 + 4 * 64));
   // Early queries of a causal mask see few keys: 16 tiles of 4 queries have one part, then 16 have two.
-  const std::string causal = "hq=8,hkv=2,sq=128,d=64,mask=causal";
+  const std::string causal = "b=2,hq=8,hkv=2,sq=128,d=64,mask=causal";
   EXPECT_EQ(Of(causal, "k_splits=2", 0).bytes_written,
-            Least(causal).bytes_written + 2 * 16 * 16 * 2 * (8 + 4 * 64));
+            Least(causal).bytes_written + 4 * 16 * 16 * 2 * (8 + 4 * 64));
   // Those of a cluster are not.
   EXPECT_EQ(Of(line, "k_splits=4", 0).bytes_written, Least(line).bytes_written);
 }
