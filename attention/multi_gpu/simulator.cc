@@ -206,7 +206,7 @@ class Simulation {
   }
 
   // A rank has so many bytes in some tensors, an equal part from or for each; those of its own node and of others go
-  // at once. Each part is copied from a tensor before, and to one afterwards. Some of that is still in L2.
+  // at once. Each part is copied from a tensor before, and to one afterwards. What is in L2 then costs half.
   double Exchange(double bytes, int tensors) const {
     const int here = std::min(n_, m_.ranks_per_node);
     const double within = here > 1 ? m_.within.latency +
@@ -215,8 +215,8 @@ class Simulation {
                  between = n_ > here ? m_.between.latency +
                                            bytes / n_ * (n_ - here) / m_.between.bytes_per_second
                                      : 0;
-    return std::max(within, between) + 2.5 * bytes / m_.memory_per_second +
-           n_ * tensors * m_.launch;
+    const double copied = 4 * bytes - 2 * std::min(bytes, m_.l2_bytes);
+    return std::max(within, between) + copied / m_.memory_per_second + n_ * tensors * m_.launch;
   }
 
   const AttentionProblem& p_;

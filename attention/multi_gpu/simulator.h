@@ -25,10 +25,11 @@ struct Link {
 struct Machine {
   double flops_per_second = 690e12;  // of the kernel on one GPU, where it has enough to do
   double launch = 8e-6;  // seconds that a kernel takes besides; one that only copies, half
-  double host = 17e-6;   // seconds in which a thread starts one of many copies
+  double host = 16e-6;   // seconds in which a thread starts one of many copies
   double memory_per_second = 4.3e12;  // bytes of a GPU's memory, read and written
+  double l2_bytes = 60e6;
   int ranks_per_node = 8;
-  Link within = {390e9, 50e-6}, between = {50e9, 60e-6};  // nodes
+  Link within = {390e9, 40e-6}, between = {50e9, 60e-6};  // nodes
 };
 // The same with the kernel's rate as it was measured: one GPU takes `seconds`.
 Machine WithRateOf(const AttentionProblem& problem, double seconds);
