@@ -43,6 +43,7 @@ absl::Status Check(const AttentionProblem& p, int ranks, const Machine& m) {
                  {"between.bytes_per_second", m.between.bytes_per_second, true},
                  {"launch", m.launch, false},
                  {"host", m.host, false},
+                 {"l2_bytes", m.l2_bytes, false},
                  {"within.latency", m.within.latency, false},
                  {"between.latency", m.between.latency, false}};
   for (const auto& n : numbers) {

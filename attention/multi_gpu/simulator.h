@@ -27,7 +27,7 @@ struct Machine {
   double launch = 8e-6;  // seconds that a kernel takes besides; one that only copies, half
   double host = 16e-6;   // seconds in which a thread starts one of many copies
   double memory_per_second = 4.3e12;  // bytes of a GPU's memory, read and written
-  double l2_bytes = 60e6;
+  double l2_bytes = 60e6;             // of these, what L2 keeps
   int ranks_per_node = 8;
   Link within = {390e9, 40e-6}, between = {50e9, 60e-6};  // nodes
 };

@@ -7,6 +7,10 @@
 //            block   0    1    2    3      merges all parts of its columns, stores O
 //
 // What is sent brings its count along, so nobody waits for a fence, which takes as long as a tile.
+//
+// All threads of all blocks call Begin(), WaitForBlocks() and Merge(); those of blocks with keys call
+// SendPart() between the last two. A block ends when all parts have come, so nothing is sent to a block
+// that has ended.
 #ifndef ATTENTION_SPLIT_K_EXCHANGE_CUH_
 #define ATTENTION_SPLIT_K_EXCHANGE_CUH_
 

@@ -52,7 +52,8 @@ int64_t MostKeysOfTile(const AttentionProblem& p, int rows) {
   return std::min(p.skv, p.mask.left + p.mask.right + 1 + rows + kPartKeys);
 }
 
-// Blocks of so much shared memory that a multiprocessor has room for. Each takes 1 KiB more.
+// How many blocks with so much shared memory fit a multiprocessor, which has 1 KiB more than a block may
+// take. CUDA takes 1 KiB per block.
 int64_t RoomFor(const DeviceInfo& device, int64_t shared_bytes) {
   return (device.shared_memory_per_block + 1024) / (shared_bytes + 1024);
 }
@@ -60,15 +61,15 @@ int64_t RoomFor(const DeviceInfo& device, int64_t shared_bytes) {
 // How the parts of a tile are a cluster (SplitGrid::cluster_shift). A cluster begins when all of its blocks
 // find room at once, near each other. So not if they may have to wait: if there are more than the
 // multiprocessors, or half of them where only one fits each. Many small clusters may, as others are at
-// work meanwhile.
+// work meanwhile (docs/split_k.md, "What was tried").
 int ClusterShift(const DeviceInfo& device, int capability, const SplitTile& tile, int64_t tiles,
                  int64_t parts) {
-  if (capability < 90 || tile.exchange_bytes == 0) return 0;
-  const int64_t room =
-      std::min<int64_t>(2, RoomFor(device, tile.shared_bytes + tile.exchange_bytes));
+  constexpr int64_t kMany = 6, kSmall = 4;  // blocks per multiprocessor; blocks of a cluster
+  const int64_t room = RoomFor(device, tile.shared_bytes + tile.exchange_bytes);
+  if (capability < 90 || tile.exchange_bytes == 0 || room == 0) return 0;
   const int64_t blocks = tiles * parts, multiprocessors = device.multiprocessors;
-  const bool many = room == 2 && parts <= 4 && blocks > 6 * multiprocessors;
-  if (blocks > room * multiprocessors / 2 && !many) return 0;
+  const bool many = room >= 2 && parts <= kSmall && blocks > kMany * multiprocessors;
+  if (blocks > (room >= 2 ? multiprocessors : multiprocessors / 2) && !many) return 0;
   for (const int shift : {1, 2, 3}) {
     if (parts == int64_t{1} << shift) return shift;
   }
@@ -84,8 +85,8 @@ double SecondsOf(const AttentionProblem& p, const DeviceInfo& device, const Opti
   // Bytes per second of a multiprocessor, if all read. Memory gives a quarter more where there is much to
   // read, but then the choice is easy.
   constexpr double kMultiprocessorRate = 27e9;
-  // Of keys per second: as many of fp8 as of 16 bits, and no more if they are short. Two blocks of a
-  // multiprocessor take 1.4 times as many as one.
+  // Keys per second of a block: as many of fp8 as of 16 bits, and no more if they are short. Two blocks of
+  // a multiprocessor take 1.4 times as many as one.
   constexpr double kBlockKeys = 82e6, kOfTwo = 0.7;
   const auto key_bytes = static_cast<double>((p.d + p.dv) * SizeOf(p.KvDType()));
   const double multiprocessors = std::max(1, device.multiprocessors);

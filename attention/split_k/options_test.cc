@@ -114,6 +114,7 @@ TEST(SplitKOptionsTest, FewPartsOfFewTilesAreAClusterOnHopper) {
   EXPECT_EQ(shift(line + ",b=3", "k_splits=8", 90), 0);
   EXPECT_EQ(shift("hq=8,sq=1,skv=4096,d=256", "k_splits=8", 90), 3);
   EXPECT_EQ(shift("b=2,hq=8,sq=1,skv=4096,d=256", "k_splits=8", 90), 0);
+  EXPECT_EQ(shift("b=2,hq=8,sq=1,skv=4096,d=256,kvdtype=fp8_e4m3", "k_splits=8", 90), 0);
   // But many small ones.
   EXPECT_EQ(shift(line + ",b=50", "k_splits=4", 90), 2);
   EXPECT_EQ(shift(line + ",b=20", "k_splits=4", 90), 0);

@@ -3,7 +3,7 @@
 //
 // All warps of a block have the same 16 rows, and each has every fourth tile of 16 keys. A warp
 // copies its own tiles, some ahead, so that the only waits are for memory. At the end the warps'
-// parts are merged in shared memory, or by the blocks of a cluster.
+// parts are merged in shared memory, and the blocks' by way of the workspace or in a cluster.
 //
 // A warp reads the page table 32 of its tiles ahead of its copies: each lane has the entry of one. A
 // tile within one page is copied like one of K and V that are not paged.

@@ -6,13 +6,14 @@
 Each test gets its place on a GPU by gpu_slot.py. In the directory of results, each shard of a test has
 test.log and test.xml, and results.jsonl has a line for each that has ended. A test on a GPU that skips all
 its cases is skipped. The last lines of the output count tests and say what each GPU did. With --after, an
-earlier directory of results, tests that took long there come first. Exit status: 0 all passed or skipped, 3 some
-failed, 4 the machine cannot go on.
+earlier directory of results, of tests with the same timeout those come first that took long there. Exit status: 0
+all passed or skipped, 3 some failed, 4 the machine cannot go on.
 """
 
 import argparse
 import collections
 import concurrent.futures
+import contextlib
 import ctypes
 import glob
 import hashlib
@@ -86,6 +87,12 @@ def gpus_here():
     return output.split() if smi.returncode == 0 else []
 
 
+def visible_gpus(uuids):
+    """How many of the GPUs gpu_slot.py gives to tests."""
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    return len(uuids) if visible is None else len([x for x in visible.split(",") if x])
+
+
 def die_with_parent():
     """For a child: SIGKILL when its runner ends, however that ends."""
     LIBC.prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
@@ -125,7 +132,7 @@ def seconds_in(directory):
     try:
         with open(path, encoding="utf-8") as f:
             records = [json.loads(line) for line in f]
-        return {Item(record["label"], record["shard"]): float(record["seconds"]) for record in records}
+        return {Item(record["label"], record["shard"]): record["seconds"] - record["waited"] for record in records}
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise BadInput("--after: %s: has no results: %s" % (path, error)) from None
 
@@ -333,7 +340,7 @@ def main(argv, out=sys.stdout):
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--out", required=True, help="directory of results, new or empty")
     parser.add_argument("--items", help="a JSON list of [label, shard]: what to run [all]")
-    parser.add_argument("--after", help="results of an earlier run: what took long there comes first")
+    parser.add_argument("--after", help="results of an earlier run, to begin with what took long; not with --items")
     parser.add_argument("--jobs", type=int, default=len(os.sched_getaffinity(0)), help="tests at a time")
     parser.add_argument("tests", nargs="*", metavar="LABEL", help="tests to run [all]")
     flags = parser.parse_args(argv)
@@ -341,6 +348,8 @@ def main(argv, out=sys.stdout):
         if flags.jobs < 1:
             raise BadInput("--jobs: %d is less than 1" % flags.jobs)
         bundle = Bundle(HERE)
+        if flags.items and flags.after:
+            raise BadInput("--after: tests of --items keep their order")
         if flags.items:
             with open(flags.items, encoding="utf-8") as f:
                 items = bundle.items_of(f.read(), flags.items)
@@ -365,13 +374,19 @@ def main(argv, out=sys.stdout):
     ended = threading.Event()
     threading.Thread(target=beat, args=(os.path.join(flags.out, "alive"), ended), daemon=True).start()
     began = time.time()
-    # Tests that want a GPU for themselves come last, so that no other waits for them. They begin when another GPU
-    # may still have some.
+    # Tests that want a GPU for themselves come last, so that no other waits for them, and not more than there are
+    # GPUs, as waiting counts for their timeouts. They begin when another GPU may still have some.
     items.sort(key=lambda item: bundle.tests[item.label]["exclusive"])
     if any(bundle.tests[item.label]["gpus"] for item in items) and not runs.gpus:
         runs.stop("no GPU answers")
+    alone = threading.Semaphore(max(1, visible_gpus(runs.gpus)))
+
+    def run(item):
+        with alone if bundle.tests[item.label]["exclusive"] else contextlib.nullcontext():
+            runs.run(item)
+
     with concurrent.futures.ThreadPoolExecutor(flags.jobs) as pool:
-        list(pool.map(runs.run, items))
+        list(pool.map(run, items))
     ended.set()
     runs.close()
     for line in gpu_lines(runs.records, time.time() - began):

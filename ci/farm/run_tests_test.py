@@ -124,6 +124,9 @@ class RunTestsTest(unittest.TestCase):
             with contextlib.redirect_stderr(io.StringIO()) as errors:
                 self.assertEqual(self.run_main("--after=" + self.directory)[0], 2)
             self.assertIn("--after: %s/results.jsonl: has no results: " % self.directory, errors.getvalue())
+        with contextlib.redirect_stderr(io.StringIO()) as errors:
+            self.assertEqual(self.run_main("--after=" + self.directory, "--items=x")[0], 2)
+        self.assertIn("--after: tests of --items keep their order", errors.getvalue())
 
     def test_only_items_that_are_asked_for(self):
         self.add("a", 'touch "$TEST_SHARD_STATUS_FILE"\n', shards=3)

@@ -307,8 +307,8 @@ absl::StatusOr<DeviceInfo> DeviceFor(absl::string_view text, const Kernel& kerne
       absl::StrCat(traits.name, ": ", RunsOn(traits, gpus->front()).message()));
 }
 
-bool LeavesOut(absl::string_view text, const absl::Status& error) {
-  return text == "auto" && !absl::IsInvalidArgument(error);
+bool LeavesOut(absl::string_view device, const absl::Status& error) {
+  return device == "auto" && !absl::IsInvalidArgument(error);
 }
 
 void Blame::Add(const absl::Status& status) {

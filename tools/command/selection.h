@@ -63,9 +63,9 @@ absl::StatusOr<DeviceInfo> DeviceOf(absl::string_view text, const AttentionProbl
 // kernel. Unavailable if this machine has none; the message begins with the kernel's name.
 absl::StatusOr<DeviceInfo> DeviceFor(absl::string_view text, const Kernel& kernel);
 
-// Whether a command leaves out a kernel with that error of DeviceFor() and goes on with others: "auto"
-// asked for no device.
-bool LeavesOut(absl::string_view text, const absl::Status& error);
+// Whether a command leaves out a kernel with that error of DeviceFor() and goes on with others: --device
+// was "auto".
+bool LeavesOut(absl::string_view device, const absl::Status& error);
 
 // MakePlan(), and a check of memory. ResourceExhausted if the tensors and the workspace exceed the
 // free memory of the device, or the tensors exceed that of the host, which keeps a copy.
