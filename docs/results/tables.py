@@ -209,11 +209,11 @@ def decode():
                    row["results"][name])  # fmt: skip
 
     rows = by_problem(results("h200/compare-decode")["rows"], "b", "skv")
-    fp8 = by_problem(results("h200/compare-decode-fp8")["rows"], "b", "skv")
+    fp8 = by_problem(results("h200/compare-decode-paged-fp8")["rows"], "b", "skv", "page")
     paged = by_problem(results("h200/compare-decode-paged")["rows"], "b", "skv", "page")
     lines = []
     for b, skv in rows:
-        row, row8, row16 = one(rows[b, skv]), one(fp8[b, skv]), one(paged[b, skv, 16])
+        row, row8, row16 = one(rows[b, skv]), one(fp8[b, skv, None]), one(paged[b, skv, 16])
         lines.append([
             str(b), f"{skv // 1024}k",
             f"{micro(row, 'split_k'):.1f} ({best(row):.1f})", f"{row['of_read']['split_k']:.2f}",
