@@ -31,8 +31,9 @@ namespace {
 constexpr int64_t kSequences = 64, kHq = 8, kHkv = 2, kPage = 16, kLongest = 20000;
 constexpr int64_t kPages = kLongest / kPage;
 // Beside and at the lengths where the number of parts or their keys change (split.h).
-// With 769 to 1024 keys, a cluster has four blocks.
-constexpr int32_t kEdges[] = {1, 255, 256, 257, 768, 769, 1024, 2048, 2049, 16384, 16385, kLongest};
+// With 897 to 1024 keys, eight blocks are a cluster.
+constexpr int32_t kEdges[] = {1,    127,  128,  129,  512,   513,   896,
+                              1024, 1025, 2048, 2049, 16384, 16385, kLongest};
 constexpr uint8_t kPoison = 0xFF;  // NaN in every dtype
 
 const Device kDevice = Device::Cuda(0);
@@ -263,16 +264,19 @@ TEST_P(BatchInvarianceTest, ASequenceHasTheSameBitsInEveryBatch) {
     }
   }
 
-  // So that this proves something: without the option, the bits depend on the batch.
+  // So that this proves something: blocks had one part each, or four, and without the option, the bits
+  // depend on the batch.
   const absl::StatusOr<DeviceInfo> gpu = InfoOf(kDevice);
   ASSERT_TRUE(gpu.ok()) << gpu.status();
-  const auto part_keys_of = [&](int64_t b) -> int64_t {
+  const auto grid_of = [&](int64_t b, const LaunchConfig& config) {
     const auto options =
-        OptionsFor(sequences.ProblemOf(b, kLongest), *gpu, gpu->compute_capability, LaunchConfig());
-    return options.ok() ? static_cast<int64_t>(options->grid.part_keys.Value()) : -1;
+        OptionsFor(sequences.ProblemOf(b, kLongest), *gpu, gpu->compute_capability, config);
+    return options.ok() ? options->grid : SplitGrid();
   };
-  EXPECT_GT(part_keys_of(1), 0);
-  EXPECT_NE(part_keys_of(1), part_keys_of(kSequences));
+  EXPECT_EQ(grid_of(1, invariant).invariant, 1u);
+  EXPECT_EQ(grid_of(kSequences, invariant).invariant, 4u);
+  EXPECT_NE(grid_of(1, LaunchConfig()).part_keys.Value(),
+            grid_of(kSequences, LaunchConfig()).part_keys.Value());
   const auto together = sequences.Run(order, kLongest, LaunchConfig());
   ASSERT_TRUE(together.ok()) << together.status();
   int different = 0;

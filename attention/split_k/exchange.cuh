@@ -71,25 +71,29 @@ class Exchange {
     }
   }
 
-  // Waits for all parts, then merges and stores this block's columns. Of as many lanes as the cluster has
-  // blocks, each merges the parts of one.
+  // Waits for all parts, then merges and stores this block's columns. A lane merges four parts, so two
+  // lanes do if there are eight.
   template <typename T>
   __device__ void Merge(const device::Arguments& a) const {
+    static_assert(kClusterParts == 8);
     Arrived()->Wait(0);
     const int fours = columns_ / 4, items = block_.tile.Count() * fours;
-    const int thread = static_cast<int>(threadIdx.x), from = thread & (Blocks() - 1);
+    const int shift = grid_.cluster_shift == 3 ? 1 : 0;
+    const int thread = static_cast<int>(threadIdx.x), from = (thread & shift) * 4;
 #pragma unroll 1
-    for (int first = 0; first < items; first += Shape::kThreads >> grid_.cluster_shift) {
-      const int i = first + (thread >> grid_.cluster_shift);
+    for (int first = 0; first < items; first += Shape::kThreads >> shift) {
+      const int i = first + (thread >> shift);
       const int row = i / fours, column = i % fours * 4;
       const int dim = static_cast<int>(block_.part) * columns_ + column;
       const bool exists = i < items && dim < a.dv;
       Merged merged;
-      if (exists && from < static_cast<int>(block_.parts)) {
-        const auto* const at = reinterpret_cast<const float*>(shared_ + RowOf(from, row));
-        merged = PartAt(at + columns_, at + column);
+      if (exists) {
+        merged = MergeParts<4>(min(4, static_cast<int>(block_.parts) - from), [&](int part) {
+          const auto* const at = reinterpret_cast<const float*>(shared_ + RowOf(from + part, row));
+          return PartAt(at + columns_, at + column);
+        });
       }
-      merged = MergeLanes(merged, Blocks());
+      if (shift != 0) merged.Add(NextLanes(merged));
       if (exists && from == 0) StoreRow<T>(a, grid_, block_.tile, row, dim, merged);
     }
   }
@@ -98,7 +102,6 @@ class Exchange {
   static constexpr int kSmallestShare = Shape::kHeadDim / kClusterParts;
   static_assert(kClusterParts == 8 && kSmallestShare >= 8);
 
-  __device__ int Blocks() const { return 1 << grid_.cluster_shift; }
   __device__ device::Barrier* Arrived() const {
     return reinterpret_cast<device::Barrier*>(shared_ + Shape::kSharedBytes);
   }

@@ -137,6 +137,19 @@ int64_t ChoosePartKeys(const AttentionProblem& p, const DeviceInfo& device, int 
   return best_keys;
 }
 
+// How many invariant parts a block takes (SplitGrid::invariant), by SecondsOf().
+uint32_t ChooseInvariant(const AttentionProblem& p, const DeviceInfo& device, int capability,
+                         const Options& options, int64_t tiles, int64_t most_keys) {
+  if (!options.tile.slices) return 1;
+  const auto seconds = [&](int64_t of_block) {
+    const int64_t keys = of_block * InvariantPartKeys(static_cast<uint32_t>(most_keys));
+    const int64_t parts = CeilDivide(most_keys, keys);
+    return SecondsOf(p, device, options, tiles, parts, std::min(keys, most_keys),
+                     ClusterShift(device, capability, options.tile, tiles, parts) > 0);
+  };
+  return seconds(4) < seconds(1) ? 4 : 1;
+}
+
 absl::StatusOr<bool> GetBool(const LaunchConfig& config, const char* key) {
   const std::string value = config.Get(key, "false");
   if (value == "true" || value == "false") return value == "true";
@@ -202,8 +215,12 @@ absl::StatusOr<Options> OptionsFor(const AttentionProblem& p, const DeviceInfo& 
                      " query tiles each have more than ", kMostBlocks, " tiles"));
   }
   const int64_t most_keys = std::max<int64_t>(1, MostKeysOfTile(p, tile.rows));
-  int64_t parts = MostInvariantParts(most_keys), part_keys = 0;
-  if (!*invariant) {
+  int64_t parts = 0, part_keys = 0;
+  uint32_t of_block = 0;
+  if (*invariant) {
+    of_block = ChooseInvariant(p, device, capability, options, units * tiles, most_keys);
+    parts = CeilDivide(MostInvariantParts(most_keys), of_block);
+  } else {
     part_keys = *wanted > 0
                     ? CeilDivide(CeilDivide(most_keys, *wanted), tile.step) * tile.step
                     : ChoosePartKeys(p, device, capability, options, units * tiles, most_keys);
@@ -232,7 +249,7 @@ absl::StatusOr<Options> OptionsFor(const AttentionProblem& p, const DeviceInfo& 
   grid.parts = device::Divisor(static_cast<uint32_t>(parts));
   grid.pack = device::Divisor(static_cast<uint32_t>(p.GroupSize()));
   grid.part_keys = device::Divisor(static_cast<uint32_t>(std::max<int64_t>(1, part_keys)));
-  grid.invariant = *invariant;
+  grid.invariant = of_block;
   grid.cluster_shift = ClusterShift(device, capability, tile, units * tiles, parts);
   grid.prefetches =
       p.lens == Lengths::kFixed &&

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "gmock/gmock.h"
@@ -56,7 +58,11 @@ TEST(SplitKOptionsTest, PrefetchedKeysAreThoseOfTheParts) {
       const auto q = static_cast<int32_t>(p.sq), kv = static_cast<int32_t>(p.skv);
       const SplitKeys tile = KeysOf(p.mask, 0, q - 1, q, kv);
       for (uint32_t part = 0; part < PartsOf(grid, tile); ++part) {
-        EXPECT_EQ(FirstKeyOf(grid, kv, part), PartOf(grid, tile, part).begin) << line << config;
+        for (uint32_t warp = 0; warp < 4; ++warp) {
+          EXPECT_EQ(WarpKeysOf(grid, {0, 0, 0, kv}, part, warp).keys.begin,
+                    WarpKeysOf(grid, tile, part, warp).keys.begin)
+              << line << config;
+        }
       }
     }
     for (const std::string line :
@@ -144,9 +150,12 @@ TEST(SplitKOptionsTest, HeadDim128FitsGpusWithLittleSharedMemory) {
 TEST(SplitKOptionsTest, BatchInvariantPartsDependOnTheSequenceAlone) {
   const SplitGrid one = For("hq=8,sq=1,skv=1000,d=64", "batch_invariant=true")->grid;
   const SplitGrid many = For("b=64,hq=8,sq=1,skv=9000,d=64", "batch_invariant=true")->grid;
-  for (int64_t keys : {0, 1, 255, 256, 257, 1000, 2048, 2049, 16384, 16385, 1 << 20}) {
-    EXPECT_EQ(PartKeys(one, keys), PartKeys(many, keys));
-    EXPECT_EQ(PartKeys(one, keys) % kPartKeys, 0u);
+  // With few tiles a block has one part, with many it has four.
+  EXPECT_EQ(one.invariant, 1u);
+  EXPECT_EQ(many.invariant, 4u);
+  for (int64_t keys : {0, 1, 127, 128, 129, 1000, 2048, 2049, 16384, 16385, 1 << 20}) {
+    EXPECT_EQ(PartKeys(one, keys) * 4, PartKeys(many, keys));
+    EXPECT_EQ(PartKeys(one, keys) % (4 * kPartKeys), 0u);
     // The grid has room for the parts of every tile that is not longer than the longest.
     for (const int64_t longest : {keys, keys + 1, keys + 5000, keys * 4 + 1}) {
       const std::string line = "hq=1,sq=1,d=64,skv=" + std::to_string(longest);
@@ -190,7 +199,7 @@ TEST(SplitTest, PartsHaveEachKeyOnce) {
   grid.tiles = device::Divisor(2);
   grid.parts = device::Divisor(8);
   for (int64_t part_keys : {0, 64, 128}) {
-    grid.invariant = part_keys == 0;
+    grid.invariant = part_keys == 0 ? 1 : 0;
     grid.part_keys = device::Divisor(std::max<int64_t>(1, part_keys));
     for (int32_t length : {0, 1, 63, 64, 65, 200, 256, 1000, 2100}) {
       for (const Mask& mask : {Mask::None(), Mask::Causal(), Mask::SlidingWindow(70, 3)}) {
@@ -220,6 +229,48 @@ TEST(SplitTest, PartsHaveEachKeyOnce) {
   for (uint32_t i = 0; i < BlocksOf(grid); ++i) {
     const SplitPlace place = PlaceOf(grid, i);
     EXPECT_EQ(((place.sequence * 3 + place.head) * 2 + place.tile) * 8 + place.part, i);
+  }
+}
+
+// The keys of each state, in order: of a warp, or of its slices.
+std::vector<std::pair<int32_t, int32_t>> StatesOf(const SplitGrid& grid, const SplitKeys& tile) {
+  std::vector<std::pair<int32_t, int32_t>> states;
+  for (uint32_t part = 0; part < PartsOf(grid, tile); ++part) {
+    for (uint32_t warp = 0; warp < 4; ++warp) {
+      const WarpKeys of_warp = WarpKeysOf(grid, tile, part, warp);
+      const auto count = static_cast<uint32_t>(of_warp.keys.end - of_warp.keys.begin);
+      const uint32_t slice = of_warp.slice > 0 ? of_warp.slice : count;
+      for (uint32_t i = 0; slice > 0 && i * slice < count; ++i) {
+        const SplitKeys keys = SliceOf(of_warp.keys, slice, i);
+        states.emplace_back(keys.begin, keys.end);
+      }
+    }
+  }
+  return states;
+}
+
+TEST(SplitTest, InvariantStatesHaveTheSameKeysWhetherABlockHasOnePartOrFour) {
+  for (int32_t length : {0, 1, 15, 16, 17, 63, 64, 65, 127, 128, 129, 500, 1000, 2100, 16384, 30000}) {
+    for (const Mask& mask : {Mask::None(), Mask::Causal(), Mask::SlidingWindow(700, 3)}) {
+      const SplitKeys tile = KeysOf(mask, 0, 7, 8, length);
+      SplitGrid grid;
+      for (const int64_t keys : {0, 64, 4096}) {
+        grid.part_keys = device::Divisor(std::max<int64_t>(1, keys));
+        grid.invariant = keys == 0 ? 1 : 0;
+        const auto states = StatesOf(grid, tile);
+        int32_t next = tile.begin;
+        for (const auto& [begin, end] : states) {
+          EXPECT_EQ(begin, next) << length;
+          EXPECT_GT(end, begin);
+          EXPECT_EQ((begin - tile.begin) % kPartKeys, 0);
+          next = end;
+        }
+        EXPECT_EQ(next, tile.end) << length;
+        if (keys != 0) continue;
+        grid.invariant = 4;
+        EXPECT_EQ(StatesOf(grid, tile), states) << length;
+      }
+    }
   }
 }
 

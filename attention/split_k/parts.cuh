@@ -15,69 +15,67 @@
 
 namespace attnlab::split_k {
 
-// A row's state, and four numbers of its O, not divided yet.
+// The state of two parts of a row together. Rounded as written, so that the bits are the same wherever it
+// is done.
+struct AddedState {
+  device::OnlineSoftmax softmax;
+  float first, second;  // factors
+
+  __device__ AddedState(const device::OnlineSoftmax& a, const device::OnlineSoftmax& b) {
+    softmax.neg_max = fminf(a.neg_max, b.neg_max);
+    first = device::OnlineSoftmax::Power(softmax.neg_max - a.neg_max);
+    second = device::OnlineSoftmax::Power(softmax.neg_max - b.neg_max);
+    softmax.sum = Add(a.sum, b.sum);
+  }
+  // A number of O, not divided yet, of both.
+  __device__ float Add(float a, float b) const {
+    return __fadd_rn(__fmul_rn(a, first), __fmul_rn(b, second));
+  }
+};
+
+// A row's state, and four numbers of its O.
 struct Merged {
   device::OnlineSoftmax softmax;
   float4 o = {0, 0, 0, 0};
 
-  // Makes all relative to another maximum.
-  __device__ void MoveTo(float neg_max) {
-    const float f = device::OnlineSoftmax::Power(neg_max - softmax.neg_max);
-    softmax = {neg_max, __fmul_rn(softmax.sum, f)};
-    o = {__fmul_rn(o.x, f), __fmul_rn(o.y, f), __fmul_rn(o.z, f), __fmul_rn(o.w, f)};
-  }
-  // Adds a part that is relative to the same maximum.
+  // Adds a part. One that has seen no key changes nothing.
   __device__ void Add(const Merged& part) {
-    softmax.sum = __fadd_rn(softmax.sum, part.softmax.sum);
-    o.x = __fadd_rn(o.x, part.o.x), o.y = __fadd_rn(o.y, part.o.y);
-    o.z = __fadd_rn(o.z, part.o.z), o.w = __fadd_rn(o.w, part.o.w);
+    const AddedState both(softmax, part.softmax);
+    softmax = both.softmax;
+    o = {both.Add(o.x, part.o.x), both.Add(o.y, part.o.y), both.Add(o.z, part.o.z),
+         both.Add(o.w, part.o.w)};
   }
 };
 
-// Merges parts 0 .. count - 1. part_at(i): part i. A part that has seen no key has a sum and numbers
-// of 0. kAhead parts are loaded at a time, because a load from another block's part takes long. They
-// are added as a tree, so that eight have the same bits as by MergeLanes().
+// Merges parts 0 .. count - 1, four and four, then these: part_at(i) is part i. kAhead parts are loaded
+// at a time, because a load from another block's part takes long. All merges go by fours, those in
+// registers and those in a cluster, too, so that the bits do not depend on who merges.
 template <int kAhead, typename PartAt>
 __device__ Merged MergeParts(int count, const PartAt& part_at) {
   Merged merged;
 #pragma unroll 1
   for (int first = 0; first < count; first += kAhead) {
     Merged parts[kAhead];
-    float least = merged.softmax.neg_max;
 #pragma unroll
     for (int i = 0; i < kAhead; ++i) {
       if (first + i < count) parts[i] = part_at(first + i);
-      least = fminf(least, parts[i].softmax.neg_max);
     }
 #pragma unroll
-    for (int i = 0; i < kAhead; ++i) parts[i].MoveTo(least);
+    for (int i = 0; i < kAhead; i += 4) {
+      Merged four;
 #pragma unroll
-    for (int step = 1; step < kAhead; step *= 2) {
-#pragma unroll
-      for (int i = 0; i < kAhead; i += 2 * step) parts[i].Add(parts[i + step]);
+      for (int j = 0; j < 4; ++j) four.Add(parts[i + j]);
+      merged.Add(four);
     }
-    merged.MoveTo(least);
-    merged.Add(parts[0]);
   }
   return merged;
 }
 
-// Merges the parts of `count` lanes side by side: 2, 4 or 8. All lanes of the warp call it.
-__device__ inline Merged MergeLanes(Merged part, int count) {
-  float least = part.softmax.neg_max;
-#pragma unroll
-  for (int lanes = 1; lanes < 8; lanes *= 2) {
-    if (lanes < count) least = fminf(least, __shfl_xor_sync(0xFFFFFFFF, least, lanes));
-  }
-  part.MoveTo(least);
-#pragma unroll
-  for (int lanes = 1; lanes < 8; lanes *= 2) {
-    if (lanes >= count) break;
-    const auto others = [lanes](float x) { return __shfl_xor_sync(0xFFFFFFFF, x, lanes); };
-    part.Add({{least, others(part.softmax.sum)},
-              {others(part.o.x), others(part.o.y), others(part.o.z), others(part.o.w)}});
-  }
-  return part;
+// The next lane's part. All lanes of the warp call it.
+__device__ inline Merged NextLanes(const Merged& part) {
+  const auto next = [](float x) { return __shfl_down_sync(0xFFFFFFFF, x, 1); };
+  return {{next(part.softmax.neg_max), next(part.softmax.sum)},
+          {next(part.o.x), next(part.o.y), next(part.o.z), next(part.o.w)}};
 }
 
 // The part of which a row's state is at `state`: minus the running maximum, and the sum.
@@ -128,8 +126,7 @@ __device__ float* SharedRow(char* shared, int part, int row) {
 // Merges a row's kParts parts in shared memory: numbers dim to dim + 3 of O.
 template <class Shape, int kParts>
 __device__ Merged MergeShared(char* shared, int row, int dim) {
-  constexpr int kAhead = kParts < 8 ? kParts : 8;
-  return MergeParts<kAhead>(kParts, [&](int part) {
+  return MergeParts<kParts < 8 ? 4 : 8>(kParts, [&](int part) {
     const float* const at = SharedRow<Shape>(shared, part, row);
     return PartAt(at + Shape::kHeadDim, at + dim);
   });

@@ -20,6 +20,7 @@ struct TensorCoreShape {
   static constexpr int kStages = Stages;
   static constexpr bool kFp8 = KvBytes == 1;  // K and V; Q has 16 bits
   static constexpr int kSharing = 1;
+  static constexpr bool kSlices = HeadDim <= 128;  // whether there are registers for two O
   static constexpr int kKeptQ = HeadDim / 16;  // all of Q stays in registers
 
   // Shared memory: the warps' rings; at the end, in each, the warp's part (parts.cuh). Q is in the last
@@ -78,6 +79,7 @@ struct SplitTile {
   int head_dim = 0, rows = 0, threads = 0, blocks = 0, shared_bytes = 0;
   int exchange_bytes = 0;  // more shared memory of a block in a cluster; 0: there are no clusters
   int step = 0;            // keys that a block takes at a time; a multiple of kPartKeys (split.h)
+  bool slices = false;     // whether SplitGrid::invariant may be 4
 };
 
 template <class Shape>
@@ -88,7 +90,8 @@ constexpr SplitTile TensorCoreTileOf() {
           Shape::kBlocks,
           Shape::kSharedBytes,
           Shape::kExchangeBytes,
-          Shape::kWarps * Shape::kKeys};
+          Shape::kWarps * Shape::kKeys,
+          Shape::kSlices};
 }
 template <class Shape>
 constexpr SplitTile CudaCoreTileOf() {

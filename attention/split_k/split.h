@@ -41,10 +41,13 @@ struct SplitGrid {
   uint32_t units = 0;
   // The keys of a part; the last part of a tile has the rest.
   device::Divisor part_keys;
-  bool invariant = false;  // then a part has InvariantPartKeys() of the tile's instead
+  // 1 or 4, if parts depend on the tile alone: a part has so many times InvariantPartKeys(). With 1, each
+  // warp has a quarter of it. With 4, a warp has what is a part with 1, in slices that are its quarters. So
+  // the same keys have a state of their own, and the bits are the same.
+  uint32_t invariant = 0;
   // Unless 0: the 2^cluster_shift parts of a tile are a cluster of blocks (exchange.cuh).
   int32_t cluster_shift = 0;
-  // Whether each tile walks all keys of the longest sequence, so that FirstKeyOf() is known at once.
+  // Whether each tile walks all keys of the longest sequence, so that WarpKeysOf() is known at once.
   bool prefetches = false;
 };
 
@@ -83,9 +86,8 @@ ATTNLAB_HOST_DEVICE inline SplitKeys KeysOf(const Mask& mask, int32_t first, int
           static_cast<int32_t>(tiles.full_end), static_cast<int32_t>(tiles.end)};
 }
 
-// How many keys a part has if that depends on the tile alone: a compromise between many tiles, for which
-// one part each would be best, and few.
-constexpr uint32_t kInvariantKeys = 256;
+// How many keys a part has if that depends on the tile alone, and there are few tiles.
+constexpr uint32_t kInvariantKeys = 128;
 ATTNLAB_HOST_DEVICE inline uint32_t InvariantPartKeys(uint32_t keys) {
   const uint32_t step = (keys <= 16384 ? 8 : 16) * kInvariantKeys;
   return (keys + step - 1) / step * kInvariantKeys;
@@ -98,35 +100,58 @@ inline int64_t MostInvariantParts(int64_t keys) {
 
 // How many keys a part has of a tile that walks `keys` keys.
 ATTNLAB_HOST_DEVICE inline uint32_t PartKeys(const SplitGrid& grid, uint32_t keys) {
-  return grid.invariant ? InvariantPartKeys(keys) : grid.part_keys.Value();
+  return grid.invariant != 0 ? grid.invariant * InvariantPartKeys(keys) : grid.part_keys.Value();
 }
 
-// The first key of part `part` of a tile that walks `keys` keys from 0 on.
-ATTNLAB_HOST_DEVICE inline uint32_t FirstKeyOf(const SplitGrid& grid, uint32_t keys,
-                                               uint32_t part) {
-  return part * PartKeys(grid, keys);
-}
-
-// The keys of part `part` of a tile. There are none if the parts before it have them all.
-ATTNLAB_HOST_DEVICE inline SplitKeys PartOf(const SplitGrid& grid, const SplitKeys& tile,
-                                            uint32_t part) {
-  const auto all = static_cast<uint32_t>(tile.end - tile.begin);
-  const uint32_t keys = PartKeys(grid, all), from = part * keys;
+// The index-th of slices of so many keys. There are none if the slices before it have them all.
+ATTNLAB_HOST_DEVICE inline SplitKeys SliceOf(const SplitKeys& whole, uint32_t keys,
+                                             uint32_t index) {
+  const auto all = static_cast<uint32_t>(whole.end - whole.begin);
+  const uint32_t from = index * keys;
   if (from >= all) return {};
   SplitKeys of;
-  of.begin = tile.begin + static_cast<int32_t>(from);
-  of.end = all - from <= keys ? tile.end : of.begin + static_cast<int32_t>(keys);
-  of.full_begin = tile.full_begin > of.begin ? tile.full_begin : of.begin;
-  of.full_end = tile.full_end < of.end ? tile.full_end : of.end;
+  of.begin = whole.begin + static_cast<int32_t>(from);
+  of.end = all - from <= keys ? whole.end : of.begin + static_cast<int32_t>(keys);
+  of.full_begin = whole.full_begin > of.begin ? whole.full_begin : of.begin;
+  of.full_end = whole.full_end < of.end ? whole.full_end : of.end;
   if (of.full_end <= of.full_begin) of.full_begin = of.full_end = of.begin;
   return of;
+}
+
+// The keys of part `part` of a tile.
+ATTNLAB_HOST_DEVICE inline SplitKeys PartOf(const SplitGrid& grid, const SplitKeys& tile,
+                                            uint32_t part) {
+  return SliceOf(tile, PartKeys(grid, static_cast<uint32_t>(tile.end - tile.begin)), part);
+}
+
+// A quarter of so many keys: whole kPartKeys, so that the last quarters may have fewer, or none.
+ATTNLAB_HOST_DEVICE inline uint32_t QuarterOf(uint32_t keys) {
+  return (keys + 4 * kPartKeys - 1) / (4 * kPartKeys) * kPartKeys;
+}
+
+// On tensor cores: the keys of one of four warps. Unless `slice` is 0, each slice of so many keys has a
+// state of its own.
+struct WarpKeys {
+  SplitKeys keys;
+  uint32_t slice = 0;
+};
+ATTNLAB_HOST_DEVICE inline WarpKeys WarpKeysOf(const SplitGrid& grid, const SplitKeys& tile,
+                                               uint32_t part, uint32_t warp) {
+  const auto quarter_of = [](const SplitKeys& keys) {
+    return QuarterOf(static_cast<uint32_t>(keys.end - keys.begin));
+  };
+  const SplitKeys of_part = PartOf(grid, tile, part);
+  if (grid.invariant != 4) return {SliceOf(of_part, quarter_of(of_part), warp), 0};
+  const auto all = static_cast<uint32_t>(tile.end - tile.begin);
+  const SplitKeys keys = SliceOf(of_part, InvariantPartKeys(all), warp);
+  return {keys, quarter_of(keys)};
 }
 
 // The parts of a tile that has these keys: those after them were not computed.
 ATTNLAB_HOST_DEVICE inline uint32_t PartsOf(const SplitGrid& grid, const SplitKeys& tile) {
   const auto all = static_cast<uint32_t>(tile.end - tile.begin);
   if (all == 0) return 0;
-  return 1 + (grid.invariant ? (all - 1) / InvariantPartKeys(all) : grid.part_keys.Divide(all - 1));
+  return 1 + (grid.invariant != 0 ? (all - 1) / PartKeys(grid, all) : grid.part_keys.Divide(all - 1));
 }
 
 // A part's place in the workspace. `index` is its block's, so that blocks side by side write side by

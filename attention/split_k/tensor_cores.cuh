@@ -1,7 +1,7 @@
 // A part of a query tile on tensor cores (mma.sync): Q has 16 bits; K and V have the same dtype, or
 // are fp8_e4m3.
 //
-// All warps of a block have the same 16 rows, and each has every fourth tile of 16 keys. A warp
+// All warps of a block have the same 16 rows, and each has a quarter of the keys, in tiles of 16. A warp
 // copies its own tiles, some ahead, so that the only waits are for memory. At the end the warps'
 // parts are merged in shared memory, and the blocks' by way of the workspace or in a cluster.
 //
@@ -35,10 +35,10 @@
 
 namespace attnlab::split_k {
 
-// One warp's keys of a part.
+// One warp's keys of a part. They may be slices with a state each, which are merged in registers.
 template <class Shape, typename T>
 class SplitWarp {
-  static constexpr int kDim = Shape::kHeadDim, kKeys = Shape::kKeys, kWarps = Shape::kWarps;
+  static constexpr int kDim = Shape::kHeadDim, kKeys = Shape::kKeys;
   static constexpr bool kFp8 = Shape::kFp8;
   using Kv = std::conditional_t<kFp8, uint8_t, T>;
   // 32 warps share the rows: none has rows of its own.
@@ -51,13 +51,15 @@ class SplitWarp {
 
  public:
   __device__ SplitWarp(const device::Arguments& a, const SplitGrid& grid, const TileRows& rows,
-                       const SplitKeys& part, char* shared)
+                       const WarpKeys& of_warp, int warp, char* shared)
       : a_(a),
         grid_(grid),
         tile_(rows),
-        warp_(device::Uniform(static_cast<int>(threadIdx.x) / 32)),
-        tiles_((part.end - part.begin + kKeys - 1) / kKeys),
+        warp_(warp),
+        tiles_((of_warp.keys.end - of_warp.keys.begin + kKeys - 1) / kKeys),
+        slice_tiles_(static_cast<int>(of_warp.slice) / kKeys),
         shared_(shared) {
+    const SplitKeys& part = of_warp.keys;
     const bool streams =
         a.k.whole_chunks && a.v.whole_chunks && a.d == kDim && a.dv == kDim && a.pages.Hold(kKeys);
     keys_.first = part.begin;
@@ -68,22 +70,25 @@ class SplitWarp {
     k_chunk_ = LaneChunk(a.k), v_chunk_ = LaneChunk(a.v);
   }
 
-  // `k_scale`: of K, if it is fp8.
-  __device__ void Walk(float k_scale) {
+  // `k_scale`, `v_scale`: of K and V, if they are fp8.
+  __device__ void Walk(float k_scale, float v_scale) {
     std::conditional_t<kFp8, typename OfFp8::KeptQ, typename Products::KeptQ> q;
     [[maybe_unused]] float factors[2];
     const bool capped = a_.softcap != 0;
     const float scale_log2 = device::ScaleLog2(a_, capped);
     next_entries_ = EntriesFrom(0);
+    [[maybe_unused]] Slices before;
+    [[maybe_unused]] int slice_end = slice_tiles_;
+    if (Shape::kSlices && slice_tiles_ > 0) before.o.Clear();
     // The first copies are made by the same code as all others: a kernel that lives for microseconds
     // waits for its code, too.
 #pragma unroll 1
-    for (int i = 1 - Shape::kStages; i <= 0 || TileOf(i) < tiles_; ++i) {
+    for (int i = 1 - Shape::kStages; i <= 0 || i < tiles_; ++i) {
       if (i >= 0) device::CopyAsyncWait<Shape::kStages - 2>();
       __syncwarp();  // all lanes' copies of this tile are there, and all are done with the last one
       if (i == 0) {
         o_.Clear();
-        if (TileOf(0) >= tiles_) break;
+        if (tiles_ == 0) break;
         const int at = Stage(Shape::kStages - 1);
         if constexpr (kFp8) {
           OfFp8::template KeepQ<T>(shared_ + at, Warp::Quad(), Warp::Pair(), q, factors);
@@ -107,7 +112,7 @@ class SplitWarp {
         Products::MultiplyQk(0, LaneAddress(k, lane % 8 + lane / 16 * 8, lane / 8 % 2), q, s);
       }
       if (capped) Warp::Cap(s, a_);
-      if (keys_.Masked(TileOf(i))) MaskOut(s, keys_.first + TileOf(i) * kKeys);
+      if (keys_.Masked(i)) MaskOut(s, keys_.first + i * kKeys);
       typename Warp::LaneRows max;
       Warp::FindMaxima(s, max);
       rows_.Rescale(max, scale_log2, o_);
@@ -118,24 +123,64 @@ class SplitWarp {
       } else {
         Products::AddPv(LaneAddress(v, lane % 16, lane / 16), p, o_);
       }
+      if constexpr (Shape::kSlices) {
+        if (slice_tiles_ > 0 && (i + 1 == slice_end || i + 1 == tiles_)) {
+          Finish(v_scale);
+          before.Add(rows_, o_);
+          o_.Clear(), rows_ = Warp();
+          slice_end += slice_tiles_;
+        }
+      }
     }
     device::CopyAsyncWait<0>();
-    rows_.Finish();
+    if (Shape::kSlices && slice_tiles_ > 0) {
+      o_ = before.o;
+#pragma unroll
+      for (int r = 0; r < Warp::kLaneRows; ++r) rows_.State(r) = before.rows[r];
+    } else {
+      Finish(v_scale);
+    }
   }
 
-  // Writes this warp's part, O times `v_scale`, to where its ring was.
-  __device__ void WritePart(float v_scale) const {
+  // Writes this warp's part to where its ring was.
+  __device__ void WritePart() const {
     __syncwarp();
     ForEachRow([&](int r, int row) {
       float* const to = SharedRow<Shape>(shared_, warp_, row);
       if (Warp::Pair() == 0) *reinterpret_cast<float2*>(to + kDim) = StateOf(r);
-      ForEachColumn(r, v_scale, [&](int column, const auto& x) {
+      ForEachColumn(r, [&](int column, const auto& x) {
         *reinterpret_cast<std::decay_t<decltype(x)>*>(to + column) = x;
       });
     });
   }
 
  private:
+  // The slices so far.
+  struct Slices {
+    typename Warp::Output o;
+    device::OnlineSoftmax rows[Warp::kLaneRows];
+
+    __device__ void Add(const Warp& slice_rows, const typename Warp::Output& slice_o) {
+#pragma unroll
+      for (int r = 0; r < Warp::kLaneRows; ++r) {
+        const AddedState both(rows[r], slice_rows.State(r));
+        rows[r] = both.softmax;
+#pragma unroll
+        for (int i = 0; i < kDim / 4; ++i) o.At(r, i) = both.Add(o.At(r, i), slice_o.At(r, i));
+      }
+    }
+  };
+
+  // After the last key of a state.
+  __device__ void Finish(float v_scale) {
+    rows_.Finish();
+    if constexpr (kFp8) {
+      typename Warp::LaneRows scales;
+#pragma unroll
+      for (int r = 0; r < Warp::kLaneRows; ++r) scales[r] = v_scale;
+      Warp::Multiply(o_, scales);
+    }
+  }
   // Calls visit(r, row) for the lane's rows that exist.
   template <typename Visit>
   __device__ void ForEachRow(const Visit& visit) const {
@@ -147,16 +192,15 @@ class SplitWarp {
   __device__ float2 StateOf(int r) const {
     return make_float2(rows_.State(r).neg_max, rows_.State(r).sum);
   }
-  // Calls visit(column, numbers) for the lane's numbers of O, times `v_scale` if V is fp8: two side by
-  // side, or four, because there columns of blocks 2 n and 2 n + 1 alternate (fp8_products.cuh).
+  // Calls visit(column, numbers) for the lane's numbers of O: two side by side, or four if V is fp8,
+  // because there columns of blocks 2 n and 2 n + 1 alternate (fp8_products.cuh).
   template <typename Visit>
-  __device__ void ForEachColumn(int r, float v_scale, const Visit& visit) const {
+  __device__ void ForEachColumn(int r, const Visit& visit) const {
     if constexpr (kFp8) {
 #pragma unroll
       for (int n = 0; n < kDim / 16; ++n) {
-        visit(16 * n + 4 * Warp::Pair(),
-              make_float4(o_.At(r, 4 * n) * v_scale, o_.At(r, 4 * n + 2) * v_scale,
-                          o_.At(r, 4 * n + 1) * v_scale, o_.At(r, 4 * n + 3) * v_scale));
+        visit(16 * n + 4 * Warp::Pair(), make_float4(o_.At(r, 4 * n), o_.At(r, 4 * n + 2),
+                                                     o_.At(r, 4 * n + 1), o_.At(r, 4 * n + 3)));
       }
     } else {
 #pragma unroll
@@ -166,8 +210,7 @@ class SplitWarp {
     }
   }
 
-  // The tile of the part that is this warp's i-th, and the stage that it goes to.
-  __device__ int TileOf(int i) const { return i * kWarps + warp_; }
+  // Where the i-th tile goes.
   __device__ int Stage(int i) const {
     return warp_ * Shape::kRingBytes + i % Shape::kStages * 2 * Shape::kTileBytes;
   }
@@ -195,7 +238,7 @@ class SplitWarp {
 
   // The page table's entry for the first key of the lane's tile among the 32 tiles from the i-th on.
   __device__ int32_t EntriesFrom(int i) const {
-    const int tile = TileOf(i + Warp::Lane());
+    const int tile = i + Warp::Lane();
     if (tile >= tiles_) return 0;
     return a_.pages.EntryOf(tile_.kv.batch, keys_.first + tile * kKeys);
   }
@@ -206,19 +249,19 @@ class SplitWarp {
       entries_ = next_entries_;
       next_entries_ = EntriesFrom(i + 32);  // used 32 tiles later, when it has arrived
     }
-    const int tile = TileOf(i), first = keys_.first + tile * kKeys;
+    const int first = keys_.first + i * kKeys;
     char* const to = shared_ + Stage(i);
-    if (tile < keys_.whole) {
+    if (i < keys_.whole) {
       const int32_t page = a_.pages.PageOf(__shfl_sync(0xFFFFFFFF, entries_, i % 32));
       const int32_t row = a_.pages.RowOf(first);
       CopyWhole(to, a_.k, k_chunk_, row, page);
       CopyWhole(to + Shape::kTileBytes, a_.v, v_chunk_, row, page);
-    } else if (tile < tiles_) {
+    } else if (i < tiles_) {
       // One after the other, so that the code is short.
 #pragma unroll 1
       for (int x = 0; x < 2; ++x) {
         const device::Rows rows = x == 1 ? a_.v : a_.k;
-        CopyRows<Kv>(to + x * Shape::kTileBytes, keys_.count - tile * kKeys, x == 1 ? a_.dv : a_.d,
+        CopyRows<Kv>(to + x * Shape::kTileBytes, keys_.count - i * kKeys, x == 1 ? a_.dv : a_.d,
                      rows.whole_chunks, [&](int row) {
                        const int key = first + row;
                        const int32_t entry = a_.pages.EntryOf(tile_.kv.batch, key);
@@ -290,7 +333,7 @@ class SplitWarp {
   const SplitGrid& grid_;
   const TileRows tile_;
   device::Keys keys_;
-  const int warp_, tiles_;
+  const int warp_, tiles_, slice_tiles_;
   char* const shared_;
   const Kv *k_chunk_, *v_chunk_;    // LaneChunk() of K and V
   int32_t entries_, next_entries_;  // EntriesFrom() of the tile that is copied next, and 32 later
@@ -304,9 +347,13 @@ template <class Shape>
 __device__ void PrefetchKeys(const device::Arguments& a, const SplitGrid& grid,
                              const SplitPlace& place) {
   constexpr int kElement = Shape::kFp8 ? 1 : 2;
-  const auto all = static_cast<uint32_t>(a.kv_sequences.longest);
-  const uint32_t key = FirstKeyOf(grid, all, place.part) + threadIdx.x;
-  if (!grid.prefetches || key >= all) return;
+  if (!grid.prefetches) return;
+  const SplitKeys keys =
+      WarpKeysOf(grid, {0, 0, 0, static_cast<int32_t>(a.kv_sequences.longest)}, place.part,
+                 threadIdx.x / 32)
+          .keys;
+  const uint32_t key = static_cast<uint32_t>(keys.begin) + threadIdx.x % 32;
+  if (key >= static_cast<uint32_t>(keys.end)) return;
   const int32_t page = a.pages.PageOf(a.pages.EntryOf(place.sequence, key));
   const auto prefetch = [&](const device::Rows& rows, int dim) {
     const int64_t at = rows.Offset(page, a.pages.RowOf(key), place.head) * kElement;
@@ -337,12 +384,12 @@ __global__ void __launch_bounds__(Shape::kThreads, Shape::kBlocks)
   if constexpr (kHasClusters) {
     if (in_cluster) exchange.Begin();
   }
-  SplitWarp<Shape, T> warp(a, grid, tile, part, shared);
-  warp.Walk(scales.OfK(place.sequence, place.head));
-  const float v_scale = scales.OfV(place.sequence, place.head);
+  const int index = device::Uniform(static_cast<int>(threadIdx.x) / 32);
+  SplitWarp<Shape, T> warp(a, grid, tile, WarpKeysOf(grid, keys, place.part, index), index, shared);
+  warp.Walk(scales.OfK(place.sequence, place.head), scales.OfV(place.sequence, place.head));
   device::Counter counter = block.CounterOf(grid, workspace);
   if (threadIdx.x == 0 && block.parts > 1 && !in_cluster) counter.Read();
-  warp.WritePart(v_scale);
+  warp.WritePart();
   __syncthreads();
   if constexpr (kHasClusters) {
     if (in_cluster) {

@@ -47,9 +47,9 @@ TEST(TrafficTest, PartsAreWrittenAndReadAgain) {
   EXPECT_EQ(cached.bytes_read, Least(line).bytes_read);
   EXPECT_EQ(cached.bytes_written, Least(line).bytes_written + parts);
   // No more than there are keys for.
-  const std::string few = "b=100,hq=1,sq=1,skv=500,d=64";
+  const std::string few = "b=100,hq=1,sq=1,skv=500,d=200";
   EXPECT_EQ(Of(few, "batch_invariant=true", 0).bytes_written,
-            Least(few).bytes_written + 100 * 2 * (8 + 4 * 64));
+            Least(few).bytes_written + 100 * 4 * (8 + 4 * 200));
   // Early queries of a causal mask see few keys: 16 tiles of 4 queries have one part, then 16 have two.
   const std::string causal = "b=2,hq=8,hkv=2,sq=128,d=64,mask=causal";
   EXPECT_EQ(Of(causal, "k_splits=2", 0).bytes_written,
