@@ -8,8 +8,10 @@
 
 namespace attnlab::fp8 {
 
-// `element`: fp16 or bf16. Rows begin at multiples of 16 bytes, and HasCode(rows.d).
-cudaError_t LaunchQuantize(const QuantizeRows& rows, device::Element element, cudaStream_t stream);
+// At most 3 tensors of the same sequences. `element`: fp16 or bf16. Rows begin at multiples of 16 bytes, and
+// HasCode(rows.d).
+cudaError_t LaunchQuantize(const QuantizeRows* rows, int count, device::Element element,
+                           cudaStream_t stream);
 
 }  // namespace attnlab::fp8
 

@@ -180,6 +180,7 @@ absl::Status QuantizeThere(const AttentionProblem& p, const AttentionTensors& fr
     if (!status.ok()) return status;
   }
   const device::Arguments arguments = device::ArgumentsOf(p, from);
+  std::vector<QuantizeRows> tensors;
   for (const Stream& s : streams) {
     AttentionTensors of = from;
     of.q = s.from, of.o = s.to;  // for their strides
@@ -220,10 +221,9 @@ absl::Status QuantizeThere(const AttentionProblem& p, const AttentionTensors& fr
       a.rotary_dim = static_cast<int32_t>(rotary.table.shape[3]);
       a.interleaved = rotary.interleaved;
     }
-    absl::Status status = QuantizeOnGpu(from.q.device.ordinal, a, s.from.dtype, stream);
-    if (!status.ok()) return status;
+    tensors.push_back(a);
   }
-  return absl::OkStatus();
+  return QuantizeOnGpu(from.q.device.ordinal, tensors, from.q.dtype, stream);
 }
 
 }  // namespace

@@ -8,6 +8,7 @@
 
 #include "attention/cuda/launch.h"
 #include "attention/device/convert.cuh"
+#include "attention/device/cp_async.cuh"
 #include "attention/device/mma.cuh"
 #include "attention/fp8/hadamard.h"
 #include "attention/fp8/launch.h"
@@ -17,13 +18,26 @@
 namespace attnlab::fp8 {
 namespace {
 
-// Heads of a thread block if rows are rotated: all read the same angles.
+// Heads of a thread block: while one is computed, the next one's elements come. All read the same angles.
 constexpr int kHeadsTogether = 4;
 
 enum class Pass {
   kAll,      // each block has a scale of its own
   kLargest,  // finds the largest size of what shares a scale, as the bits of a float
   kConvert,  // reads it
+};
+
+// Which rows are rotated, in this code.
+enum class Turns {
+  kNone,
+  kHalves,  // whole rows, not interleaved
+  kAny,
+};
+
+// What a launch makes fp8: some of Q, K and V.
+struct Tensors {
+  QuantizeRows rows[3];
+  int count = 0;
 };
 
 // 8 elements.
@@ -43,9 +57,9 @@ struct Layout {
   static constexpr int kParts = kDim / 16 / kLanes;
   static constexpr int kElements = 16 * kParts;
   static constexpr int kBlock = static_cast<int>(HadamardBlock(kDim));
-  // Thread blocks of a multiprocessor, as registers allow: one loads while another one computes.
-  static constexpr int Blocks(bool rotates) {
-    return kDim < 128 ? (rotates ? 2 : 3) : kDim == 128 ? 2 : 1;
+  // Thread blocks of a multiprocessor, as registers allow.
+  static constexpr int Blocks(Turns turns) {
+    return kDim < 128 ? (turns == Turns::kNone ? 3 : 2) : kDim == 128 ? 2 : 1;
   }
 
   static __device__ int Column(int lane, int part) { return 16 * (kLanes * part + lane); }
@@ -83,33 +97,76 @@ __device__ void Rotate(const QuantizeRows& a, const T* row, const float* cosines
   }
 }
 
-// The same for all elements, if rows are rotated whole and half of a row is as far as a lane's second part from
-// its first: then a lane has both elements of each pair.
+// The same for all elements, if rows are rotated whole. With two parts, half of a row is as far as the second from
+// the first, and a lane has both elements of each pair. Otherwise another lane has the second one, in the same
+// part or one of the other two.
 template <int kDim>
 __device__ void RotateHalves(const float* cosines, int lane, float (&x)[Layout<kDim>::kElements]) {
+  using L = Layout<kDim>;
+  if constexpr (L::kParts == 2) {
 #pragma unroll
-  for (int i = 0; i < 16; i += 4) {
-    const float* const at = cosines + 16 * lane + i;
-    const float4 cosine = *reinterpret_cast<const float4*>(at),
-                 sine = *reinterpret_cast<const float4*>(at + kDim / 2);
-    Turn(x[i], x[16 + i], cosine.x, sine.x);
-    Turn(x[i + 1], x[17 + i], cosine.y, sine.y);
-    Turn(x[i + 2], x[18 + i], cosine.z, sine.z);
-    Turn(x[i + 3], x[19 + i], cosine.w, sine.w);
+    for (int i = 0; i < 16; i += 4) {
+      const float* const at = cosines + 16 * lane + i;
+      const float4 cosine = *reinterpret_cast<const float4*>(at),
+                   sine = *reinterpret_cast<const float4*>(at + kDim / 2);
+      Turn(x[i], x[16 + i], cosine.x, sine.x);
+      Turn(x[i + 1], x[17 + i], cosine.y, sine.y);
+      Turn(x[i + 2], x[18 + i], cosine.z, sine.z);
+      Turn(x[i + 3], x[19 + i], cosine.w, sine.w);
+    }
+  } else {
+    const bool low = lane < L::kLanes / 2;
+#pragma unroll
+    for (int i = 0; i < 16; i += 2) {
+      float its[L::kParts][2];
+#pragma unroll
+      for (int part = 0; part < L::kParts; ++part) {
+#pragma unroll
+        for (int j = 0; j < 2; ++j) {
+          // The partner of a low lane's element is one part on in the high lane, and so one back for that.
+          const float given = low ? x[16 * ((part + 2) % L::kParts) + i + j]
+                                  : x[16 * ((part + 1) % L::kParts) + i + j];
+          its[part][j] = __shfl_xor_sync(0xFFFFFFFF, given, L::kLanes / 2);
+        }
+      }
+#pragma unroll
+      for (int part = 0; part < L::kParts; ++part) {
+        const int column = L::Column(lane, part);
+        const bool is_second = column >= kDim / 2;
+        const float* const at = cosines + (is_second ? column - kDim / 2 : column) + i;
+        const float2 cosine = *reinterpret_cast<const float2*>(at),
+                     sine = *reinterpret_cast<const float2*>(at + kDim / 2);
+#pragma unroll
+        for (int j = 0; j < 2; ++j) {
+          float& mine = x[16 * part + i + j];
+          float first = is_second ? its[part][j] : mine, second = is_second ? mine : its[part][j];
+          Turn(first, second, j == 0 ? cosine.x : cosine.y, j == 0 ? sine.x : sine.y);
+          mine = is_second ? second : first;
+        }
+      }
+    }
   }
 }
 
-// As MultiplyByHadamard() does it, operation by operation. `signs`: of each column, as those of floats.
-template <int kDim>
-__device__ void Multiply(float (&x)[Layout<kDim>::kElements], int lane, const uint32_t* signs) {
-  using L = Layout<kDim>;
+// Changes the signs of 8 elements. `signs`: of each pair of columns, as those of two elements of 16 bits.
+__device__ void ChangeSigns(const uint32_t* signs, uint4& words) {
+  const uint4 sign = *reinterpret_cast<const uint4*>(signs);
+  words = {words.x ^ sign.x, words.y ^ sign.y, words.z ^ sign.z, words.w ^ sign.w};
+}
+__device__ void ChangeSigns(const uint32_t* signs, float* x) {
+  const uint4 sign = *reinterpret_cast<const uint4*>(signs);
+  const uint32_t s[] = {sign.x, sign.y, sign.z, sign.w};
 #pragma unroll
-  for (int i = 0; i < L::kElements; i += 4) {
-    const uint4 sign = *reinterpret_cast<const uint4*>(signs + L::Column(lane, i / 16) + i % 16);
-    const uint32_t s[] = {sign.x, sign.y, sign.z, sign.w};
-#pragma unroll
-    for (int j = 0; j < 4; ++j) x[i + j] = __uint_as_float(__float_as_uint(x[i + j]) ^ s[j]);
+  for (int i = 0; i < 4; ++i) {
+    x[2 * i] = __uint_as_float(__float_as_uint(x[2 * i]) ^ s[i] << 16);
+    x[2 * i + 1] = __uint_as_float(__float_as_uint(x[2 * i + 1]) ^ (s[i] & 0x80000000));
   }
+}
+
+// As MultiplyByHadamard() does it after the signs, operation by operation.
+template <int kDim>
+__device__ void Multiply(float (&x)[Layout<kDim>::kElements], int lane) {
+  using L = Layout<kDim>;
 #pragma unroll
   for (int bit = 0; 1 << bit < L::kBlock; ++bit) {
     const int step = 1 << bit;
@@ -174,59 +231,84 @@ __device__ float DivisorOfLargest(const QuantizeRows& a, uint32_t bits) {
 }
 __device__ float FactorOf(const QuantizeRows& a) { return a.hadamard ? HadamardFactor(a.d) : 1; }
 
-// The grid: blocks of rows, heads or groups of them, sequences; those beyond a grid are of other launches. There
-// are no divisions: they would take as many instructions as a thread's elements.
-template <typename T, int kDim, bool kRotates>
-__global__ void __launch_bounds__(128 * Layout<kDim>::kLanes, Layout<kDim>::Blocks(kRotates))
-    QuantizeKernel(const __grid_constant__ QuantizeRows a, Pass pass, int32_t first_head,
-                   int64_t first_sequence) {
+// The grid: blocks of rows, groups of heads, sequences of each tensor; those beyond a grid are of other launches.
+// There are no divisions: they would take as many instructions as a thread's elements.
+template <typename T, int kDim, Turns kTurns>
+__global__ void __launch_bounds__(128 * Layout<kDim>::kLanes, Layout<kDim>::Blocks(kTurns))
+    QuantizeKernel(const __grid_constant__ Tensors tensors, Pass pass, int32_t first_head,
+                   int64_t first_sequence, uint32_t sequences) {
   using L = Layout<kDim>;
-  __shared__ __align__(16) uint32_t signs[kDim];
+  extern __shared__ uint4
+      coming[];  // the next head's elements; a thread's own are blockDim.x apart
+  __shared__ __align__(16) uint32_t signs[kDim / 2];
   __shared__ uint32_t largest[2][32];
+  const uint32_t tensor = blockIdx.z < sequences ? 0 : blockIdx.z < 2 * sequences ? 1 : 2;
+  const QuantizeRows& a = tensors.rows[tensor];
+  const int begin = first_head + static_cast<int>(blockIdx.y) * kHeadsTogether,
+            end = min(begin + kHeadsTogether, a.heads);
+  const int64_t sequence = first_sequence + blockIdx.z - tensor * sequences;
+  const device::Span span = a.sequences[sequence];
   const int thread = static_cast<int>(threadIdx.x), lane = thread % L::kLanes;
+  const int64_t row = int64_t{blockIdx.x} * a.block + thread / L::kLanes;
+  if (row - thread / L::kLanes >= span.length || begin >= end) return;
+  const bool exists = row < span.length;
+  const T* from = static_cast<const T*>(a.from.data) +
+                  a.from.Offset(span.batch, span.begin + (exists ? row : 0), begin);
+  const auto load = [&] {
+#pragma unroll
+    for (int i = 0; i < 2 * L::kParts; ++i) {
+      device::CopyAsync<16>(coming + i * blockDim.x + thread,
+                            from + L::Column(lane, i / 2) + i % 2 * 8);
+    }
+    device::CopyAsyncCommit();
+  };
+  load();
   if (a.hadamard) {
-    for (int c = thread; c < kDim; c += static_cast<int>(blockDim.x)) {
-      signs[c] = IsNegated(a.seed, c) ? 0x80000000 : 0;
+    for (int c = thread; c < kDim / 2; c += static_cast<int>(blockDim.x)) {
+      signs[c] =
+          (IsNegated(a.seed, 2 * c) ? 0x8000 : 0) | (IsNegated(a.seed, 2 * c + 1) ? 0x80000000 : 0);
     }
     __syncthreads();
   }
-  const int64_t sequence = first_sequence + blockIdx.z;
-  const device::Span span = a.sequences[sequence];
-  const int64_t row = int64_t{blockIdx.x} * a.block + thread / L::kLanes;
-  if (row - thread / L::kLanes >= span.length) return;
-  const bool exists = row < span.length;
+  const bool rotates = kTurns != Turns::kNone && a.table != nullptr;
   const float* cosines = nullptr;
-  if constexpr (kRotates) {
+  if (rotates) {
     const int64_t position = row + a.kv_sequences[sequence].length - span.length;
     cosines = a.table + max(int64_t{0}, min(position, a.positions - 1)) * a.position_stride;
   }
-  constexpr int kHeads = kRotates ? kHeadsTogether : 1;
-  const int begin = first_head + static_cast<int>(blockIdx.y) * kHeads;
 #pragma unroll 1
-  for (int head = begin; head < min(begin + kHeads, a.heads); ++head) {
+  for (int head = begin; head < end; ++head) {
     float x[L::kElements];
-    const T* const from = static_cast<const T*>(a.from.data) +
-                          a.from.Offset(span.batch, span.begin + (exists ? row : 0), head);
-    uint4 words[2 * L::kParts];
+    device::CopyAsyncWait<0>();
 #pragma unroll
     for (int i = 0; i < 2 * L::kParts; ++i) {
-      words[i] = *reinterpret_cast<const uint4*>(from + L::Column(lane, i / 2) + i % 2 * 8);
+      uint4 words = coming[i * blockDim.x + thread];
+      if (!rotates && a.hadamard) {
+        ChangeSigns(signs + (L::Column(lane, i / 2) + i % 2 * 8) / 2, words);
+      }
+      Unpack<T>(words, x + 8 * i);
     }
-#pragma unroll
-    for (int i = 0; i < 2 * L::kParts; ++i) Unpack<T>(words[i], x + 8 * i);
-    if constexpr (kRotates) {
-      if (L::kParts == 2 && a.rotary_dim == kDim && !a.interleaved) {
-        if constexpr (L::kParts == 2) RotateHalves<kDim>(cosines, lane, x);
+    from += a.from.head_stride;
+    if (head + 1 < end) load();
+    if (rotates) {
+      if constexpr (kTurns == Turns::kHalves) {
+        RotateHalves<kDim>(cosines, lane, x);
       } else {
 #pragma unroll
         for (int i = 0; i < L::kElements; i += 4) {
-          Rotate(a, from, cosines, L::Column(lane, i / 16) + i % 16, x + i);
+          Rotate(a, from - a.from.head_stride, cosines, L::Column(lane, i / 16) + i % 16, x + i);
           // Or the loads of all take registers at once, and addresses those of all heads.
           asm volatile("" : "+l"(cosines)::"memory");
         }
       }
+      if (a.hadamard) {
+#pragma unroll
+        for (int i = 0; i < L::kElements; i += 8) {
+          ChangeSigns(signs + (L::Column(lane, i / 16) + i % 16) / 2, x + i);
+        }
+      }
     }
-    if (a.hadamard) Multiply<kDim>(x, lane, signs);
+    if (a.hadamard) Multiply<kDim>(x, lane);
     float* const scale = a.scales + sequence * a.scale_strides[0] +
                          int64_t{blockIdx.x} * a.scale_strides[1] + head * a.scale_strides[2];
     float divisor = 1;
@@ -281,68 +363,99 @@ cudaError_t LaunchScales(const QuantizeRows& a, bool finish, cudaStream_t stream
                         0, stream, a, count, finish);
 }
 
-template <typename T, int kDim, bool kRotates>
-cudaError_t Launch(const QuantizeRows& a, cudaStream_t stream) {
+template <typename T, int kDim, Turns kTurns>
+cudaError_t Launch(const Tensors& tensors, Pass pass, cudaStream_t stream) {
   constexpr int64_t kMost = 65535;  // of a grid's second and third axis
-  constexpr int kHeads = kRotates ? kHeadsTogether : 1;
-  const int64_t groups = (a.heads + kHeads - 1) / kHeads;
+  int64_t blocks = 0, groups = 0;
+  for (int i = 0; i < tensors.count; ++i) {
+    const QuantizeRows& a = tensors.rows[i];
+    blocks = std::max<int64_t>(blocks, a.blocks);
+    groups = std::max<int64_t>(groups, (a.heads + kHeadsTogether - 1) / kHeadsTogether);
+  }
+  const QuantizeRows& a = tensors.rows[0];
   const dim3 threads(static_cast<uint32_t>(a.block * Layout<kDim>::kLanes));
-  const auto run = [&](Pass pass) {
-    for (int64_t sequence = 0; sequence < a.b; sequence += kMost) {
-      for (int64_t group = 0; group < groups; group += kMost) {
-        const dim3 grid(static_cast<uint32_t>(a.blocks),
-                        static_cast<uint32_t>(std::min(groups - group, kMost)),
-                        static_cast<uint32_t>(std::min(a.b - sequence, kMost)));
-        const cudaError_t error =
-            device::Launch(QuantizeKernel<T, kDim, kRotates>, grid, threads, 0, stream, a, pass,
-                           static_cast<int32_t>(group * kHeads), sequence);
-        if (error != cudaSuccess) return error;
-      }
+  for (int64_t sequence = 0; sequence < a.b; sequence += kMost / 3) {
+    const auto sequences = static_cast<uint32_t>(std::min(a.b - sequence, kMost / 3));
+    for (int64_t group = 0; group < groups; group += kMost) {
+      const dim3 grid(static_cast<uint32_t>(blocks),
+                      static_cast<uint32_t>(std::min(groups - group, kMost)),
+                      sequences * static_cast<uint32_t>(tensors.count));
+      const cudaError_t error =
+          device::Launch(QuantizeKernel<T, kDim, kTurns>, grid, threads,
+                         threads.x * Layout<kDim>::kElements * sizeof(T), stream, tensors, pass,
+                         static_cast<int32_t>(group * kHeadsTogether), sequence, sequences);
+      if (error != cudaSuccess) return error;
     }
-    return cudaSuccess;
-  };
-  if (!a.one_scale) return run(Pass::kAll);
-  cudaError_t error = LaunchScales(a, /*finish=*/false, stream);
-  if (error == cudaSuccess) error = run(Pass::kLargest);
-  if (error == cudaSuccess) error = run(Pass::kConvert);
-  if (error == cudaSuccess) error = LaunchScales(a, /*finish=*/true, stream);
-  return error;
+  }
+  return cudaSuccess;
 }
 
 template <typename T, int kDim>
-cudaError_t Launch(const QuantizeRows& a, cudaStream_t stream) {
-  return a.table == nullptr ? Launch<T, kDim, false>(a, stream) : Launch<T, kDim, true>(a, stream);
+cudaError_t Launch(const Tensors& tensors, cudaStream_t stream) {
+  Turns turns = Turns::kNone;
+  for (int i = 0; i < tensors.count; ++i) {
+    const QuantizeRows& a = tensors.rows[i];
+    if (a.table == nullptr) continue;
+    turns = a.rotary_dim == kDim && !a.interleaved ? Turns::kHalves : Turns::kAny;
+  }
+  const auto run = [&](Pass pass) {
+    return turns == Turns::kNone     ? Launch<T, kDim, Turns::kNone>(tensors, pass, stream)
+           : turns == Turns::kHalves ? Launch<T, kDim, Turns::kHalves>(tensors, pass, stream)
+                                     : Launch<T, kDim, Turns::kAny>(tensors, pass, stream);
+  };
+  if (!tensors.rows[0].one_scale) return run(Pass::kAll);
+  const auto scales = [&](bool finish) {
+    cudaError_t error = cudaSuccess;
+    for (int i = 0; i < tensors.count && error == cudaSuccess; ++i) {
+      error = LaunchScales(tensors.rows[i], finish, stream);
+    }
+    return error;
+  };
+  cudaError_t error = scales(/*finish=*/false);
+  if (error == cudaSuccess) error = run(Pass::kLargest);
+  if (error == cudaSuccess) error = run(Pass::kConvert);
+  if (error == cudaSuccess) error = scales(/*finish=*/true);
+  return error;
 }
 
 template <typename T>
-cudaError_t Launch(const QuantizeRows& a, cudaStream_t stream) {
-  switch (a.d) {
+cudaError_t Launch(const Tensors& tensors, cudaStream_t stream) {
+  switch (tensors.rows[0].d) {
     case 64:
-      return Launch<T, 64>(a, stream);
+      return Launch<T, 64>(tensors, stream);
     case 96:
-      return Launch<T, 96>(a, stream);
+      return Launch<T, 96>(tensors, stream);
     case 128:
-      return Launch<T, 128>(a, stream);
+      return Launch<T, 128>(tensors, stream);
     case 192:
-      return Launch<T, 192>(a, stream);
+      return Launch<T, 192>(tensors, stream);
     case 256:
-      return Launch<T, 256>(a, stream);
+      return Launch<T, 256>(tensors, stream);
   }
   return cudaErrorInvalidValue;
 }
 
 }  // namespace
 
-cudaError_t LaunchQuantize(const QuantizeRows& a, device::Element element, cudaStream_t stream) {
-  switch (element) {
-    case device::Element::kFloat16:
-      return Launch<__half>(a, stream);
-    case device::Element::kBFloat16:
-      return Launch<__nv_bfloat16>(a, stream);
-    case device::Element::kFloat32:
-      break;
+cudaError_t LaunchQuantize(const QuantizeRows* rows, int count, device::Element element,
+                           cudaStream_t stream) {
+  // Those of one head dim together: each launch begins and ends with a GPU that is partly idle.
+  for (int first = 0; first < count;) {
+    Tensors tensors;
+    const auto fits = [&](const QuantizeRows& a) {
+      return tensors.count == 0 ||
+             (a.d == tensors.rows[0].d && a.one_scale == tensors.rows[0].one_scale);
+    };
+    for (; first < count && fits(rows[first]); ++first) {
+      tensors.rows[tensors.count++] = rows[first];
+    }
+    const cudaError_t error = element == device::Element::kFloat16 ? Launch<__half>(tensors, stream)
+                              : element == device::Element::kBFloat16
+                                  ? Launch<__nv_bfloat16>(tensors, stream)
+                                  : cudaErrorInvalidValue;
+    if (error != cudaSuccess) return error;
   }
-  return cudaErrorInvalidValue;
+  return cudaSuccess;
 }
 
 }  // namespace attnlab::fp8

@@ -6,11 +6,13 @@
 
 namespace attnlab::fp8 {
 
-absl::Status QuantizeOnGpu(int ordinal, const QuantizeRows& rows, DType dtype, void* stream) {
+absl::Status QuantizeOnGpu(int ordinal, absl::Span<const QuantizeRows> rows, DType dtype,
+                           void* stream) {
   const cuda_backend::ScopedDevice current(ordinal);
   if (!current.status().ok()) return current.status();
   return cuda_backend::ToStatus(
-      LaunchQuantize(rows, device::ElementOf(dtype), static_cast<cudaStream_t>(stream)),
+      LaunchQuantize(rows.data(), static_cast<int>(rows.size()), device::ElementOf(dtype),
+                     static_cast<cudaStream_t>(stream)),
       "quantize");
 }
 

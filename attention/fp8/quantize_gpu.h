@@ -3,13 +3,15 @@
 #define ATTENTION_FP8_QUANTIZE_GPU_H_
 
 #include "absl/status/status.h"
+#include "absl/types/span.h"
 #include "attention/core/dtype.h"
 #include "attention/fp8/quantize_rows.h"
 
 namespace attnlab::fp8 {
 
-// On GPU `ordinal`. `dtype`: fp16 or bf16.
-absl::Status QuantizeOnGpu(int ordinal, const QuantizeRows& rows, DType dtype, void* stream);
+// On GPU `ordinal`, at most 3 tensors of the same sequences. `dtype`: fp16 or bf16.
+absl::Status QuantizeOnGpu(int ordinal, absl::Span<const QuantizeRows> rows, DType dtype,
+                           void* stream);
 
 }  // namespace attnlab::fp8
 

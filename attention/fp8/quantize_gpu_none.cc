@@ -3,7 +3,7 @@
 
 namespace attnlab::fp8 {
 
-absl::Status QuantizeOnGpu(int, const QuantizeRows&, DType, void*) {
+absl::Status QuantizeOnGpu(int, absl::Span<const QuantizeRows>, DType, void*) {
   return absl::UnimplementedError("fp8: this program was built without a CUDA toolkit");
 }
 

@@ -250,7 +250,8 @@ std::vector<std::pair<int32_t, int32_t>> StatesOf(const SplitGrid& grid, const S
 }
 
 TEST(SplitTest, InvariantStatesHaveTheSameKeysWhetherABlockHasOnePartOrFour) {
-  for (int32_t length : {0, 1, 15, 16, 17, 63, 64, 65, 127, 128, 129, 500, 1000, 2100, 16384, 30000}) {
+  for (int32_t length :
+       {0, 1, 15, 16, 17, 63, 64, 65, 127, 128, 129, 500, 1000, 2100, 16384, 30000}) {
     for (const Mask& mask : {Mask::None(), Mask::Causal(), Mask::SlidingWindow(700, 3)}) {
       const SplitKeys tile = KeysOf(mask, 0, 7, 8, length);
       SplitGrid grid;

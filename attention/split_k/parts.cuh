@@ -126,10 +126,14 @@ __device__ float* SharedRow(char* shared, int part, int row) {
 // Merges a row's kParts parts in shared memory: numbers dim to dim + 3 of O.
 template <class Shape, int kParts>
 __device__ Merged MergeShared(char* shared, int row, int dim) {
-  return MergeParts<kParts < 8 ? 4 : 8>(kParts, [&](int part) {
-    const float* const at = SharedRow<Shape>(shared, part, row);
-    return PartAt(at + Shape::kHeadDim, at + dim);
-  });
+  return MergeParts < kParts < 8
+             ? 4
+             : 8 > (
+                       kParts,
+                       [&](int part) {
+                         const float* const at = SharedRow<Shape>(shared, part, row);
+                         return PartAt(at + Shape::kHeadDim, at + dim);
+                       });
 }
 
 // Merges the kParts parts of a block's rows. If the block has all keys, it writes O and LSE. Otherwise

@@ -21,7 +21,7 @@ struct TensorCoreShape {
   static constexpr bool kFp8 = KvBytes == 1;  // K and V; Q has 16 bits
   static constexpr int kSharing = 1;
   static constexpr bool kSlices = HeadDim <= 128;  // whether there are registers for two O
-  static constexpr int kKeptQ = HeadDim / 16;  // all of Q stays in registers
+  static constexpr int kKeptQ = HeadDim / 16;      // all of Q stays in registers
 
   // Shared memory: the warps' rings; at the end, in each, the warp's part (parts.cuh). Q is in the last
   // stage, to which nothing is copied before it is in registers.

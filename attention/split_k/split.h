@@ -151,7 +151,8 @@ ATTNLAB_HOST_DEVICE inline WarpKeys WarpKeysOf(const SplitGrid& grid, const Spli
 ATTNLAB_HOST_DEVICE inline uint32_t PartsOf(const SplitGrid& grid, const SplitKeys& tile) {
   const auto all = static_cast<uint32_t>(tile.end - tile.begin);
   if (all == 0) return 0;
-  return 1 + (grid.invariant != 0 ? (all - 1) / PartKeys(grid, all) : grid.part_keys.Divide(all - 1));
+  return 1 +
+         (grid.invariant != 0 ? (all - 1) / PartKeys(grid, all) : grid.part_keys.Divide(all - 1));
 }
 
 // A part's place in the workspace. `index` is its block's, so that blocks side by side write side by

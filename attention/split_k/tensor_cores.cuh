@@ -80,8 +80,8 @@ class SplitWarp {
     [[maybe_unused]] Slices before;
     [[maybe_unused]] int slice_end = slice_tiles_;
     if (Shape::kSlices && slice_tiles_ > 0) before.o.Clear();
-    // The first copies are made by the same code as all others: a kernel that lives for microseconds
-    // waits for its code, too.
+      // The first copies are made by the same code as all others: a kernel that lives for microseconds
+      // waits for its code, too.
 #pragma unroll 1
     for (int i = 1 - Shape::kStages; i <= 0 || i < tiles_; ++i) {
       if (i >= 0) device::CopyAsyncWait<Shape::kStages - 2>();
@@ -348,10 +348,9 @@ __device__ void PrefetchKeys(const device::Arguments& a, const SplitGrid& grid,
                              const SplitPlace& place) {
   constexpr int kElement = Shape::kFp8 ? 1 : 2;
   if (!grid.prefetches) return;
-  const SplitKeys keys =
-      WarpKeysOf(grid, {0, 0, 0, static_cast<int32_t>(a.kv_sequences.longest)}, place.part,
-                 threadIdx.x / 32)
-          .keys;
+  const SplitKeys keys = WarpKeysOf(grid, {0, 0, 0, static_cast<int32_t>(a.kv_sequences.longest)},
+                                    place.part, threadIdx.x / 32)
+                             .keys;
   const uint32_t key = static_cast<uint32_t>(keys.begin) + threadIdx.x % 32;
   if (key >= static_cast<uint32_t>(keys.end)) return;
   const int32_t page = a.pages.PageOf(a.pages.EntryOf(place.sequence, key));
