@@ -6,9 +6,11 @@ namespace attnlab::warp_specialized {
 
 // kDim_, kDimV_: the most that d and dv may be. kKeys_: keys per tile. kStages_: tiles of K, and of V,
 // in shared memory. kConsumers_: warpgroups that compute, with 64 rows of the query tile each. kBytes_: of
-// an element of Q, K and V.
-template <int kDim_, int kDimV_, int kKeys_, int kStages_, int kConsumers_, int kBytes_ = 2>
+// an element of Q, K and V. kE5m2V_: whether V is fp8_e5m2.
+template <int kDim_, int kDimV_, int kKeys_, int kStages_, int kConsumers_, int kBytes_ = 2,
+          bool kE5m2V_ = false>
 struct HopperShape {
+  static constexpr bool kE5m2V = kE5m2V_;
   static constexpr int kBytes = kBytes_;
   static constexpr bool kFp8 = kBytes == 1;
   static constexpr int kDim = kDim_, kDimV = kDimV_;
@@ -69,11 +71,18 @@ using Fp8Hopper128 = HopperShape<128, 128, 128, 4, 2, 1>;
 using Fp8Hopper192v128 = HopperShape<192, 128, 128, 3, 2, 1>;
 using Fp8Hopper256 = HopperShape<256, 256, 128, 2, 2, 1>;
 
+// The same with V of fp8_e5m2.
+using E5m2Hopper64 = HopperShape<64, 64, 128, 4, 3, 1, true>;
+using E5m2Hopper128 = HopperShape<128, 128, 128, 4, 2, 1, true>;
+using E5m2Hopper192v128 = HopperShape<192, 128, 128, 3, 2, 1, true>;
+using E5m2Hopper256 = HopperShape<256, 256, 128, 2, 2, 1, true>;
+
 // Calls f(Hopper64(), Hopper96(), …), with all of them in the order in which they are tried.
 template <typename F>
 constexpr auto WithHopperShapes(F f) {
   return f(Hopper64(), Hopper96(), Hopper128(), Hopper192v128(), Hopper192(), Hopper256(),
-           Fp8Hopper64(), Fp8Hopper128(), Fp8Hopper192v128(), Fp8Hopper256());
+           Fp8Hopper64(), Fp8Hopper128(), Fp8Hopper192v128(), Fp8Hopper256(), E5m2Hopper64(),
+           E5m2Hopper128(), E5m2Hopper192v128(), E5m2Hopper256());
 }
 
 }  // namespace attnlab::warp_specialized

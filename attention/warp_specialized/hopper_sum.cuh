@@ -8,7 +8,10 @@
 #ifndef ATTENTION_WARP_SPECIALIZED_HOPPER_SUM_CUH_
 #define ATTENTION_WARP_SPECIALIZED_HOPPER_SUM_CUH_
 
+#include <cuda_fp8.h>
+
 #include <cstdint>
+#include <type_traits>
 
 #include "attention/device/hopper/wgmma.cuh"
 #include "attention/device/mma.cuh"
@@ -50,7 +53,7 @@ class HopperSum {
       const device::wgmma::SumAlongRows v(v_address, Shape::kDimV);
 #pragma unroll
       for (int i = 0; i < kSteps; ++i) {
-        device::wgmma::MultiplyRows<T>(o_, p_[i], v.Step(i), i > 0 || !is_new_);
+        device::wgmma::MultiplyRows<V>(o_, p_[i], v.Step(i), i > 0 || !is_new_);
       }
     } else {
       const device::wgmma::SumAlongColumns v(v_address, Shape::kKeys);
@@ -66,6 +69,7 @@ class HopperSum {
   __device__ Output& o() { return o_; }
 
  private:
+  using V = std::conditional_t<Shape::kE5m2V, __nv_fp8_e5m2, T>;
   static constexpr int kSteps = Shape::kKeys * Shape::kBytes / 32;
 
   Output o_;

@@ -112,7 +112,8 @@ __device__ void MultiplyRows(Accumulators<kColumns>& d, uint64_t a, uint64_t b, 
   ATTNLAB_WGMMA_DISPATCH(ATTNLAB_WGMMA_SHARED, ", 0, 0")
 }
 
-// The same with A in registers, as a fragment of mma.sync m16n8k16 or, of fp8, m16n8k32.
+// The same with A in registers, as a fragment of mma.sync m16n8k16 or, of fp8, m16n8k32. T is the type of B, and
+// of A, which is fp8_e4m3 if B is fp8_e5m2.
 template <typename T, int kColumns>
 __device__ void MultiplyRows(Accumulators<kColumns>& d, const uint32_t (&a)[4], uint64_t b,
                              bool accumulate) {

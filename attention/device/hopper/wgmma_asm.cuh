@@ -137,9 +137,11 @@
       form(n, "k16.f32.f16.f16", transposes);                     \
     } else if constexpr (std::is_same<T, __nv_bfloat16>::value) { \
       form(n, "k16.f32.bf16.bf16", transposes);                   \
-    } else {                                                      \
-      static_assert(std::is_same<T, __nv_fp8_e4m3>::value);       \
+    } else if constexpr (std::is_same<T, __nv_fp8_e4m3>::value) { \
       form(n, "k32.f32.e4m3.e4m3", "");                           \
+    } else {                                                      \
+      static_assert(std::is_same<T, __nv_fp8_e5m2>::value);       \
+      form(n, "k32.f32.e4m3.e5m2", "");                           \
     }                                                             \
   }
 #define ATTNLAB_WGMMA_DISPATCH(form, transposes)                                         \

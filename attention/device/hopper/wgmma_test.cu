@@ -251,6 +251,80 @@ TEST(WgmmaTest, SumsAreThoseOfMmaSync) {
   ExpectSameSums<__half, 64>();
 }
 
+// A Bᵀ of 64 rows each, A in registers and in shared memory. A is fp8_e4m3.
+template <typename B, int kDim>
+__global__ void __launch_bounds__(128)
+    MultiplyFp8(const __nv_fp8_e4m3* a_in, const B* b_in, float* from_registers_out,
+                float* from_shared_out) {
+  constexpr int kBytes = 64 * kDim;
+  extern __shared__ __align__(1024) char shared[];
+  const auto place = [](int row, int chunk) {
+    return chunk / 8 * 64 * 128 + row * 128 + (chunk % 8 ^ row % 8) * 16;
+  };
+  for (int i = static_cast<int>(threadIdx.x); i < kBytes / 16; i += 128) {
+    const int to = place(i / (kDim / 16), i % (kDim / 16));
+    *reinterpret_cast<uint4*>(shared + to) = reinterpret_cast<const uint4*>(a_in)[i];
+    *reinterpret_cast<uint4*>(shared + kBytes + to) = reinterpret_cast<const uint4*>(b_in)[i];
+  }
+  FenceSharedStores();
+  __syncthreads();
+  const int lane = static_cast<int>(threadIdx.x) % 32, warp = static_cast<int>(threadIdx.x) / 32;
+  const uint32_t a = SharedAddress(shared), b = a + kBytes;
+  wgmma::Accumulators<64> from_registers, from_shared;
+  const wgmma::SumAlongRows rows_of_a(a, 64), rows_of_b(b, 64);
+  uint32_t fragments[kDim / 32][4];
+  for (int i = 0; i < kDim / 32; ++i) {
+    LoadMatrices(fragments[i], a + place(warp * 16 + lane % 16, 2 * i + lane / 16));
+  }
+  wgmma::Fence();
+  for (int i = 0; i < kDim / 32; ++i) {
+    wgmma::MultiplyRows<B>(from_registers, fragments[i], rows_of_b.Step(i), i > 0);
+    wgmma::MultiplyRows<B>(from_shared, rows_of_a.Step(i), rows_of_b.Step(i), i > 0);
+  }
+  wgmma::Commit();
+  wgmma::Wait<0>();
+  wgmma::Keep(from_registers.x);
+  wgmma::Keep(from_shared.x);
+  for (int r = 0; r < 2; ++r) {
+    for (int i = 0; i < 16; ++i) {
+      const int at = (warp * 16 + r * 8 + lane / 4) * 64 + i / 2 * 8 + lane % 4 * 2 + i % 2;
+      from_registers_out[at] = from_registers.At(r, i);
+      from_shared_out[at] = from_shared.At(r, i);
+    }
+  }
+}
+
+template <typename B, int kDim>
+void CheckFp8() {
+  std::mt19937 random(kDim);
+  ManagedArray<__nv_fp8_e4m3> a(64 * kDim);
+  ManagedArray<B> b(64 * kDim);
+  for (__nv_fp8_e4m3& x : a) x = __nv_fp8_e4m3(static_cast<float>(random() % 17) - 8);
+  for (B& x : b) x = B(static_cast<float>(random() % 9) - 4);  // e5m2 has these, too
+  ManagedArray<float> from_registers(64 * 64), from_shared(64 * 64);
+  ASSERT_EQ(Launch(MultiplyFp8<B, kDim>, dim3(1), dim3(128), 2 * 64 * kDim, nullptr, a.data(),
+                   b.data(), from_registers.data(), from_shared.data()),
+            cudaSuccess);
+  ASSERT_EQ(cudaDeviceSynchronize(), cudaSuccess);
+  for (int row = 0; row < 64; ++row) {
+    for (int column = 0; column < 64; ++column) {
+      float sum = 0;
+      for (int i = 0; i < kDim; ++i) {
+        sum += static_cast<float>(a[row * kDim + i]) * static_cast<float>(b[column * kDim + i]);
+      }
+      ASSERT_EQ(from_registers[row * 64 + column], sum) << row << " " << column;
+      ASSERT_EQ(from_shared[row * 64 + column], sum) << row << " " << column;
+    }
+  }
+}
+
+TEST(WgmmaTest, MultipliesFp8) {
+  if (!HasHopper()) GTEST_SKIP() << "needs compute capability 9.0";
+  CheckFp8<__nv_fp8_e4m3, 128>();
+  CheckFp8<__nv_fp8_e4m3, 256>();
+  CheckFp8<__nv_fp8_e5m2, 128>();
+}
+
 TEST(TensorMapTest, SaysWhatTmaCannotExpress) {
   Host q(4, 2, 12, 12, 1);
   ConstTensorView view = q.View();
