@@ -200,6 +200,7 @@ absl::Status Append(const AttentionProblem& p, const AttentionTensors& t, const 
       fp8 ? AppendOnCpu<BFloat16, Float8E4M3>(a, wide) : AppendOnCpu<BFloat16, BFloat16>(a, wide);
       break;
     case DType::kFloat8E4M3:
+    case DType::kFloat8E5M2:
       break;  // declined above
   }
   return absl::OkStatus();

@@ -15,6 +15,7 @@ AppendElement ElementOf(DType dtype) {
     case DType::kFloat8E4M3:
       return AppendElement::kFloat8E4M3;
     case DType::kFloat32:
+    case DType::kFloat8E5M2:  // declined
       break;
   }
   return AppendElement::kFloat32;

@@ -71,6 +71,7 @@ double Ceilings::Flops(DType dtype, bool as_tf32) const {
     case DType::kBFloat16:
       return bf16;
     case DType::kFloat8E4M3:
+    case DType::kFloat8E5M2:
       return fp8;
   }
   return 0;

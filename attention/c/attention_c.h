@@ -66,7 +66,13 @@ enum {
  * thread's next failed call. */
 ATTNLAB_API const char* attnlab_last_error(void);
 
-enum { ATTNLAB_FP32 = 0, ATTNLAB_FP16 = 1, ATTNLAB_BF16 = 2, ATTNLAB_FP8_E4M3 = 3 };
+enum {
+  ATTNLAB_FP32 = 0,
+  ATTNLAB_FP16 = 1,
+  ATTNLAB_BF16 = 2,
+  ATTNLAB_FP8_E4M3 = 3,
+  ATTNLAB_FP8_E5M2 = 4 /* of V only */
+};
 enum { ATTNLAB_CPU = 0, ATTNLAB_CUDA = 1 };
 enum { ATTNLAB_MASK_NONE = 0, ATTNLAB_MASK_CAUSAL = 1, ATTNLAB_MASK_WINDOW = 2 };
 enum { ATTNLAB_LENS_FIXED = 0, ATTNLAB_LENS_PACKED = 1, ATTNLAB_LENS_PADDED = 2 };
@@ -88,6 +94,7 @@ typedef struct attnlab_problem {
   int32_t has_kv_dtype, kv_dtype; /* of K and V; has_kv_dtype 0: dtype, and kv_dtype is 0 */
   int32_t has_o_dtype, o_dtype;   /* of O; has_o_dtype 0: dtype, or bf16 if that is fp8_e4m3 */
   int64_t scale_block;            /* rows with one scale; 0: all rows of a head */
+  int32_t has_v_dtype, v_dtype;   /* of V; has_v_dtype 0: that of K, and v_dtype is 0 */
 } attnlab_problem;
 
 /* Parses a line such as "b=4,hq=32,hkv=8,sq=4096,d=128,dtype=bf16,mask=causal". The form is

@@ -49,9 +49,16 @@ static void TestDtypes(void) {
   EXPECT_ERROR(attnlab_problem_print(&p, line, sizeof line), ATTNLAB_INVALID_ARGUMENT,
                "o_dtype: 2 is given, but has_o_dtype is 0");
   p.has_o_dtype = 1;
-  p.o_dtype = 4;
+  p.o_dtype = 5;
   EXPECT_ERROR(attnlab_problem_print(&p, line, sizeof line), ATTNLAB_INVALID_ARGUMENT,
-               "o_dtype: 4 is not in 0..3");
+               "o_dtype: 5 is not in 0..4");
+  EXPECT(attnlab_problem_parse("hq=8,sq=5,d=64,dtype=fp8_e4m3,vdtype=fp8_e5m2", &p) == ATTNLAB_OK);
+  EXPECT(p.has_kv_dtype == 0 && p.has_v_dtype == 1 && p.v_dtype == ATTNLAB_FP8_E5M2);
+  EXPECT(attnlab_problem_print(&p, line, sizeof line) == ATTNLAB_OK);
+  EXPECT(strstr(line, "dtype=fp8_e4m3,vdtype=fp8_e5m2,mask=none") != NULL);
+  p.has_v_dtype = 0;
+  EXPECT_ERROR(attnlab_problem_print(&p, line, sizeof line), ATTNLAB_INVALID_ARGUMENT,
+               "v_dtype: 4 is given, but has_v_dtype is 0");
 }
 
 /* The longest line there is fits the constant of the header. */
@@ -73,6 +80,8 @@ static void TestLongestLine(void) {
   p.page = 1073741824;
   p.has_o_dtype = 1;
   p.o_dtype = ATTNLAB_FP32;
+  p.has_v_dtype = 1;
+  p.v_dtype = ATTNLAB_FP8_E5M2;
   EXPECT(attnlab_problem_print(&p, line, sizeof line) == ATTNLAB_OK);
   EXPECT(strlen(line) < sizeof line / 2);
 }

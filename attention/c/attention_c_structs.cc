@@ -14,6 +14,8 @@ std::string& Message() {
   return message;
 }
 
+constexpr int32_t kDTypes = ATTNLAB_FP8_E5M2 + 1;
+
 // Converts an enumerator of the C interface to C++; both count from 0 in the same order. `of`: the
 // name of the struct that has the field, such as "q".
 template <typename Enum>
@@ -30,7 +32,7 @@ absl::Status Convert(absl::string_view field, int32_t value, int32_t count, Enum
 // Reads a dtype that may be left out.
 absl::Status ReadDType(absl::string_view field, int32_t has, int32_t value,
                        std::optional<DType>* to) {
-  if (has != 0) return Convert(field, value, 4, &to->emplace());
+  if (has != 0) return Convert(field, value, kDTypes, &to->emplace());
   if (value == 0) return absl::OkStatus();
   return Invalid(field, absl::StrCat(value, " is given, but has_", field, " is 0"));
 }
@@ -84,7 +86,7 @@ absl::StatusOr<AttentionProblem> ReadProblem(const attnlab_problem* from) {
   p.skv = c->skv;
   p.d = c->d;
   p.dv = c->dv;
-  absl::Status s = Convert("dtype", c->dtype, 4, &p.dtype);
+  absl::Status s = Convert("dtype", c->dtype, kDTypes, &p.dtype);
   if (s.ok()) s = Convert("mask", c->mask, 3, &p.mask.kind);
   if (s.ok()) s = Convert("lens", c->lens, 3, &p.lens);
   if (!s.ok()) return s;
@@ -100,6 +102,7 @@ absl::StatusOr<AttentionProblem> ReadProblem(const attnlab_problem* from) {
   p.page = c->page;
   p.scale_block = c->scale_block;
   if (s = ReadDType("kv_dtype", c->has_kv_dtype, c->kv_dtype, &p.kv_dtype); !s.ok()) return s;
+  if (s = ReadDType("v_dtype", c->has_v_dtype, c->v_dtype, &p.v_dtype); !s.ok()) return s;
   if (s = ReadDType("o_dtype", c->has_o_dtype, c->o_dtype, &p.o_dtype); !s.ok()) return s;
   return p;
 }
@@ -126,6 +129,8 @@ attnlab_problem ToC(const AttentionProblem& p) {
   c.scale_block = p.scale_block;
   c.has_kv_dtype = p.kv_dtype.has_value();
   c.kv_dtype = static_cast<int32_t>(p.kv_dtype.value_or(DType{}));
+  c.has_v_dtype = p.v_dtype.has_value();
+  c.v_dtype = static_cast<int32_t>(p.v_dtype.value_or(DType{}));
   c.has_o_dtype = p.o_dtype.has_value();
   c.o_dtype = static_cast<int32_t>(p.o_dtype.value_or(DType{}));
   return c;
@@ -135,7 +140,7 @@ absl::StatusOr<TensorView> ReadTensor(absl::string_view name, const attnlab_tens
   absl::StatusOr<attnlab_tensor> c = Read(name, from);
   if (!c.ok()) return c.status();
   TensorView view;
-  absl::Status s = Convert("dtype", c->dtype, 4, &view.dtype, name);
+  absl::Status s = Convert("dtype", c->dtype, kDTypes, &view.dtype, name);
   if (s.ok()) s = Convert("device_kind", c->device_kind, 2, &view.device.kind, name);
   if (s.ok() && c->reserved != 0) s = Invalid(name, "reserved is not 0");
   if (!s.ok()) return s;

@@ -97,7 +97,7 @@ static void TestBadInput(void) {
   EXPECT_ERROR(attnlab_forward(&args), ATTNLAB_INVALID_ARGUMENT, "hkv: 3 does not divide hq = 1");
   Reset();
   problem.dtype = 9;
-  EXPECT_ERROR(attnlab_forward(&args), ATTNLAB_INVALID_ARGUMENT, "dtype: 9 is not in 0..3");
+  EXPECT_ERROR(attnlab_forward(&args), ATTNLAB_INVALID_ARGUMENT, "dtype: 9 is not in 0..4");
   Reset();
   problem.mask = -1;
   EXPECT_ERROR(attnlab_forward(&args), ATTNLAB_INVALID_ARGUMENT, "mask: -1 is not in 0..2");
@@ -133,8 +133,8 @@ static void TestBadInput(void) {
 
 static void TestBadTensors(void) {
   Reset();
-  q.dtype = 4;
-  EXPECT_ERROR(attnlab_forward(&args), ATTNLAB_INVALID_ARGUMENT, "q: dtype: 4 is not in 0..3");
+  q.dtype = 5;
+  EXPECT_ERROR(attnlab_forward(&args), ATTNLAB_INVALID_ARGUMENT, "q: dtype: 5 is not in 0..4");
   Reset();
   k.dtype = ATTNLAB_BF16;
   EXPECT_ERROR(attnlab_forward(&args), ATTNLAB_INVALID_ARGUMENT, "k: dtype is bf16, must be fp32");
@@ -169,7 +169,7 @@ static void TestBadTensors(void) {
   Reset();
   args.k_scale = &lse;
   EXPECT_ERROR(attnlab_forward(&args), ATTNLAB_INVALID_ARGUMENT,
-               "k_scale: is given, but what it scales is fp32, not fp8_e4m3");
+               "k_scale: is given, but what it scales is fp32, not fp8");
   Reset();
   const int32_t pages[] = {0};
   args.page_table = pages;

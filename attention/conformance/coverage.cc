@@ -106,6 +106,7 @@ std::set<std::string> FeaturesOf(const Case& c) {
   add(p.sq < p.skv, "more keys than queries");
   add(p.sq > 64 && p.skv > 64, "several tiles");
   add(p.KvDType() != p.dtype, "fp8 K and V");
+  add(p.VDType() != p.KvDType(), "V of fp8_e5m2");
   add(p.scale_block != 0, "scales of blocks");
   add(p.page != 0, "pages");
   return features;

@@ -352,6 +352,24 @@ std::vector<Case> Fp8Cases() {
        oracle::Layout::kBshd, kNormal},
       {"b=2,hq=1,sq=40,skv=4700,d=60,dtype=fp8_e4m3,odtype=fp16,mask=causal,scaleblock=64",
        oracle::Layout::kOdd, kNormal},
+      // V of fp8_e5m2.
+      {"b=2,hq=4,hkv=2,sq=200,d=64,dtype=fp8_e4m3,vdtype=fp8_e5m2,mask=causal,scaleblock=128",
+       oracle::Layout::kBshd, kNormal},
+      {"b=3,hq=4,hkv=2,sq=150,skv=260,d=128,dtype=fp8_e4m3,vdtype=fp8_e5m2,mask=causal,lens=packed",
+       oracle::Layout::kBshd, oracle::Values::kOutliers},
+      {"b=2,hq=3,sq=130,skv=200,d=192,dv=128,dtype=fp8_e4m3,vdtype=fp8_e5m2,mask=window:60:9,"
+       "lens=padded,scaleblock=64",
+       oracle::Layout::kBhsd, kNormal},
+      {"b=1,hq=2,hkv=1,sq=70,skv=2500,d=256,dtype=fp8_e4m3,vdtype=fp8_e5m2,odtype=fp16,scaleblock="
+       "64",
+       oracle::Layout::kStrided, kNormal},
+      {"b=1,hq=2,sq=70,skv=2100,d=128,dtype=fp8_e4m3,vdtype=fp8_e5m2,scaleblock=64",
+       oracle::Layout::kBshd, oracle::Values::kLargeScores},
+      {"b=4,hq=8,hkv=2,sq=1,skv=700,d=40,dv=24,dtype=fp8_e4m3,vdtype=fp8_e5m2",
+       oracle::Layout::kOdd, kNormal},
+      {"b=2,hq=2,sq=70,skv=200,d=64,dtype=fp8_e4m3,vdtype=fp8_e5m2,page=16,softcap=20,scaleblock="
+       "64",
+       oracle::Layout::kBshd, kNormal},
   };
   std::vector<Case> cases;
   for (const auto& fp8 : kCases) {
@@ -487,12 +505,13 @@ std::vector<Case> ReducedCases() {
   const std::vector<Case> paged = PagedCases();
   for (size_t i = 0; i < paged.size(); i += 6) cases.push_back(paged[i]);
   cases.push_back(paged[13]);
-  // Q, K and V of fp8: each tile of the Hopper kernel, pages, and a sum in parts.
+  // Q, K and V of fp8: each tile of the Hopper kernel, pages, a sum in parts, and V of fp8_e5m2.
   for (const char* line :
        {"hq=2,sq=70,skv=150,d=64,dtype=fp8_e4m3,mask=causal,scaleblock=64",
         "hq=2,hkv=1,sq=20,skv=2300,d=128,dtype=fp8_e4m3,mask=causal,scale=0.13",
         "hq=1,sq=66,skv=140,d=192,dv=128,dtype=fp8_e4m3,scaleblock=128",
-        "b=2,hq=1,sq=40,skv=200,d=256,dtype=fp8_e4m3,page=16,lens=padded,scaleblock=64"}) {
+        "b=2,hq=1,sq=40,skv=200,d=256,dtype=fp8_e4m3,page=16,lens=padded,scaleblock=64",
+        "hq=2,sq=70,skv=150,d=64,dtype=fp8_e4m3,vdtype=fp8_e5m2,mask=causal,scaleblock=128"}) {
     cases.push_back(Special(line, 91 + cases.size(), oracle::Values::kLargeScores));
   }
   return Numbered(std::move(cases));

@@ -133,7 +133,7 @@ TEST(ReducedCasesTest, AreFewAndSmallAndHaveEveryPair) {
   }
   EXPECT_EQ(several_tiles.size(), 3 + 3 + 3 + 5);
   EXPECT_EQ(tiles.size(), 3 * 6);
-  EXPECT_EQ(of_fp8, 4);
+  EXPECT_EQ(of_fp8, 5);
 }
 
 }  // namespace

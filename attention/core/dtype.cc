@@ -17,16 +17,19 @@ absl::string_view Name(DType dtype) {
       return "bf16";
     case DType::kFloat8E4M3:
       return "fp8_e4m3";
+    case DType::kFloat8E5M2:
+      return "fp8_e5m2";
   }
   return "unknown";
 }
 
 absl::StatusOr<DType> ParseDType(absl::string_view name) {
-  for (DType dtype : {DType::kFloat32, DType::kFloat16, DType::kBFloat16, DType::kFloat8E4M3}) {
+  for (DType dtype : {DType::kFloat32, DType::kFloat16, DType::kBFloat16, DType::kFloat8E4M3,
+                      DType::kFloat8E5M2}) {
     if (name == Name(dtype)) return dtype;
   }
   return absl::InvalidArgumentError(
-      absl::StrCat("dtype: \"", name, "\" is not one of fp32, fp16, bf16, fp8_e4m3"));
+      absl::StrCat("dtype: \"", name, "\" is not one of fp32, fp16, bf16, fp8_e4m3, fp8_e5m2"));
 }
 
 double Epsilon(DType dtype) {
@@ -39,6 +42,8 @@ double Epsilon(DType dtype) {
       return std::ldexp(1.0, -7);
     case DType::kFloat8E4M3:
       return std::ldexp(1.0, -3);
+    case DType::kFloat8E5M2:
+      return std::ldexp(1.0, -2);
   }
   return 0;
 }
@@ -97,6 +102,20 @@ float E4m3ToFloat(uint8_t bits) {
   return FloatFromBits(sign | ((exponent + 120) << 23) | (mantissa << 20));
 }
 
+uint8_t E5m2Bits(float value) {
+  const uint8_t sign = static_cast<uint8_t>(FloatBits(value) >> 24 & 0x80);
+  const float magnitude = std::fabs(value);
+  if (magnitude != magnitude) return sign | 0x7F;  // NaN
+  if (magnitude >= 57344) return sign | 0x7B;
+  // Below 2^-14 numbers are subnormal, with a spacing of 2^-16. As in HalfBits(), the adder rounds.
+  if (magnitude < 0x1p-14f) {
+    const float aligned = magnitude + 0x1p7f;
+    return static_cast<uint8_t>(sign | (FloatBits(aligned) - FloatBits(0x1p7f)));
+  }
+  const uint32_t f = FloatBits(magnitude), rounded = f + 0xFFFFF + ((f >> 21) & 1);
+  return static_cast<uint8_t>(sign | ((rounded - (112u << 23)) >> 21));
+}
+
 }  // namespace internal
 
 float LoadElement(const void* data, DType dtype, int64_t index) {
@@ -109,6 +128,8 @@ float LoadElement(const void* data, DType dtype, int64_t index) {
       return static_cast<float>(static_cast<const BFloat16*>(data)[index]);
     case DType::kFloat8E4M3:
       return static_cast<float>(static_cast<const Float8E4M3*>(data)[index]);
+    case DType::kFloat8E5M2:
+      return static_cast<float>(static_cast<const Float8E5M2*>(data)[index]);
   }
   return std::nanf("");
 }
@@ -126,6 +147,9 @@ void StoreElement(void* data, DType dtype, int64_t index, float value) {
       return;
     case DType::kFloat8E4M3:
       static_cast<Float8E4M3*>(data)[index] = Float8E4M3(value);
+      return;
+    case DType::kFloat8E5M2:
+      static_cast<Float8E5M2*>(data)[index] = Float8E5M2(value);
       return;
   }
 }

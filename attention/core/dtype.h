@@ -1,8 +1,8 @@
 // The element types of attention tensors, and host-side conversions.
 //
-// Float16, BFloat16 and Float8E4M3 are storage types: bits that convert to and from float and do no
-// arithmetic of their own. Conversions to them round to nearest, ties to even. NaN stays NaN.
-// Overflow gives infinity, but Float8E4M3 has none: it gives the largest number, 448.
+// Float16, BFloat16, Float8E4M3 and Float8E5M2 are storage types: bits that convert to and from float
+// and do no arithmetic of their own. Conversions to them round to nearest, ties to even. NaN stays
+// NaN. Overflow gives infinity; in fp8 it gives the largest number, 448 or 57344, as on GPUs.
 #ifndef ATTENTION_CORE_DTYPE_H_
 #define ATTENTION_CORE_DTYPE_H_
 
@@ -19,7 +19,8 @@ enum class DType {
   kFloat32,     // "fp32"
   kFloat16,     // "fp16": IEEE binary16
   kBFloat16,    // "bf16": the upper half of a float
-  kFloat8E4M3,  // "fp8_e4m3": 4 exponent and 3 mantissa bits
+  kFloat8E4M3,  // "fp8_e4m3": 4 exponent and 3 mantissa bits, no infinity
+  kFloat8E5M2,  // "fp8_e5m2": the upper half of a binary16; of V only
 };
 
 // Bytes of one element.
@@ -31,18 +32,23 @@ constexpr int64_t SizeOf(DType dtype) {
     case DType::kBFloat16:
       return 2;
     case DType::kFloat8E4M3:
+    case DType::kFloat8E5M2:
       return 1;
   }
   return 0;
 }
 
-// "fp32", "fp16", "bf16", "fp8_e4m3".
+constexpr bool IsFp8(DType dtype) {
+  return dtype == DType::kFloat8E4M3 || dtype == DType::kFloat8E5M2;
+}
+
+// "fp32", "fp16", "bf16", "fp8_e4m3", "fp8_e5m2".
 absl::string_view Name(DType dtype);
 
 // The inverse of Name(). InvalidArgument lists the known names.
 absl::StatusOr<DType> ParseDType(absl::string_view name);
 
-// The distance from 1 to the next larger number: 2^-23, 2^-10, 2^-7, 2^-3. Tolerances scale
+// The distance from 1 to the next larger number: 2^-23, 2^-10, 2^-7, 2^-3, 2^-2. Tolerances scale
 // with it.
 double Epsilon(DType dtype);
 
@@ -61,6 +67,7 @@ uint16_t HalfBits(float value);
 float HalfToFloat(uint16_t bits);
 uint8_t E4m3Bits(float value);
 float E4m3ToFloat(uint8_t bits);
+uint8_t E5m2Bits(float value);
 }  // namespace internal
 
 struct Float16 {
@@ -95,7 +102,18 @@ struct Float8E4M3 {
   explicit operator float() const { return internal::E4m3ToFloat(bits); }
 };
 
-static_assert(sizeof(Float16) == 2 && sizeof(BFloat16) == 2 && sizeof(Float8E4M3) == 1,
+struct Float8E5M2 {
+  uint8_t bits = 0;
+
+  Float8E5M2() = default;
+  explicit Float8E5M2(float value) : bits(internal::E5m2Bits(value)) {}
+  explicit operator float() const {
+    return internal::HalfToFloat(static_cast<uint16_t>(bits << 8));
+  }
+};
+
+static_assert(sizeof(Float16) == 2 && sizeof(BFloat16) == 2 && sizeof(Float8E4M3) == 1 &&
+                  sizeof(Float8E5M2) == 1,
               "storage types have no other members");
 
 // Reads or writes element `index` of an array of `dtype`. For oracles, files and tests: it branches

@@ -11,12 +11,13 @@ namespace {
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
 TEST(DTypeTest, NamesParseBack) {
-  for (DType dtype : {DType::kFloat32, DType::kFloat16, DType::kBFloat16, DType::kFloat8E4M3}) {
+  for (DType dtype : {DType::kFloat32, DType::kFloat16, DType::kBFloat16, DType::kFloat8E4M3,
+                      DType::kFloat8E5M2}) {
     ASSERT_TRUE(ParseDType(Name(dtype)).ok()) << Name(dtype);
     EXPECT_EQ(*ParseDType(Name(dtype)), dtype);
   }
   EXPECT_EQ(ParseDType("fp64").status().message(),
-            "dtype: \"fp64\" is not one of fp32, fp16, bf16, fp8_e4m3");
+            "dtype: \"fp64\" is not one of fp32, fp16, bf16, fp8_e4m3, fp8_e5m2");
 }
 
 TEST(Float16Test, EveryValueSurvivesTheWayThroughFloat) {
@@ -109,9 +110,45 @@ TEST(Float8E4M3Test, RoundsToNearestTiesToEvenAndSaturates) {
   EXPECT_EQ(Float8E4M3(-1e9f).bits, 0xFE);
 }
 
+TEST(Float8E5M2Test, EveryValueConvertsBack) {
+  for (int i = 0; i < 256; ++i) {
+    Float8E5M2 e;
+    e.bits = static_cast<uint8_t>(i);
+    const float value = static_cast<float>(e);
+    const int exponent = i >> 2 & 0x1F, mantissa = i & 3;
+    if (exponent == 0x1F && mantissa != 0) {
+      EXPECT_TRUE(std::isnan(value)) << i;
+      EXPECT_EQ(Float8E5M2(value).bits, i | 3);
+      continue;
+    }
+    const float magnitude = exponent == 0x1F ? kInfinity
+                            : exponent == 0  ? std::ldexp(mantissa / 4.0f, -14)
+                                             : std::ldexp(1 + mantissa / 4.0f, exponent - 15);
+    EXPECT_EQ(value, i < 128 ? magnitude : -magnitude) << i;
+    // Infinity, too, saturates.
+    EXPECT_EQ(Float8E5M2(value).bits, exponent == 0x1F ? i - 1 : i);
+  }
+}
+
+TEST(Float8E5M2Test, RoundsToNearestTiesToEvenAndSaturates) {
+  for (int i = 0; i < 0x7B; ++i) {
+    Float8E5M2 low, high;
+    low.bits = static_cast<uint8_t>(i), high.bits = static_cast<uint8_t>(i + 1);
+    const float a = static_cast<float>(low), b = static_cast<float>(high), middle = (a + b) / 2;
+    EXPECT_EQ(Float8E5M2(middle).bits, i % 2 == 0 ? i : i + 1);
+    EXPECT_EQ(Float8E5M2(std::nextafter(middle, 0.0f)).bits, i);
+    EXPECT_EQ(Float8E5M2(std::nextafter(middle, 1e6f)).bits, i + 1);
+    EXPECT_EQ(Float8E5M2(-middle).bits, 0x80 | (i % 2 == 0 ? i : i + 1));
+  }
+  EXPECT_EQ(static_cast<float>(Float8E5M2(57344.0f)), 57344);
+  EXPECT_EQ(Float8E5M2(65536.0f).bits, 0x7B);
+  EXPECT_EQ(Float8E5M2(-1e9f).bits, 0xFB);
+}
+
 TEST(ElementTest, LoadsWhatItStores) {
   float storage[4];
-  for (DType dtype : {DType::kFloat32, DType::kFloat16, DType::kBFloat16, DType::kFloat8E4M3}) {
+  for (DType dtype : {DType::kFloat32, DType::kFloat16, DType::kBFloat16, DType::kFloat8E4M3,
+                      DType::kFloat8E5M2}) {
     for (int i = 0; i < 4; ++i) StoreElement(storage, dtype, i, 0.5f * i - 1);
     for (int i = 0; i < 4; ++i) EXPECT_EQ(LoadElement(storage, dtype, i), 0.5f * i - 1);
   }
@@ -119,7 +156,7 @@ TEST(ElementTest, LoadsWhatItStores) {
 
 TEST(EpsilonTest, IsTheSpacingAtOne) {
   EXPECT_EQ(Epsilon(DType::kFloat32), std::numeric_limits<float>::epsilon());
-  for (DType dtype : {DType::kFloat16, DType::kBFloat16, DType::kFloat8E4M3}) {
+  for (DType dtype : {DType::kFloat16, DType::kBFloat16, DType::kFloat8E4M3, DType::kFloat8E5M2}) {
     float next = 0;
     StoreElement(&next, dtype, 0, static_cast<float>(1 + 0.51 * Epsilon(dtype)));
     EXPECT_EQ(LoadElement(&next, dtype, 0), 1 + Epsilon(dtype)) << Name(dtype);

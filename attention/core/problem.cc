@@ -136,8 +136,8 @@ absl::Status CheckBytes(absl::string_view tensor, std::initializer_list<int64_t>
 
 absl::StatusOr<AttentionProblem> AttentionProblem::Parse(absl::string_view line) {
   static constexpr absl::string_view kKeys[] = {
-      "b",       "hq",     "hkv",  "sq",    "skv",     "d",    "dv",   "dtype",
-      "kvdtype", "odtype", "mask", "scale", "softcap", "lens", "page", "scaleblock"};
+      "b",      "hq",     "hkv",  "sq",    "skv",     "d",    "dv",   "dtype",     "kvdtype",
+      "vdtype", "odtype", "mask", "scale", "softcap", "lens", "page", "scaleblock"};
   AttentionProblem p;
   std::vector<absl::string_view> seen;
   const auto has = [&seen](absl::string_view key) {
@@ -178,6 +178,8 @@ absl::StatusOr<AttentionProblem> AttentionProblem::Parse(absl::string_view line)
       s = ParseElement(key, value, &p.dtype);
     } else if (key == "kvdtype") {
       s = ParseElement(key, value, &p.kv_dtype.emplace());
+    } else if (key == "vdtype") {
+      s = ParseElement(key, value, &p.v_dtype.emplace());
     } else if (key == "odtype") {
       s = ParseElement(key, value, &p.o_dtype.emplace());
     } else if (key == "mask") {
@@ -217,6 +219,7 @@ std::string AttentionProblem::ToString() const {
   if (dv != d) absl::StrAppend(&line, ",dv=", dv);
   absl::StrAppend(&line, ",dtype=", Name(dtype));
   if (KvDType() != dtype) absl::StrAppend(&line, ",kvdtype=", Name(KvDType()));
+  if (VDType() != KvDType()) absl::StrAppend(&line, ",vdtype=", Name(VDType()));
   AttentionProblem without_o_dtype;
   without_o_dtype.dtype = dtype;
   if (ODType() != without_o_dtype.ODType()) absl::StrAppend(&line, ",odtype=", Name(ODType()));
@@ -245,13 +248,22 @@ absl::Status AttentionProblem::Validate() const {
   }
   if (hq % hkv != 0)
     return Invalid("hkv", absl::StrCat(hkv), absl::StrCat("does not divide hq = ", hq));
+  if (dtype == DType::kFloat8E5M2) {
+    return Invalid("dtype", Name(dtype),
+                   "is not one of fp32, fp16, bf16, fp8_e4m3; only V may have it, as vdtype");
+  }
   const bool is_16_bits = dtype == DType::kFloat16 || dtype == DType::kBFloat16;
   if (KvDType() != dtype && !(is_16_bits && KvDType() == DType::kFloat8E4M3)) {
     return Invalid("kvdtype", Name(KvDType()),
                    absl::StrCat("does not go with dtype=", Name(dtype),
                                 "; must equal dtype, or be fp8_e4m3 if dtype is fp16 or bf16"));
   }
-  if (dtype == DType::kFloat8E4M3 ? ODType() == dtype : ODType() != dtype) {
+  if (VDType() != KvDType() && !(dtype == DType::kFloat8E4M3 && VDType() == DType::kFloat8E5M2)) {
+    return Invalid("vdtype", Name(VDType()),
+                   absl::StrCat("does not go with dtype=", Name(dtype),
+                                "; must equal kvdtype, or be fp8_e5m2 if dtype is fp8_e4m3"));
+  }
+  if (dtype == DType::kFloat8E4M3 ? IsFp8(ODType()) : ODType() != dtype) {
     return Invalid(
         "odtype", Name(ODType()),
         absl::StrCat("does not go with dtype=", Name(dtype),
@@ -291,7 +303,7 @@ absl::Status AttentionProblem::Validate() const {
     int64_t heads, length, dim, element;
   } kTensors[] = {{"q", hq, sq, d, SizeOf(dtype)},
                   {"k", hkv, skv, d, SizeOf(KvDType())},
-                  {"v", hkv, skv, dv, SizeOf(KvDType())},
+                  {"v", hkv, skv, dv, SizeOf(VDType())},
                   {"o", hq, sq, dv, SizeOf(ODType())},
                   {"lse", hq, sq, 1, 4}};
   for (const auto& t : kTensors) {
@@ -311,7 +323,7 @@ int64_t WholeBytes(double bytes) { return static_cast<int64_t>(std::min(bytes, 0
 Traffic CompulsoryTraffic(const AttentionProblem& p, bool with_lse,
                           absl::Span<const int32_t> q_lens, absl::Span<const int32_t> kv_lens) {
   const int64_t q_row = p.hq * p.d * SizeOf(p.dtype);
-  const int64_t kv_row = p.hkv * (p.d + p.dv) * SizeOf(p.KvDType());
+  const int64_t kv_row = p.hkv * (p.d * SizeOf(p.KvDType()) + p.dv * SizeOf(p.VDType()));
   const int64_t o_row = p.hq * (p.dv * SizeOf(p.ODType()) + (with_lse ? int64_t{4} : int64_t{0}));
   const bool varies = !q_lens.empty() || !kv_lens.empty();
   Traffic total;

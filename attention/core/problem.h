@@ -23,6 +23,8 @@
 //   dtype    of Q: fp32, fp16, bf16, fp8_e4m3                   bf16
 //   kvdtype  of K and V: dtype; or fp8_e4m3 (an 8-bit cache)    dtype
 //            if dtype is fp16 or bf16
+//   vdtype   of V: that of K; or fp8_e5m2 if dtype is          kvdtype
+//            fp8_e4m3
 //   odtype   of O: dtype; or fp32, fp16 or bf16 if dtype        dtype; bf16 if that
 //            is fp8_e4m3                                        is fp8_e4m3
 //   mask     none, causal, window:LEFT:RIGHT (see mask.h)       none
@@ -67,7 +69,8 @@ struct AttentionProblem {
   int64_t d = 64;
   int64_t dv = 64;
   DType dtype = DType::kBFloat16;
-  std::optional<DType> kv_dtype, o_dtype;  // unset: the default; read with KvDType() and ODType()
+  // Unset: the default. Read with KvDType(), VDType() and ODType(). K has KvDType().
+  std::optional<DType> kv_dtype, v_dtype, o_dtype;
   Mask mask;
   std::optional<float> scale;  // unset: 1/sqrt(d)
   float softcap = 0;           // 0: no cap
@@ -96,6 +99,7 @@ struct AttentionProblem {
   float Scale() const;
 
   DType KvDType() const { return kv_dtype.value_or(dtype); }
+  DType VDType() const { return v_dtype.value_or(KvDType()); }
   DType ODType() const {
     return o_dtype.value_or(dtype == DType::kFloat8E4M3 ? DType::kBFloat16 : dtype);
   }
@@ -116,7 +120,7 @@ struct AttentionProblem {
 
   // All fields, for comparison and hashing.
   auto Key() const {
-    return std::make_tuple(b, hq, hkv, sq, skv, d, dv, dtype, KvDType(), ODType(),
+    return std::make_tuple(b, hq, hkv, sq, skv, d, dv, dtype, KvDType(), VDType(), ODType(),
                            static_cast<int>(mask.kind), mask.left, mask.right, scale, softcap, lens,
                            page, scale_block);
   }

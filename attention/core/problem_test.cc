@@ -65,6 +65,7 @@ TEST(ParseTest, PrintedLinesParseBack) {
            "b=8,hq=8,hkv=1,sq=1,skv=99,d=64,dtype=bf16,kvdtype=fp8_e4m3,mask=none,page=16",
            "b=1,hq=8,hkv=8,sq=9,skv=9,d=128,dtype=fp8_e4m3,odtype=fp16,mask=causal",
            "b=2,hq=8,hkv=8,sq=9,skv=9,d=128,dtype=fp8_e4m3,mask=none,lens=packed,scaleblock=64",
+           "b=1,hq=8,hkv=8,sq=9,skv=9,d=128,dtype=fp8_e4m3,vdtype=fp8_e5m2,odtype=fp16,mask=causal",
        }) {
     const absl::StatusOr<AttentionProblem> p = AttentionProblem::Parse(line);
     ASSERT_TRUE(p.ok()) << p.status();
@@ -118,6 +119,15 @@ TEST(ParseTest, RejectsWithTheKeyInTheMessage) {
        "kvdtype: fp8_e4m3 does not go with dtype=fp32"},
       {"hq=1,sq=1,d=1,dtype=bf16,kvdtype=fp16", "kvdtype: fp16 does not go with dtype=bf16"},
       {"hq=1,sq=1,d=1,dtype=fp8_e4m3,kvdtype=bf16", "kvdtype: bf16 does not go with dtype=fp8"},
+      {"hq=1,sq=1,d=1,dtype=fp8_e5m2",
+       "dtype: fp8_e5m2 is not one of fp32, fp16, bf16, fp8_e4m3; only V may have it, as vdtype"},
+      {"hq=1,sq=1,d=1,dtype=bf16,kvdtype=fp8_e5m2", "kvdtype: fp8_e5m2 does not go with"},
+      {"hq=1,sq=1,d=1,dtype=fp8_e4m3,kvdtype=fp8_e5m2", "kvdtype: fp8_e5m2 does not go with"},
+      {"hq=1,sq=1,d=1,dtype=bf16,vdtype=fp8_e5m2",
+       "vdtype: fp8_e5m2 does not go with dtype=bf16; must equal kvdtype, or be fp8_e5m2"},
+      {"hq=1,sq=1,d=1,dtype=fp8_e4m3,vdtype=bf16", "vdtype: bf16 does not go with dtype=fp8_e4m3"},
+      {"hq=1,sq=1,d=1,dtype=bf16,kvdtype=fp8_e4m3,vdtype=bf16", "vdtype: bf16 does not go with"},
+      {"hq=1,sq=1,d=1,dtype=fp8_e4m3,odtype=fp8_e5m2", "odtype: fp8_e5m2 does not go with dtype"},
       {"hq=1,sq=1,d=1,dtype=bf16,odtype=fp32", "odtype: fp32 does not go with dtype=bf16"},
       {"hq=1,sq=1,d=1,dtype=fp8_e4m3,odtype=fp8_e4m3", "odtype: fp8_e4m3 does not go with dtype"},
       {"hq=1,sq=1,d=1,dtype=fp8_e4m3,scaleblock=32", "scaleblock: 32 is not 64 or 128"},
@@ -171,6 +181,9 @@ TEST(ParseTest, DtypesThatAreQsAreTheDefault) {
       *AttentionProblem::Parse("hq=1,sq=1,d=1,dtype=fp16,kvdtype=fp16,odtype=fp16");
   EXPECT_EQ(said, plain);
   EXPECT_EQ(said.ToString(), plain.ToString());
+  // So does one of V that equals K's.
+  EXPECT_EQ(*AttentionProblem::Parse("hq=1,sq=1,d=1,kvdtype=fp8_e4m3,vdtype=fp8_e4m3"),
+            *AttentionProblem::Parse("hq=1,sq=1,d=1,kvdtype=fp8_e4m3"));
 }
 
 TEST(ValidateTest, RejectsSizesThatOverflow) {
@@ -205,8 +218,11 @@ TEST(ProblemTest, IsAKey) {
   AttentionProblem c = Valid();
   c.kv_dtype = DType::kFloat8E4M3;
   EXPECT_NE(a, c);
-  const absl::flat_hash_set<AttentionProblem> set = {a, b, c, Valid()};
-  EXPECT_EQ(set.size(), 3);
+  AttentionProblem d = c, e = c;
+  d.dtype = e.dtype = DType::kFloat8E4M3;
+  e.v_dtype = DType::kFloat8E5M2;
+  const absl::flat_hash_set<AttentionProblem> set = {a, b, c, d, e, Valid()};
+  EXPECT_EQ(set.size(), 5);
   EXPECT_TRUE(set.contains(b));
 }
 

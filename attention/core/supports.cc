@@ -23,6 +23,10 @@ absl::Status CheckDtypeAndPage(const AttentionProblem& problem,
         absl::StrCat("kvdtype: ", Name(problem.KvDType()),
                      " is not supported with dtype=", Name(problem.dtype)));
   }
+  if (problem.VDType() != problem.KvDType() && !taken(KvForm::kE5m2V)) {
+    return absl::UnimplementedError(absl::StrCat(
+        "vdtype: ", Name(problem.VDType()), " is not supported with dtype=", Name(problem.dtype)));
+  }
   if (problem.page != 0 && !taken(KvForm::kPaged)) {
     return absl::UnimplementedError(
         absl::StrCat("page: ", problem.page, "; paged K and V are not supported, only page = 0"));

@@ -14,11 +14,12 @@ namespace attnlab {
 enum class KvForm {
   kFp8,    // fp8_e4m3 under fp16 or bf16 queries
   kFp8Q,   // fp8_e4m3 under queries of the same, with any odtype and scaleblock
+  kE5m2V,  // with kFp8Q, V of fp8_e5m2
   kPaged,  // page != 0
 };
 
 // For kernels whose Q, K, V and O share one dtype, an Element (element.h), and whose K and V have a
-// constant stride between tokens. Unimplemented for other dtypes, for K and V or O of another dtype
+// constant stride between tokens. Unimplemented for other dtypes, for K, V or O of another dtype
 // than Q, and for paged K and V, except for the forms that the kernel takes:
 //
 //   CheckDtypeAndPage(problem, {KvForm::kFp8, KvForm::kPaged})

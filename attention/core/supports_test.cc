@@ -26,6 +26,10 @@ TEST(SupportsTest, OneDtype) {
   EXPECT_EQ(CheckDtypeAndPage(p, {KvForm::kFp8}), absl::OkStatus());
   p.dtype = DType::kFloat8E4M3;
   EXPECT_EQ(CheckDtypeAndPage(p, {KvForm::kFp8Q}), absl::OkStatus());
+  p.v_dtype = DType::kFloat8E5M2;
+  EXPECT_EQ(CheckDtypeAndPage(p, {KvForm::kFp8Q}),
+            absl::UnimplementedError("vdtype: fp8_e5m2 is not supported with dtype=fp8_e4m3"));
+  EXPECT_EQ(CheckDtypeAndPage(p, {KvForm::kFp8Q, KvForm::kE5m2V}), absl::OkStatus());
 }
 
 TEST(SupportsTest, Pages) {

@@ -252,12 +252,12 @@ absl::Status ValidateScales(const AttentionProblem& p, const AttentionTensors& t
     DType dtype;
   } kScales[] = {{"q_scale", t.q_scale, p.sq, p.hq, p.dtype},
                  {"k_scale", t.k_scale, p.skv, p.hkv, p.KvDType()},
-                 {"v_scale", t.v_scale, p.skv, p.hkv, p.KvDType()}};
+                 {"v_scale", t.v_scale, p.skv, p.hkv, p.VDType()}};
   for (const auto& c : kScales) {
     if (c.view.data == nullptr) continue;
-    if (c.dtype != DType::kFloat8E4M3) {
-      return Invalid(c.name, absl::StrCat("is given, but what it scales is ", Name(c.dtype),
-                                          ", not fp8_e4m3"));
+    if (!IsFp8(c.dtype)) {
+      return Invalid(c.name,
+                     absl::StrCat("is given, but what it scales is ", Name(c.dtype), ", not fp8"));
     }
     absl::Status s = ValidateView(c.name, c.view, {p.b, p.ScaleBlocks(c.rows), c.heads, 1},
                                   DType::kFloat32, t.q.device);
@@ -322,7 +322,7 @@ absl::Status ValidateQkv(const AttentionProblem& p, const AttentionTensors& t) {
   };
   absl::Status s = check("q", t.q, {batch, q_rows, p.hq, p.d}, p.dtype);
   if (s.ok()) s = check("k", t.k, {kv_batch, kv_rows, p.hkv, p.d}, p.KvDType());
-  if (s.ok()) s = check("v", t.v, {kv_batch, kv_rows, p.hkv, p.dv}, p.KvDType());
+  if (s.ok()) s = check("v", t.v, {kv_batch, kv_rows, p.hkv, p.dv}, p.VDType());
   return s;
 }
 

@@ -48,7 +48,7 @@ struct AttentionTensors {
   // Entries beyond a sequence's length are not read.
   PageTableView page_table;
 
-  // Scales, if Q, or K and V, are fp8_e4m3: an element stands for its value times the scale of its
+  // Scales, if Q, or K and V, are fp8: an element stands for its value times the scale of its
   // sequence, block of rows, and head. fp32, q_scale [b, ScaleBlocks(sq), hq, 1], k_scale and v_scale
   // [b, ScaleBlocks(skv), hkv, 1]; a stride of 0 gives one scale to several, or to the whole tensor. Blocks
   // begin with each sequence's first row, however the rows lie. They are positive. Null: all 1. P of fp8 is

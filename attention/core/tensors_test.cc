@@ -159,7 +159,7 @@ TEST_F(TensorsTest, RejectsPagesAndScalesThatDoNotFit) {
        },
        "is not a multiple of 4"},
       {[](auto& t) { t.q_scale = t.k_scale; },
-       "q_scale: is given, but what it scales is bf16, not fp8_e4m3"},
+       "q_scale: is given, but what it scales is bf16, not fp8"},
       {[](auto& t) { t.k_scale.shape[0] = 1; },
        "k_scale: shape is [1, 1, 2, 1], must be [2, 1, 2, 1]"},
       {[](auto& t) { t.v_scale.dtype = DType::kFloat16; }, "v_scale: dtype is fp16, must be fp32"},
@@ -176,6 +176,15 @@ TEST_F(TensorsTest, RejectsPagesAndScalesThatDoNotFit) {
   t.k = BshdView(k_.data(), DType::kFloat8E4M3, Device::Cpu(), 2, 5, 2, 8);
   t.v = BhsdView(v_.data(), DType::kFloat8E4M3, Device::Cpu(), 2, 5, 2, 6);
   ExpectRejected(t, "page_table: is given, but with page=0 K and V are not paged");
+}
+
+TEST_F(TensorsTest, VMayHaveADtypeOfItsOwn) {
+  AttentionTensors t = Paged();
+  problem_.dtype = t.q.dtype = DType::kFloat8E4M3;
+  problem_.v_dtype = DType::kFloat8E5M2;
+  ExpectRejected(t, "v: dtype is fp8_e4m3, must be fp8_e5m2");
+  t.v.dtype = DType::kFloat8E5M2;
+  EXPECT_TRUE(ValidateTensors(problem_, t).ok()) << ValidateTensors(problem_, t);
 }
 
 TEST_F(TensorsTest, AcceptsPackedQkvAndBroadcastInputs) {

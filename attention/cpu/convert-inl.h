@@ -87,6 +87,21 @@ HWY_INLINE VF LoadFloats(const Float8E4M3* p) {
 #endif
 }
 
+HWY_INLINE VF LoadFloats(const Float8E5M2* p) {
+#if ATTNLAB_NATIVE_HALF
+  // The upper byte of a half.
+  const hn::Rebind<hwy::float16_t, F> dh;
+  const hn::Rebind<uint16_t, F> du16;
+  const hn::Rebind<uint8_t, F> du8;
+  const auto byte = hn::PromoteTo(du16, hn::LoadU(du8, reinterpret_cast<const uint8_t*>(p)));
+  return hn::PromoteTo(F(), hn::BitCast(dh, hn::ShiftLeft<8>(byte)));
+#else
+  HWY_ALIGN float values[kLanes];
+  for (int64_t i = 0; i < kLanes; ++i) values[i] = static_cast<float>(p[i]);
+  return hn::Load(F(), values);
+#endif
+}
+
 // The first `count` < kLanes elements from p, zeros after them.
 template <typename T>
 HWY_INLINE VF LoadFloatsTail(const T* p, int64_t count) {

@@ -44,7 +44,10 @@ void ExpectLoadsEveryValue() {
 
 void LoadsEveryHalf() { ExpectLoadsEveryValue<Float16>(); }
 void LoadsEveryBFloat16() { ExpectLoadsEveryValue<BFloat16>(); }
-void LoadsEveryFloat8() { ExpectLoadsEveryValue<Float8E4M3>(); }
+void LoadsEveryFloat8() {
+  ExpectLoadsEveryValue<Float8E4M3>();
+  ExpectLoadsEveryValue<Float8E5M2>();
+}
 
 template <typename T>
 void ExpectStoresLikeScalar() {

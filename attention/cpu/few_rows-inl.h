@@ -141,8 +141,8 @@ void AddValues(const float* HWY_RESTRICT p, int64_t p_stride, const TileTask& t,
   }
 }
 
-// T: the elements of K and V.
-template <typename T>
+// K, V: the elements of the tensors of these names.
+template <typename K, typename V>
 class FewRowsTile {
  public:
   FewRowsTile(const TileTask& task, void* memory)
@@ -205,8 +205,8 @@ class FewRowsTile {
     const float* q = scratch_.q + r * q_stride_;
     const int64_t k_stride = t_.k.stride;
     for (int64_t j = 0; j < keys;) {
-      const KeyRun<T> run = RunAt<T>(t_, t_.k, begin + j);
-      const T* k = run.rows;
+      const KeyRun<K> run = RunAt<K>(t_, t_.k, begin + j);
+      const K* k = run.rows;
       const int64_t run_end = std::min(keys, j + run.count);
       for (; j + kDotKeys <= run_end; j += kDotKeys, k += kDotKeys * k_stride) {
         Dots<R, kDotKeys>(q, q_stride_, k, k_stride, t_.d, scratch_.s + j, s_stride_);
@@ -237,11 +237,11 @@ class FewRowsTile {
     float* o = scratch_.o + r * o_stride_;
     int64_t c = 0;
     for (; c + kOutputVectors * kLanes <= t_.dv; c += kOutputVectors * kLanes) {
-      AddValues<R, kOutputVectors, T>(scratch_.s, s_stride_, t_, begin, keys, c, kLanes, factor,
+      AddValues<R, kOutputVectors, V>(scratch_.s, s_stride_, t_, begin, keys, c, kLanes, factor,
                                       o + c, o_stride_);
     }
     for (; c < t_.dv; c += kLanes) {
-      AddValues<R, 1, T>(scratch_.s, s_stride_, t_, begin, keys, c, std::min(t_.dv - c, kLanes),
+      AddValues<R, 1, V>(scratch_.s, s_stride_, t_, begin, keys, c, std::min(t_.dv - c, kLanes),
                          factor, o + c, o_stride_);
     }
   }

@@ -48,6 +48,7 @@ TileTask TaskOf(const AttentionProblem& p, const AttentionTensors& t, const Opti
   TileTask task;
   task.dtype = p.dtype;
   task.kv_dtype = p.KvDType();
+  task.e5m2_v = p.VDType() == DType::kFloat8E5M2;
   task.o_dtype = p.ODType();
   task.q = At(t.q, s.q_batch, s.q_begin, head);
   task.q_row_stride = t.q.strides[1];
@@ -152,7 +153,7 @@ absl::StatusOr<Traffic> ExpectedTraffic(const AttentionProblem& p, const DeviceI
   const Schedule schedule(p, *options);
 
   Traffic traffic = CompulsoryTraffic(p);
-  const int64_t kv_row = (p.d + p.dv) * SizeOf(p.KvDType());
+  const int64_t kv_row = p.d * SizeOf(p.KvDType()) + p.dv * SizeOf(p.VDType());
   const int64_t at_a_time = std::min<int64_t>(options->threads, p.b * p.hkv);
   if (schedule.max_tiles() > 1 && at_a_time * p.skv * kv_row > device.last_level_cache_bytes) {
     const int64_t group = p.GroupSize();

@@ -253,7 +253,9 @@ TEST_P(KernelTest, PagesChangeNoBit) {
         "b=2,hq=4,hkv=2,sq=1,skv=1700,d=40,dtype=bf16,mask=window:1500:0",
         "b=3,hq=8,hkv=1,sq=1,skv=1200,d=16,dv=70,dtype=fp16,softcap=3,lens=padded",
         "b=2,hq=2,sq=2,skv=150,d=16,dtype=bf16,kvdtype=fp8_e4m3,mask=causal,lens=packed",
-        "b=2,hq=2,sq=9,skv=150,d=16,dtype=fp16,kvdtype=fp8_e4m3"}) {
+        "b=2,hq=2,sq=9,skv=150,d=16,dtype=fp16,kvdtype=fp8_e4m3",
+        "b=2,hq=2,sq=9,skv=150,d=16,dtype=fp8_e4m3,vdtype=fp8_e5m2,scaleblock=64",
+        "b=2,hq=2,sq=2,skv=150,d=16,dtype=fp8_e4m3,vdtype=fp8_e5m2"}) {
     for (const oracle::Layout layout : {oracle::Layout::kBshd, oracle::Layout::kBhsd}) {
       oracle::InputOptions options;
       options.seed = 4;

@@ -57,8 +57,8 @@ struct FloatRows {
   int64_t stride;
 };
 
-// T: the elements of K and V.
-template <typename T>
+// K, V: the elements of the tensors of these names.
+template <typename K, typename V>
 class PanelTile {
  public:
   PanelTile(const TileTask& task, void* memory)
@@ -115,30 +115,31 @@ class PanelTile {
   int64_t PanelWidth(int64_t panel) const { return VectorsOf(PanelRows(panel)) * kLanes; }
 
   FloatRows Keys(int64_t origin, int64_t begin, int64_t end) {
-    if constexpr (std::is_same_v<T, float>) {
+    if constexpr (std::is_same_v<K, float>) {
       // Rows that are far apart share few sets of the caches, so they are packed.
       const KeyRun<float> run = RunAt<float>(t_, t_.k, origin);
       if (t_.k.stride <= kNearFloats && run.count >= end) return {run.rows, t_.k.stride};
     }
     const int64_t stride = PaddedFloats(t_.d);
-    Pack(t_.k, origin, begin, end, t_.d, stride, 0, scratch_.k);
+    Pack<K>(t_.k, origin, begin, end, t_.d, stride, 0, scratch_.k);
     return {scratch_.k, stride};
   }
 
   // Panels [key][kPanel], t_.tile_kv * kPanel floats apart.
   FloatRows Values(int64_t origin, int64_t begin, int64_t end) {
-    if constexpr (std::is_same_v<T, float>) {
+    if constexpr (std::is_same_v<V, float>) {
       const KeyRun<float> run = RunAt<float>(t_, t_.v, origin);
       if (t_.dv == kPanel && t_.v.stride == kPanel && run.count >= end &&
           reinterpret_cast<uintptr_t>(run.rows) % (kLanes * sizeof(float)) == 0) {
         return {run.rows, kPanel};
       }
     }
-    Pack(t_.v, origin, begin, end, t_.dv, kPanel, t_.tile_kv * kPanel, scratch_.v);
+    Pack<V>(t_.v, origin, begin, end, t_.dv, kPanel, t_.tile_kv * kPanel, scratch_.v);
     return {scratch_.v, kPanel};
   }
 
   // PackRows() for keys [begin, end) of a tile, wherever they lie. `to` is for key 0 of the tile.
+  template <typename T>
   void Pack(const KvRows& kv, int64_t origin, int64_t begin, int64_t end, int64_t dim,
             int64_t width, int64_t panel_stride, float* to) {
     for (int64_t j = begin; j < end;) {

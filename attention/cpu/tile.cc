@@ -51,12 +51,12 @@ void RunWith(const TileTask& t, void* scratch) {
   }
 }
 
-template <typename T>
+template <typename K, typename V = K>
 void Run(const TileTask& t, void* scratch) {
   if (t.q_len * t.group <= kFewRows) {
-    RunWith<FewRowsTile<T>>(t, scratch);
+    RunWith<FewRowsTile<K, V>>(t, scratch);
   } else {
-    RunWith<PanelTile<T>>(t, scratch);
+    RunWith<PanelTile<K, V>>(t, scratch);
   }
 }
 
@@ -99,6 +99,7 @@ void RunFloat32(const TileTask& t, void* scratch) { Run<float>(t, scratch); }
 void RunFloat16(const TileTask& t, void* scratch) { Run<Float16>(t, scratch); }
 void RunBFloat16(const TileTask& t, void* scratch) { Run<BFloat16>(t, scratch); }
 void RunFloat8(const TileTask& t, void* scratch) { Run<Float8E4M3>(t, scratch); }
+void RunE5m2V(const TileTask& t, void* scratch) { Run<Float8E4M3, Float8E5M2>(t, scratch); }
 
 const char* ThisTarget() { return hwy::TargetName(HWY_TARGET); }
 
@@ -109,11 +110,12 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace attnlab::cpu {
 
-// One function per element type of K and V, each compiled for every target.
+// One function per element type of K and V, or pair of two, each compiled for every target.
 HWY_EXPORT(RunFloat32);
 HWY_EXPORT(RunFloat16);
 HWY_EXPORT(RunBFloat16);
 HWY_EXPORT(RunFloat8);
+HWY_EXPORT(RunE5m2V);
 HWY_EXPORT(Merge);
 HWY_EXPORT(ThisTarget);
 
@@ -126,6 +128,7 @@ int64_t PartialFloats(int64_t rows, int64_t dv) {
 }
 
 void RunTile(const TileTask& task, void* scratch) {
+  if (task.e5m2_v) return HWY_DYNAMIC_DISPATCH(RunE5m2V)(task, scratch);
   switch (task.kv_dtype) {
     case DType::kFloat32:
       return HWY_DYNAMIC_DISPATCH(RunFloat32)(task, scratch);
@@ -135,6 +138,8 @@ void RunTile(const TileTask& task, void* scratch) {
       return HWY_DYNAMIC_DISPATCH(RunBFloat16)(task, scratch);
     case DType::kFloat8E4M3:
       return HWY_DYNAMIC_DISPATCH(RunFloat8)(task, scratch);
+    case DType::kFloat8E5M2:
+      break;  // of V only
   }
 }
 

@@ -37,6 +37,7 @@ struct BlockScales {
 struct TileTask {
   DType dtype = DType::kFloat32;     // of q
   DType kv_dtype = DType::kFloat32;  // of k and v: dtype, or fp8_e4m3
+  bool e5m2_v = false;               // k is fp8_e4m3, and v is fp8_e5m2
   DType o_dtype = DType::kFloat32;   // fp32, fp16 or bf16
   const void* q = nullptr;
   int64_t q_row_stride = 0, q_head_stride = 0;

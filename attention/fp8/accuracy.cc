@@ -165,7 +165,7 @@ absl::StatusOr<std::vector<Accuracy>> MeasureAccuracy(const AttentionProblem& pr
   AttentionProblem p = problem;
   p.lens = Lengths::kFixed;
   p.page = p.scale_block = 0;
-  p.kv_dtype = p.o_dtype = {};
+  p.kv_dtype = p.v_dtype = p.o_dtype = {};
   p.dtype = DType::kFloat32;
   if (absl::Status s = p.Validate(); !s.ok()) return s;
   const std::vector<std::array<int64_t, 4>> shapes = {

@@ -29,6 +29,8 @@ struct Stream {
   QuantizeOptions options;  // of these rows
 };
 
+bool IsE5m2(const Stream& stream) { return stream.to.dtype == DType::kFloat8E5M2; }
+
 // Rows [begin, end) of one head of a sequence.
 struct Task {
   int64_t sequence, head, begin, end;
@@ -60,19 +62,22 @@ class Quantizer {
     for (const Task& task : tasks_) ScaleOf(task) = 0;
     for (size_t i = 0; i < tasks_.size(); ++i) Raise(scale[i], &ScaleOf(tasks_[i]));
     const bool hadamard = s_.options.hadamard;
-    const float least = hadamard ? kLeastOfProducts : kLeastScale,
+    const float most = IsE5m2(s_) ? kLargestE5m2 : kLargest,
+                least = hadamard ? kLeastOfProducts : kLeastScale,
                 factor = hadamard ? HadamardFactor(dim_) : 1;
     for (size_t i = 0; i < tasks_.size(); ++i) {
       const float largest = ScaleOf(tasks_[i]);
       // NaN stays.
-      scale[i] = largest < kLargest * least ? least : largest / kLargest;
+      scale[i] = largest < most * least ? least : largest / most;
     }
     for (size_t i = 0; i < tasks_.size(); ++i) ScaleOf(tasks_[i]) = scale[i] * factor;
     ForEachTask([&](int64_t i) {
       const float inverse = 1 / scale[i];
       ForEachRow(tasks_[i], [&](int64_t r, const float* row) {
-        auto* const to = static_cast<Float8E4M3*>(s_.to.data) + Place(s_.to, tasks_[i], r);
-        for (int64_t c = 0; c < dim_; ++c) to[c] = Float8E4M3(row[c] * inverse);
+        const int64_t at = Place(s_.to, tasks_[i], r);
+        for (int64_t c = 0; c < dim_; ++c) {
+          StoreElement(s_.to.data, s_.to.dtype, at + c, row[c] * inverse);
+        }
       });
     });
   }
@@ -211,6 +216,7 @@ absl::Status QuantizeThere(const AttentionProblem& p, const AttentionTensors& fr
       one_of_each &= scales[axis] == 1 || s.scales.strides[axis] != 0;
     }
     a.one_scale = !one_of_each && blocks * p.b * a.heads > 1;
+    a.e5m2 = IsE5m2(s);
     a.hadamard = s.options.hadamard;
     a.seed = s.options.seed;
     const Rotary& rotary = s.options.rotary;
@@ -247,10 +253,11 @@ absl::Status Quantize(const AttentionProblem& problem, const AttentionTensors& f
   }
   AttentionProblem wide = problem;
   wide.dtype = from.q.dtype;
-  wide.o_dtype = {};
+  wide.kv_dtype = wide.v_dtype = wide.o_dtype = {};
   wide.scale_block = 0;
-  if (wide.dtype == DType::kFloat8E4M3) {
-    return absl::InvalidArgumentError("q: dtype is fp8_e4m3, must be fp32, fp16 or bf16");
+  if (IsFp8(wide.dtype)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("q: dtype is ", Name(wide.dtype), ", must be fp32, fp16 or bf16"));
   }
   if (absl::Status s = ValidateInputs(wide, from); !s.ok()) return s;
   for (const TensorView* scales : {&to.q_scale, &to.k_scale, &to.v_scale}) {

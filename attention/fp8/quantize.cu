@@ -2,6 +2,7 @@
 // them is written, and each is read once. If more rows share a scale, they are read twice.
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
+#include <cuda_fp8.h>
 
 #include <algorithm>
 #include <cstdint>
@@ -9,7 +10,6 @@
 #include "attention/cuda/launch.h"
 #include "attention/device/convert.cuh"
 #include "attention/device/cp_async.cuh"
-#include "attention/device/mma.cuh"
 #include "attention/fp8/hadamard.h"
 #include "attention/fp8/launch.h"
 #include "attention/fp8/quantize_rows.h"
@@ -226,10 +226,33 @@ __device__ uint32_t LargestOfBlock(uint32_t bits, uint32_t* memory) {
 
 // What elements are divided by. Their scale is that times FactorOf().
 __device__ float DivisorOfLargest(const QuantizeRows& a, uint32_t bits) {
-  const float largest = __uint_as_float(bits), least = a.hadamard ? kLeastOfProducts : kLeastScale;
-  return largest < kLargest * least ? least : __fdiv_rn(largest, kLargest);  // NaN stays
+  const float largest = __uint_as_float(bits), least = a.hadamard ? kLeastOfProducts : kLeastScale,
+              most = a.e5m2 ? kLargestE5m2 : kLargest;
+  return largest < most * least ? least : __fdiv_rn(largest, most);  // NaN stays
 }
 __device__ float FactorOf(const QuantizeRows& a) { return a.hadamard ? HadamardFactor(a.d) : 1; }
+
+// Stores a lane's elements, times `inverse`, to a row. What is too large becomes the largest number.
+template <int kDim, __nv_fp8_interpretation_t kType>
+__device__ void Store(const float (&x)[Layout<kDim>::kElements], float inverse, int lane,
+                      uint8_t* to) {
+  using L = Layout<kDim>;
+#pragma unroll
+  for (int i = 0; i < L::kParts; ++i) {
+    uint32_t packed[4];
+#pragma unroll
+    for (int j = 0; j < 4; ++j) {
+      const float* const e = x + 16 * i + 4 * j;
+      const uint32_t low = __nv_cvt_float2_to_fp8x2(make_float2(e[0] * inverse, e[1] * inverse),
+                                                    __NV_SATFINITE, kType),
+                     high = __nv_cvt_float2_to_fp8x2(make_float2(e[2] * inverse, e[3] * inverse),
+                                                     __NV_SATFINITE, kType);
+      packed[j] = low | high << 16;
+    }
+    *reinterpret_cast<uint4*>(to + L::Column(lane, i)) =
+        make_uint4(packed[0], packed[1], packed[2], packed[3]);
+  }
+}
 
 // The grid: blocks of rows, groups of heads, sequences of each tensor; those beyond a grid are of other launches.
 // There are no divisions: they would take as many instructions as a thread's elements.
@@ -327,16 +350,10 @@ __global__ void __launch_bounds__(128 * Layout<kDim>::kLanes, Layout<kDim>::Bloc
     const float inverse = __frcp_rn(divisor);
     auto* const to =
         static_cast<uint8_t*>(a.to.data) + a.to.Offset(span.batch, span.begin + row, head);
-#pragma unroll
-    for (int i = 0; i < L::kParts; ++i) {
-      uint32_t packed[4];
-#pragma unroll
-      for (int j = 0; j < 4; ++j) {
-        const float* const e = x + 16 * i + 4 * j;
-        packed[j] = device::PackFp8(e[0] * inverse, e[1] * inverse, e[2] * inverse, e[3] * inverse);
-      }
-      *reinterpret_cast<uint4*>(to + L::Column(lane, i)) =
-          make_uint4(packed[0], packed[1], packed[2], packed[3]);
+    if (a.e5m2) {
+      Store<kDim, __NV_E5M2>(x, inverse, lane, to);
+    } else {
+      Store<kDim, __NV_E4M3>(x, inverse, lane, to);
     }
   }
 }

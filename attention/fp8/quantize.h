@@ -7,10 +7,10 @@
 //   s = ForwardOnce(p, t);
 //
 // An element becomes its quotient by a scale, rounded to nearest, ties to even. The scale is the largest
-// size of all elements that share it, divided by the largest number of fp8_e4m3, 448, but at least 2^-64. Which elements do
-// is what the views of the scales say: a stride of 0 along an axis gives one scale to all along it. So
-// the problem's scale_block gives scales of blocks of rows, and strides of 0 in all axes one scale per
-// tensor.
+// size of all elements that share it, divided by the largest number of the dtype (448 of fp8_e4m3, 57344 of
+// fp8_e5m2), but at least 2^-64. Which elements do is what the views of the scales say: a stride of 0 along
+// an axis gives one scale to all along it. So the problem's scale_block gives scales of blocks of rows, and
+// strides of 0 in all axes one scale per tensor.
 #ifndef ATTENTION_FP8_QUANTIZE_H_
 #define ATTENTION_FP8_QUANTIZE_H_
 
@@ -24,7 +24,7 @@
 
 namespace attnlab::fp8 {
 
-// Shapes as of AttentionTensors (tensors.h), Q, K and V in fp8_e4m3 and their scales in fp32.
+// Shapes as of AttentionTensors (tensors.h), Q, K and V in the problem's dtypes and their scales in fp32.
 struct Fp8Tensors {
   TensorView q, k, v;
   TensorView q_scale, k_scale, v_scale;

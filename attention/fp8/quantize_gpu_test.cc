@@ -32,9 +32,9 @@ class Side {
     const bool packed = p.lens == Lengths::kPacked;
     const int64_t b = packed ? 1 : p.b;
     const auto rows = [&](int64_t longest) { return packed ? p.b * longest : longest; };
-    Add(b, rows(p.sq), p.sq, p.hq, p.d, &from_.q, &to_.q, &to_.q_scale);
-    Add(b, rows(p.skv), p.skv, p.hkv, p.d, &from_.k, &to_.k, &to_.k_scale);
-    Add(b, rows(p.skv), p.skv, p.hkv, p.dv, &from_.v, &to_.v, &to_.v_scale);
+    Add(p.dtype, b, rows(p.sq), p.sq, p.hq, p.d, &from_.q, &to_.q, &to_.q_scale);
+    Add(p.dtype, b, rows(p.skv), p.skv, p.hkv, p.d, &from_.k, &to_.k, &to_.k_scale);
+    Add(p.VDType(), b, rows(p.skv), p.skv, p.hkv, p.dv, &from_.v, &to_.v, &to_.v_scale);
     if (c.rotary_dim != 0) {
       std::vector<float> angles(p.skv * c.rotary_dim);
       for (float& x : angles) x = normal_(random_);
@@ -93,7 +93,7 @@ class Side {
     outputs_.push_back(memory_.back().get());
     return memory_.back()->data();
   }
-  void Add(int64_t b, int64_t rows, int64_t longest, int64_t heads, int64_t dim,
+  void Add(DType dtype, int64_t b, int64_t rows, int64_t longest, int64_t heads, int64_t dim,
            ConstTensorView* wide, TensorView* narrow, TensorView* scales) {
     std::vector<uint16_t> elements(b * rows * heads * dim);
     for (size_t i = 0; i < elements.size(); ++i) {
@@ -102,8 +102,7 @@ class Side {
     if (!elements.empty()) StoreElement(elements.data(), c_.from, 3 * dim + 1, 60);
     *wide = BshdView(static_cast<const void*>(Move(elements.data(), elements.size() * 2)), c_.from,
                      device_, b, rows, heads, dim);
-    *narrow = BshdView(Untouched(b * rows * heads * dim), DType::kFloat8E4M3, device_, b, rows,
-                       heads, dim);
+    *narrow = BshdView(Untouched(b * rows * heads * dim), dtype, device_, b, rows, heads, dim);
     const int64_t blocks = p_.ScaleBlocks(longest);
     *scales = BshdView(Untouched(p_.b * blocks * heads * int64_t{4}), DType::kFloat32, device_,
                        p_.b, blocks, heads, 1);
@@ -132,6 +131,9 @@ TEST(QuantizeOnGpuTest, WritesWhatTheCpuWrites) {
            Case{"b=2,hq=2,sq=65,d=256,dtype=fp8_e4m3,scaleblock=128", DType::kBFloat16, false},
            Case{"b=2,hq=3,sq=190,d=128,dtype=fp8_e4m3"},
            Case{"b=2,hq=3,sq=190,d=64,dtype=fp8_e4m3,scaleblock=64", DType::kBFloat16, true, true},
+           Case{"b=2,hq=3,sq=190,d=128,dv=64,dtype=fp8_e4m3,vdtype=fp8_e5m2"},
+           Case{"b=2,hq=6,hkv=2,sq=70,skv=190,d=128,dtype=fp8_e4m3,vdtype=fp8_e5m2,scaleblock=128",
+                DType::kBFloat16, true, false, 128},
            Case{"b=2,hq=6,hkv=2,sq=70,skv=190,d=128,dtype=fp8_e4m3,scaleblock=128",
                 DType::kBFloat16, true, false, 128},
            Case{"b=2,hq=6,hkv=2,sq=70,skv=190,d=96,dtype=fp8_e4m3,scaleblock=64", DType::kBFloat16,

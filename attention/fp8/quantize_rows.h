@@ -20,6 +20,7 @@ struct QuantizeRows {
   int32_t block = 64;      // rows of a block, 64 or 128
   int32_t blocks = 1;      // of the longest sequence
   bool one_scale = false;  // whether blocks share scales
+  bool e5m2 = false;       // `to` is fp8_e5m2
   bool hadamard = false;
   uint64_t seed = 0;
   const float* table = nullptr;  // of rotary angles; null: not rotated
@@ -28,10 +29,11 @@ struct QuantizeRows {
   bool interleaved = false;
 };
 
-// The largest number of fp8_e4m3, and the least scale. A block of zeros has that one: kernels take a block of V
+// The largest numbers of fp8_e4m3 and fp8_e5m2, and the least scale. A block of zeros has that one: kernels take a block of V
 // with a larger scale for one with larger numbers. After a Hadamard matrix, scales are still to be multiplied by
 // HadamardFactor(), which is 1/32 or more.
-constexpr float kLargest = 448, kLeastScale = 0x1p-64f, kLeastOfProducts = 32 * kLeastScale;
+constexpr float kLargest = 448, kLargestE5m2 = 57344;
+constexpr float kLeastScale = 0x1p-64f, kLeastOfProducts = 32 * kLeastScale;
 
 // Whether there is code for rows of d elements.
 constexpr bool HasCode(int64_t d) { return d == 64 || d == 96 || d == 128 || d == 192 || d == 256; }

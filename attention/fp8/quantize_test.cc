@@ -24,7 +24,7 @@ using ::testing::HasSubstr;
 struct Case {
   AttentionProblem p;
   std::vector<float> q, k, v;
-  std::vector<Float8E4M3> q8, k8, v8;
+  std::vector<Float8E4M3> q8, k8, v8;  // V's may be fp8_e5m2
   std::vector<float> q_scale, k_scale, v_scale;
   std::vector<int32_t> offsets;
   AttentionTensors from;
@@ -35,7 +35,7 @@ struct Case {
     std::normal_distribution<float> normal;
     const bool packed = p.lens == Lengths::kPacked;
     const int64_t b = packed ? 1 : p.b, sq = packed ? p.b * p.sq : p.sq;
-    const auto add = [&](int64_t heads, int64_t dim, std::vector<float>* wide,
+    const auto add = [&](DType dtype, int64_t heads, int64_t dim, std::vector<float>* wide,
                          std::vector<Float8E4M3>* narrow, std::vector<float>* scales,
                          ConstTensorView* from_view, TensorView* to_view, TensorView* scale_view) {
       wide->resize(b * sq * heads * dim);
@@ -44,14 +44,14 @@ struct Case {
       scales->assign(p.b * p.ScaleBlocks(p.sq) * heads, -1);
       *from_view = BshdView(static_cast<const void*>(wide->data()), DType::kFloat32, Device::Cpu(),
                             b, sq, heads, dim);
-      *to_view = BshdView(static_cast<void*>(narrow->data()), DType::kFloat8E4M3, Device::Cpu(), b,
-                          sq, heads, dim);
+      *to_view =
+          BshdView(static_cast<void*>(narrow->data()), dtype, Device::Cpu(), b, sq, heads, dim);
       *scale_view = BshdView(static_cast<void*>(scales->data()), DType::kFloat32, Device::Cpu(),
                              p.b, p.ScaleBlocks(p.sq), heads, 1);
     };
-    add(p.hq, p.d, &q, &q8, &q_scale, &from.q, &to.q, &to.q_scale);
-    add(p.hkv, p.d, &k, &k8, &k_scale, &from.k, &to.k, &to.k_scale);
-    add(p.hkv, p.dv, &v, &v8, &v_scale, &from.v, &to.v, &to.v_scale);
+    add(p.dtype, p.hq, p.d, &q, &q8, &q_scale, &from.q, &to.q, &to.q_scale);
+    add(p.dtype, p.hkv, p.d, &k, &k8, &k_scale, &from.k, &to.k, &to.k_scale);
+    add(p.VDType(), p.hkv, p.dv, &v, &v8, &v_scale, &from.v, &to.v, &to.v_scale);
     if (!packed) return;
     for (int64_t i = 0; i <= p.b; ++i) offsets.push_back(static_cast<int32_t>(i * p.sq));
     from.cu_seqlens_q = from.cu_seqlens_kv = {offsets.data(), p.b + 1};
@@ -63,8 +63,9 @@ float At(const TensorView& view, int64_t b, int64_t s, int64_t h, int64_t i) {
 }
 
 // The nearest of two neighbours is at most half their distance away.
-void ExpectNear(float value, float expected, float scale) {
-  const float spacing = std::max(std::abs(expected) / scale * 0x1p-3f, 0x1p-9f) * scale;
+void ExpectNear(float value, float expected, float scale, bool e5m2) {
+  const float epsilon = e5m2 ? 0x1p-2f : 0x1p-3f, least = e5m2 ? 0x1p-16f : 0x1p-9f;
+  const float spacing = std::max(std::abs(expected) / scale * epsilon, least) * scale;
   EXPECT_LE(std::abs(value - expected), spacing / 2 * 1.0001f) << expected;
 }
 
@@ -72,10 +73,12 @@ TEST(QuantizeTest, ScalesAreOfWhatSharesThem) {
   for (const char* line : {"b=2,hq=4,hkv=2,sq=150,d=40,dtype=fp8_e4m3,scaleblock=64",
                            "b=2,hq=4,hkv=2,sq=150,d=40,dtype=fp8_e4m3,scaleblock=128",
                            "b=2,hq=2,sq=70,d=64,dv=32,dtype=fp8_e4m3",
+                           "b=2,hq=2,sq=70,d=64,dv=32,dtype=fp8_e4m3,vdtype=fp8_e5m2",
                            "b=3,hq=2,sq=100,d=32,dtype=fp8_e4m3,scaleblock=64,lens=packed"}) {
     Case c(line);
     const absl::Status s = Quantize(c.p, c.from, c.to);
     ASSERT_TRUE(s.ok()) << s;
+    const bool e5m2 = c.p.VDType() == DType::kFloat8E5M2;
     const int64_t block = c.p.scale_block == 0 ? c.p.sq : c.p.scale_block;
     for (int64_t b = 0; b < c.p.b; ++b) {
       const bool packed = c.p.lens == Lengths::kPacked;
@@ -89,10 +92,10 @@ TEST(QuantizeTest, ScalesAreOfWhatSharesThem) {
               const float x = LoadElement(c.from.v.data, DType::kFloat32,
                                           c.from.v.Offset(batch, first + r, h, i));
               largest = std::max(largest, std::abs(x));
-              ExpectNear(At(c.to.v, batch, first + r, h, i) * scale, x, scale);
+              ExpectNear(At(c.to.v, batch, first + r, h, i) * scale, x, scale, e5m2);
             }
           }
-          EXPECT_FLOAT_EQ(scale, largest / 448) << line;
+          EXPECT_FLOAT_EQ(scale, largest / (e5m2 ? 57344 : 448)) << line;
         }
       }
     }
@@ -219,6 +222,8 @@ TEST(QuantizeTest, Errors) {
               HasSubstr("scales: a data pointer is null"));
   EXPECT_THAT(message(good, [](Case& c) { c.to.v_scale.shape[1] = 2; }),
               HasSubstr("v_scale: shape is [1, 2, 2, 1], must be [1, 1, 2, 1]"));
+  EXPECT_THAT(message(good + ",vdtype=fp8_e5m2", [](Case& c) { c.to.v.dtype = c.p.dtype; }),
+              HasSubstr("v: dtype is fp8_e4m3, must be fp8_e5m2"));
   EXPECT_THAT(message(good, [](Case& c) { c.to.k.dtype = DType::kBFloat16; }),
               HasSubstr("k: dtype is bf16, must be fp8_e4m3"));
 }

@@ -265,7 +265,7 @@ absl::Status Inputs::Allocate() {
       int64_t batch, rows, heads, dim;
     } kTensors[] = {{&host_tensors_.q, &tensors_.q, p.dtype, batch, q_rows, p.hq, p.d},
                     {&host_tensors_.k, &tensors_.k, p.KvDType(), kv_batch, kv_rows, p.hkv, p.d},
-                    {&host_tensors_.v, &tensors_.v, p.KvDType(), kv_batch, kv_rows, p.hkv, p.dv}};
+                    {&host_tensors_.v, &tensors_.v, p.VDType(), kv_batch, kv_rows, p.hkv, p.dv}};
     for (const auto& t : kTensors) {
       const Placement place = Place(layout, t.dtype, t.batch, t.rows, t.heads, t.dim);
       const int64_t elements = BareMemory() ? ElementsToLast(place) : place.elements;
@@ -284,10 +284,10 @@ absl::Status Inputs::Allocate() {
   } kScales[] = {
       {kQ, &host_tensors_.q_scale, &tensors_.q_scale, p.dtype, p.sq, p.hq},
       {kK, &host_tensors_.k_scale, &tensors_.k_scale, p.KvDType(), p.skv, p.hkv},
-      {kV, &host_tensors_.v_scale, &tensors_.v_scale, p.KvDType(), p.skv, p.hkv},
+      {kV, &host_tensors_.v_scale, &tensors_.v_scale, p.VDType(), p.skv, p.hkv},
   };
   for (const auto& t : kScales) {
-    if (t.dtype != DType::kFloat8E4M3) continue;
+    if (!IsFp8(t.dtype)) continue;
     const int64_t blocks = p.ScaleBlocks(t.rows), count = p.b * blocks * t.heads;
     if (absl::Status s = add(count, DType::kFloat32, &host, &device); !s.ok()) return s;
     auto* const scales = static_cast<float*>(host);
@@ -398,6 +398,9 @@ void Inputs::FillRows(int tensor, int64_t sequence, int64_t begin, int64_t end, 
           break;
         case DType::kFloat8E4M3:
           FillRow(static_cast<Float8E4M3*>(data) + at, dim, options_.values, tensor, key);
+          break;
+        case DType::kFloat8E5M2:
+          FillRow(static_cast<Float8E5M2*>(data) + at, dim, options_.values, tensor, key);
           break;
       }
     }

@@ -10,7 +10,7 @@
 // the layout, the kind of lengths, the device and the number of threads. One seed therefore gives
 // the same attention in all of them.
 //
-// Q, K and V of fp8_e4m3 have a scale per sequence, block and head, from 0.5 to 1.5; with kLargeScores
+// Q, K and V of fp8 have a scale per sequence, block and head, from 0.5 to 1.5; with kLargeScores
 // every other scale of V is 2^-64 of that.
 //
 // Paged K and V have their pages in an order drawn from the seed, with kUnusedPages among them.

@@ -260,6 +260,10 @@ TEST(InputsTest, Fp8HasScalesForBlocks) {
   EXPECT_EQ(t.k_scale.shape, (std::array<int64_t, 4>{2, 4, 2, 1}));
   EXPECT_EQ(t.v_scale.shape, (std::array<int64_t, 4>{2, 4, 2, 1}));
   EXPECT_NE(At(t.k_scale, 0, 0, 0, 0), At(t.k_scale, 0, 1, 0, 0));
+  const oracle::Inputs other = Make("hq=1,sq=5,d=16,dtype=fp8_e4m3,vdtype=fp8_e5m2");
+  EXPECT_EQ(other.tensors().k.dtype, DType::kFloat8E4M3);
+  EXPECT_EQ(other.tensors().v.dtype, DType::kFloat8E5M2);
+  EXPECT_NE(other.tensors().v_scale.data, nullptr);
 }
 
 // Sequences of 5, 0 and 8 keys in pages of 4.

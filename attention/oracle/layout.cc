@@ -32,7 +32,7 @@ absl::StatusOr<Layout> ParseLayout(absl::string_view name) {
 absl::Status CheckLayout(Layout layout, const AttentionProblem& p) {
   if (layout != Layout::kQkv) return absl::OkStatus();
   if (p.hq == p.hkv && p.sq == p.skv && p.d == p.dv && p.lens != Lengths::kPacked &&
-      p.KvDType() == p.dtype && p.page == 0) {
+      p.KvDType() == p.dtype && p.VDType() == p.dtype && p.page == 0) {
     return absl::OkStatus();
   }
   return absl::InvalidArgumentError(

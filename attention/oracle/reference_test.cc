@@ -362,7 +362,7 @@ TEST(ExactTest, SelectedRowsAreThoseOfTheWhole) {
 }
 
 TEST(StraightforwardTest, IsRoundedToTheDtypeAndCloseToExact) {
-  for (const char* dtype : {"fp32", "fp16", "bf16", "fp8_e4m3"}) {
+  for (const char* dtype : {"fp32", "fp16", "bf16", "fp8_e4m3", "fp8_e4m3,vdtype=fp8_e5m2"}) {
     const AttentionProblem p = Problem(
         std::string("b=2,hq=4,hkv=2,sq=50,skv=70,d=64,mask=causal,softcap=5,dtype=") + dtype);
     const Inputs inputs = Random(p);

@@ -157,6 +157,8 @@ void LoadRow(const ConstTensorView& view, int64_t batch, int64_t head, int64_t r
       return load(static_cast<const BFloat16*>(view.data));
     case DType::kFloat8E4M3:
       return load(static_cast<const Float8E4M3*>(view.data));
+    case DType::kFloat8E5M2:
+      return load(static_cast<const Float8E5M2*>(view.data));
   }
 }
 

@@ -25,6 +25,9 @@ TEST(ProblemClassTest, WhatChangesTheCodeStays) {
       "b=2,hq=4,hkv=2,sq=128,skv=256,d=80,dv=48,dtype=fp16,kvdtype=fp8_e4m3,mask=window:64:0,"
       "lens=packed,page=16";
   EXPECT_EQ(LineOfClass(kept), AttentionProblem::Parse(kept)->ToString());
+  const std::string e5m2 =
+      "b=2,hq=4,hkv=2,sq=128,skv=256,d=64,dtype=fp8_e4m3,vdtype=fp8_e5m2,mask=causal";
+  EXPECT_EQ(LineOfClass(e5m2), e5m2);
   EXPECT_EQ(LineOfClass("hq=2,sq=64,d=32,mask=window:100:3,scale=0.3,softcap=50"),
             "b=1,hq=2,hkv=2,sq=64,skv=64,d=32,dtype=bf16,mask=window:128:4,softcap=1");
 }

@@ -83,7 +83,8 @@ absl::StatusOr<DeviceInfo> NamedDevice(absl::string_view text) {
   "dv      head dim of V, d               softcap  none\n"                               \
   "lens    fixed, packed, padded          page     tokens a KV page, none\n"             \
   "scaleblock  64 or 128 rows of fp8      odtype   of O, bf16 if dtype is fp8_e4m3\n"    \
-  "            with one scale, none\n"
+  "            with one scale, none       vdtype   of V, kvdtype; fp8_e5m2 if dtype\n"   \
+  "                                                is fp8_e4m3\n"
 
 void AddOnce(const AttentionProblem& problem, std::vector<AttentionProblem>* problems) {
   if (std::find(problems->begin(), problems->end(), problem) == problems->end()) {

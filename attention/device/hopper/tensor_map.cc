@@ -24,6 +24,7 @@ CUtensorMapDataType TypeOf(DType dtype) {
     case DType::kFloat16:
       return CU_TENSOR_MAP_DATA_TYPE_FLOAT16;
     case DType::kFloat8E4M3:
+    case DType::kFloat8E5M2:
       return CU_TENSOR_MAP_DATA_TYPE_UINT8;
     default:
       return CU_TENSOR_MAP_DATA_TYPE_BFLOAT16;

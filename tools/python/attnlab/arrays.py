@@ -16,6 +16,7 @@ _DTYPES = {
     "float16": "fp16",
     "bfloat16": "bf16",
     "float8_e4m3fn": "fp8_e4m3",
+    "float8_e5m2": "fp8_e5m2",
     "int32": "int32",
     "uint8": "uint8",
 }

@@ -315,7 +315,8 @@ def attention(
 
     layout "bshd": q [B, Sq, Hq, D], k [B, Skv, Hkv, D], v [B, Skv, Hkv, Dv], O [B, Sq, Hq, Dv];
     "bhsd": head before sequence. Hkv divides Hq. All arrays are float32, float16 or bfloat16; k and v
-    may be float8_e4m3fn under 16-bit q, and so may all three. O is then bfloat16, or as `out` is. Any strides; the last axis is contiguous. Nothing is copied.
+    may be float8_e4m3fn under 16-bit q, and so may all three, or v float8_e5m2 beside such q and k. O is
+    then bfloat16, or as `out` is. Any strides; the last axis is contiguous. Nothing is copied.
 
     mask            "none"; "causal"; (left, right): a sliding window, with the number of keys before and
                     after a query's own position. The last query is aligned with the last key.
@@ -339,7 +340,7 @@ def attention(
                     [pages, page, Hkv, Dv] ("bhsd": Hkv before page). A sequence has kv_lens keys, or all
                     of max_seqlen_kv [N * page]. Packed q has cu_seqlens_q and max_seqlen_q alone
     q_scale, k_scale, v_scale
-                    float32 [B, Hq] and [B, Hkv]: factors of float8_e4m3fn q, k and v; with scale_block,
+                    float32 [B, Hq] and [B, Hkv]: factors of q, k and v of 8 bits; with scale_block,
                     [B, blocks, H], of 64 or 128 rows each
     workspace       uint8 scratch of at least Plan.info.workspace_bytes, aligned to 256, that shares no
                     memory with the arrays; otherwise allocated
@@ -378,6 +379,7 @@ def attention(
         b, hq, hkv, sq, skv, d, inputs.views["v"].shape[3], inputs.q.dtype, mask_of(mask, causal, window_size),
         None if scale is None else real("scale", scale), real("softcap", softcap), lengths.mode,
         page, "fp8_e4m3" if cache else None, o_dtype, integer("scale_block", scale_block),
+        "fp8_e5m2" if fp8 and inputs.views["v"].dtype == "fp8_e5m2" else None,
     )  # fmt: skip
     try:
         plan = cached(problem, inputs.q.kind, inputs.q.ordinal, kernel, config)

@@ -19,7 +19,7 @@ from . import errors
 
 ABI_VERSION = 1
 
-DTYPES = ("fp32", "fp16", "bf16", "fp8_e4m3")
+DTYPES = ("fp32", "fp16", "bf16", "fp8_e4m3", "fp8_e5m2")
 DEVICE_KINDS = ("cpu", "cuda")
 MASKS = ("none", "causal", "window")
 LENGTHS = ("fixed", "packed", "padded")
@@ -42,7 +42,7 @@ class CProblem(_Sized):
         + [("has_scale", c_int32), ("scale", c_float), ("softcap", c_float)]
         + [("lens", c_int32), ("page", c_int64)]
         + [(n, c_int32) for n in ("has_kv_dtype", "kv_dtype", "has_o_dtype", "o_dtype")]
-        + [("scale_block", c_int64)]
+        + [("scale_block", c_int64), ("has_v_dtype", c_int32), ("v_dtype", c_int32)]
     )
 
 

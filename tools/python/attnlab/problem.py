@@ -130,6 +130,7 @@ class Problem:
     kv_dtype: Optional[str] = None  # of K and V; None: dtype
     o_dtype: Optional[str] = None  # None: dtype, or bf16 if that is fp8_e4m3
     scale_block: int = 0  # rows with one scale; 0: all rows of a head
+    v_dtype: Optional[str] = None  # of V; None: that of K
 
     @property
     def output_dtype(self) -> str:
@@ -152,6 +153,7 @@ class Problem:
             kv_dtype=library.DTYPES[c.kv_dtype] if c.has_kv_dtype else None,
             o_dtype=library.DTYPES[c.o_dtype] if c.has_o_dtype else None,
             scale_block=c.scale_block,
+            v_dtype=library.DTYPES[c.v_dtype] if c.has_v_dtype else None,
         )
 
     def __str__(self) -> str:
@@ -177,6 +179,8 @@ class Problem:
             lens=choice("lens", self.lens, library.LENGTHS),
             has_kv_dtype=self.kv_dtype is not None,
             kv_dtype=0 if self.kv_dtype is None else choice("kv_dtype", self.kv_dtype, library.DTYPES),
+            has_v_dtype=self.v_dtype is not None,
+            v_dtype=0 if self.v_dtype is None else choice("v_dtype", self.v_dtype, library.DTYPES),
             has_o_dtype=self.o_dtype is not None,
             o_dtype=0 if self.o_dtype is None else choice("o_dtype", self.o_dtype, library.DTYPES),
         )

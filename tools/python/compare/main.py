@@ -35,6 +35,7 @@ def cases_of(problems: List[str]) -> List[Case]:
             ("scale", p.scale is None),
             ("softcap", p.softcap == 0),
             ("kv_dtype", p.kv_dtype in (None, "fp8_e4m3")),
+            ("v_dtype", p.v_dtype is None),
             ("dtype", p.dtype in ("fp32", "fp16", "bf16") or p.scale_block == SCALE_BLOCK),
             ("dv", p.dv == p.d),
             ("mask", p.mask in ("none", "causal")),

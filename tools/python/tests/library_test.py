@@ -34,6 +34,9 @@ class ProblemTest(unittest.TestCase):
         cache = attnlab.Problem.parse("hq=8,sq=5,d=64,dtype=fp16,kvdtype=fp8_e4m3")
         self.assertEqual((cache.kv_dtype, cache.o_dtype), ("fp8_e4m3", None))
         self.assertIn("dtype=fp16,kvdtype=fp8_e4m3,mask=none", str(cache))
+        fp8 = attnlab.Problem.parse("hq=8,sq=5,d=64,dtype=fp8_e4m3,vdtype=fp8_e5m2")
+        self.assertEqual((fp8.kv_dtype, fp8.v_dtype), (None, "fp8_e5m2"))
+        self.assertIn("dtype=fp8_e4m3,vdtype=fp8_e5m2,mask=none", str(fp8))
 
     def test_rejects(self):
         for line, text in (

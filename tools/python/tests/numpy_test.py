@@ -199,7 +199,11 @@ class ValuesTest(unittest.TestCase):
 
     @unittest.skipIf(ml_dtypes is None, "ml_dtypes is not installed")
     def test_fp8(self):
-        fp8 = [x.astype(ml_dtypes.float8_e4m3fn) for x in qkv(21)]
+        q, k, v = (x.astype(ml_dtypes.float8_e4m3fn) for x in qkv(21))
+        self.check_fp8(q, k, v)
+        self.check_fp8(q, k, v.astype(ml_dtypes.float8_e5m2))
+
+    def check_fp8(self, *fp8):
         scales = [
             numpy.ones((x.shape[0], 1, x.shape[2]), "float32") * factor
             for x, factor in zip(fp8, (0.5, 0.25, 2))
