@@ -128,7 +128,9 @@ class WarpSpecializedKernel : public Kernel {
   absl::StatusOr<std::unique_ptr<const Prepared>> Prepare(
       const AttentionProblem& p, const DeviceInfo& device,
       const LaunchConfig& config) const override {
-    if (absl::Status s = CheckDtypeAndPage(p, {KvForm::kPaged, KvForm::kFp8Q}); !s.ok()) return s;
+    if (absl::Status s = CheckDtypeAndPage(p, {KvForm::kPaged, KvForm::kFp8Q, KvForm::kE5m2V});
+        !s.ok())
+      return s;
     const absl::StatusOr<Options> options =
         OptionsFor(p, device, cuda_backend::CodeCapabilityOf(device), config);
     if (!options.ok()) return options.status();
@@ -137,7 +139,9 @@ class WarpSpecializedKernel : public Kernel {
 
   absl::StatusOr<Traffic> ExpectedTraffic(const AttentionProblem& p, const DeviceInfo& device,
                                           const LaunchConfig& config) const override {
-    if (absl::Status s = CheckDtypeAndPage(p, {KvForm::kPaged, KvForm::kFp8Q}); !s.ok()) return s;
+    if (absl::Status s = CheckDtypeAndPage(p, {KvForm::kPaged, KvForm::kFp8Q, KvForm::kE5m2V});
+        !s.ok())
+      return s;
     const absl::StatusOr<Options> options =
         OptionsFor(p, device, cuda_backend::CodeCapabilityOf(device), config);
     if (!options.ok()) return options.status();

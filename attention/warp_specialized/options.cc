@@ -19,8 +19,8 @@ namespace {
 
 template <typename... Shapes>
 constexpr std::array<HopperTile, sizeof...(Shapes)> TilesOf(Shapes...) {
-  return {{{Shapes::kBytes, Shapes::kDim, Shapes::kDimV, Shapes::kRows, Shapes::kKeys,
-            Shapes::kSharedBytes}...}};
+  return {{{Shapes::kBytes, Shapes::kE5m2V, Shapes::kDim, Shapes::kDimV, Shapes::kRows,
+            Shapes::kKeys, Shapes::kSharedBytes}...}};
 }
 constexpr auto kHopperTiles = WithHopperShapes([](auto... shapes) { return TilesOf(shapes...); });
 
@@ -30,6 +30,7 @@ constexpr int kLeastBoxKeys = 8;
 absl::StatusOr<size_t> ShapeFor(const AttentionProblem& p) {
   for (size_t i = 0; i < kHopperTiles.size(); ++i) {
     if (SizeOf(p.dtype) != kHopperTiles[i].bytes) continue;
+    if ((p.VDType() == DType::kFloat8E5M2) != kHopperTiles[i].e5m2_v) continue;
     if (p.d <= kHopperTiles[i].head_dim && p.dv <= kHopperTiles[i].head_dim_v) return i;
   }
   const bool d = p.d > 256;

@@ -16,6 +16,7 @@ namespace attnlab::warp_specialized {
 // A shape of hopper_shape.h.
 struct HopperTile {
   int bytes = 0;                     // of an element of Q, K and V
+  bool e5m2_v = false;               // V is fp8_e5m2
   int head_dim = 0, head_dim_v = 0;  // the most that d and dv may be
   int rows = 0, keys = 0;
   int shared_bytes = 0;

@@ -58,6 +58,11 @@ TEST(OptionsTest, TilesOfFp8) {
     EXPECT_EQ(options->tile.head_dim_v, c.head_dim_v) << c.dims;
     // A tile begins where a block of 64 keys with one scale does.
     EXPECT_EQ(options->tile.keys, c.keys) << c.dims;
+    EXPECT_FALSE(options->tile.e5m2_v) << c.dims;
+    const auto e5m2 = For(std::string("hq=1,sq=1000,dtype=fp8_e4m3,vdtype=fp8_e5m2,") + c.dims);
+    ASSERT_TRUE(e5m2.ok()) << c.dims << ": " << e5m2.status();
+    EXPECT_TRUE(e5m2->tile.e5m2_v) << c.dims;
+    EXPECT_EQ(e5m2->tile.shared_bytes, options->tile.shared_bytes) << c.dims;
   }
   EXPECT_THAT(std::string(For("hq=1,sq=8,d=64,dtype=fp8_e4m3,odtype=fp32").status().message()),
               HasSubstr("odtype: fp32 is not one of fp16 and bf16"));
