@@ -30,8 +30,8 @@ enum class Pass {
 // Which rows are rotated, in this code.
 enum class Turns {
   kNone,
-  kHalves,  // whole rows, not interleaved
-  kAny,
+  kHalves,  // whole rows, not interleaved: a lane has both elements of a pair, and angles in shared memory
+  kAny,  // the other element and the angles come from memory
 };
 
 // What a launch makes fp8: some of Q, K and V.
@@ -49,20 +49,37 @@ __device__ void Unpack(const uint4& words, float* x) {
   for (int i = 0; i < 8; ++i) x[i] = device::ToFloat(elements[i]);
 }
 
-// A row of kDim elements has 2, 4 or 8 lanes. Lane i of n has columns 16 (n m + i) to 16 (n m + i) + 15, so
-// that its loads and stores have 16 bytes, and those of a row lie side by side.
+// A row of kDim elements has 2, 4 or 8 lanes. Of its chunks of 8 elements, lane i of n has every n-th, from i
+// on: those of lanes side by side lie side by side, and half of a row is a whole number of chunks of a lane.
 template <int kDim>
 struct Layout {
-  static constexpr int kLanes = kDim == 256 ? 8 : kDim % 64 == 0 ? 4 : 2;
-  static constexpr int kParts = kDim / 16 / kLanes;
-  static constexpr int kElements = 16 * kParts;
+  static constexpr int kLanes = kDim == 256 ? 8 : kDim > 96 ? 4 : 2;
+  static constexpr int kElements = kDim / kLanes, kParts = kElements / 8;
   static constexpr int kBlock = static_cast<int>(HadamardBlock(kDim));
   // Thread blocks of a multiprocessor, as registers allow.
   static constexpr int Blocks(Turns turns) {
-    return kDim < 128 ? (turns == Turns::kNone ? 3 : 2) : kDim == 128 ? 2 : 1;
+    return kDim == 64 ? 4 : kDim == 96 ? (turns == Turns::kNone ? 3 : 2) : kDim == 128 ? 2 : 1;
   }
 
-  static __device__ int Column(int lane, int part) { return 16 * (kLanes * part + lane); }
+  static __device__ int Column(int lane, int part) { return 8 * (kLanes * part + lane); }
+
+  // The rows of a warp in shared memory: where chunks of 16 bytes are, of elements or of angles. 8 lanes that
+  // read theirs take all banks.
+  static constexpr int kRows = 32 / kLanes, kChunks = kDim / 8;
+  static __device__ int Place(int row, int chunk) {
+    const int moved = kLanes == 8   ? 0
+                      : kLanes == 4 ? (row & 1) * 4
+                      : kDim == 64  ? (row & 3) * 2
+                                    : (row >> 1 & 1) * 2;
+    return row * kChunks + (chunk ^ moved);
+  }
+  static constexpr int kAngleChunks = kDim / 4;
+  static __device__ int AnglePlace(int row, int chunk) {
+    const int moved = kLanes == 8   ? chunk >> 3 & 1
+                      : kLanes == 4 ? row & 1
+                                    : (row & 1) | (row >> 1 & 1) * 4;
+    return row * kAngleChunks + (chunk ^ moved);
+  }
 };
 
 // Turns the pairs of 4 elements, from `column` on, by the angles of a position. `row`: all elements.
@@ -97,54 +114,22 @@ __device__ void Rotate(const QuantizeRows& a, const T* row, const float* cosines
   }
 }
 
-// The same for all elements, if rows are rotated whole. With two parts, half of a row is as far as the second from
-// the first, and a lane has both elements of each pair. Otherwise another lane has the second one, in the same
-// part or one of the other two.
+// The same for all elements. `angles`: of the warp's rows.
 template <int kDim>
-__device__ void RotateHalves(const float* cosines, int lane, float (&x)[Layout<kDim>::kElements]) {
+__device__ void RotateHalves(const float4* angles, int row, int lane,
+                             float (&x)[Layout<kDim>::kElements]) {
   using L = Layout<kDim>;
-  if constexpr (L::kParts == 2) {
 #pragma unroll
-    for (int i = 0; i < 16; i += 4) {
-      const float* const at = cosines + 16 * lane + i;
-      const float4 cosine = *reinterpret_cast<const float4*>(at),
-                   sine = *reinterpret_cast<const float4*>(at + kDim / 2);
-      Turn(x[i], x[16 + i], cosine.x, sine.x);
-      Turn(x[i + 1], x[17 + i], cosine.y, sine.y);
-      Turn(x[i + 2], x[18 + i], cosine.z, sine.z);
-      Turn(x[i + 3], x[19 + i], cosine.w, sine.w);
-    }
-  } else {
-    const bool low = lane < L::kLanes / 2;
-#pragma unroll
-    for (int i = 0; i < 16; i += 2) {
-      float its[L::kParts][2];
-#pragma unroll
-      for (int part = 0; part < L::kParts; ++part) {
-#pragma unroll
-        for (int j = 0; j < 2; ++j) {
-          // The partner of a low lane's element is one part on in the high lane, and so one back for that.
-          const float given = low ? x[16 * ((part + 2) % L::kParts) + i + j]
-                                  : x[16 * ((part + 1) % L::kParts) + i + j];
-          its[part][j] = __shfl_xor_sync(0xFFFFFFFF, given, L::kLanes / 2);
-        }
-      }
-#pragma unroll
-      for (int part = 0; part < L::kParts; ++part) {
-        const int column = L::Column(lane, part);
-        const bool is_second = column >= kDim / 2;
-        const float* const at = cosines + (is_second ? column - kDim / 2 : column) + i;
-        const float2 cosine = *reinterpret_cast<const float2*>(at),
-                     sine = *reinterpret_cast<const float2*>(at + kDim / 2);
-#pragma unroll
-        for (int j = 0; j < 2; ++j) {
-          float& mine = x[16 * part + i + j];
-          float first = is_second ? its[part][j] : mine, second = is_second ? mine : its[part][j];
-          Turn(first, second, j == 0 ? cosine.x : cosine.y, j == 0 ? sine.x : sine.y);
-          mine = is_second ? second : first;
-        }
-      }
-    }
+  for (int i = 0; i < L::kElements / 2; i += 4) {
+    const int chunk = L::Column(lane, i / 8) / 4 + i % 8 / 4;
+    const float4 cosine = angles[L::AnglePlace(row, chunk)],
+                 sine = angles[L::AnglePlace(row, L::kAngleChunks / 2 + chunk)];
+    float* const second = x + L::kElements / 2;
+    Turn(x[i], second[i], cosine.x, sine.x);
+    Turn(x[i + 1], second[i + 1], cosine.y, sine.y);
+    Turn(x[i + 2], second[i + 2], cosine.z, sine.z);
+    Turn(x[i + 3], second[i + 3], cosine.w, sine.w);
+    asm volatile("" ::: "memory");  // or the loads of all take registers at once
   }
 }
 
@@ -170,8 +155,8 @@ __device__ void Multiply(float (&x)[Layout<kDim>::kElements], int lane) {
 #pragma unroll
   for (int bit = 0; 1 << bit < L::kBlock; ++bit) {
     const int step = 1 << bit;
-    if (step < 16 || step >= 16 * L::kLanes) {  // within the lane
-      const int distance = step < 16 ? step : step / L::kLanes;
+    if (step < 8 || step >= 8 * L::kLanes) {  // within the lane
+      const int distance = step < 8 ? step : step / L::kLanes;
 #pragma unroll
       for (int i = 0; i < L::kElements; ++i) {
         if ((i & distance) != 0) continue;
@@ -180,7 +165,7 @@ __device__ void Multiply(float (&x)[Layout<kDim>::kElements], int lane) {
         x[i + distance] = first - second;
       }
     } else {
-      const int other = step / 16;
+      const int other = step / 8;
       const float sign = (lane & other) != 0 ? -1.0f : 1.0f;
 #pragma unroll
       for (int i = 0; i < L::kElements; ++i) {
@@ -190,19 +175,25 @@ __device__ void Multiply(float (&x)[Layout<kDim>::kElements], int lane) {
   }
 }
 
-// The largest size of a lane's elements, as bits. Of floats without their signs, the order is that of their bits,
-// and NaN is above all. As numbers with a sign, the largest is positive; without one, it is the most negative, if
-// there is one.
+// The larger size, or NaN if there is one.
+__device__ float Larger(float a, float b) {
+#if __CUDA_ARCH__ >= 800
+  float larger;
+  asm("max.NaN.f32 %0, %1, %2;" : "=f"(larger) : "f"(fabsf(a)), "f"(fabsf(b)));
+  return larger;
+#else
+  // Of floats without their signs, the order is that of their bits, and NaN is above all.
+  return __int_as_float(max(__float_as_int(fabsf(a)), __float_as_int(fabsf(b))));
+#endif
+}
+
+// The largest size of a lane's elements, as bits.
 template <int kCount>
 __device__ uint32_t LargestOf(const float (&x)[kCount]) {
-  int positive = 0;
-  uint32_t negative = 0;
+  float largest[4] = {};
 #pragma unroll
-  for (int i = 0; i < kCount; i += 2) {
-    positive = max(positive, max(__float_as_int(x[i]), __float_as_int(x[i + 1])));
-    negative = max(negative, max(__float_as_uint(x[i]), __float_as_uint(x[i + 1])));
-  }
-  return max(static_cast<uint32_t>(positive), negative & 0x7FFFFFFF);
+  for (int i = 0; i < kCount; ++i) largest[i % 4] = Larger(largest[i % 4], x[i]);
+  return __float_as_uint(Larger(Larger(largest[0], largest[1]), Larger(largest[2], largest[3])));
 }
 
 __device__ uint32_t LargestOfWarp(uint32_t bits) {
@@ -232,26 +223,51 @@ __device__ float DivisorOfLargest(const QuantizeRows& a, uint32_t bits) {
 }
 __device__ float FactorOf(const QuantizeRows& a) { return a.hadamard ? HadamardFactor(a.d) : 1; }
 
-// Stores a lane's elements, times `inverse`, to a row. What is too large becomes the largest number.
+// Stores a lane's elements, times `inverse`, to a row if it `exists`. What is too large becomes the largest number.
 template <int kDim, __nv_fp8_interpretation_t kType>
 __device__ void Store(const float (&x)[Layout<kDim>::kElements], float inverse, int lane,
-                      uint8_t* to) {
+                      bool exists, uint8_t* to) {
   using L = Layout<kDim>;
+  static_assert(L::kParts % 2 == 0);
+  [[maybe_unused]] uint32_t before[2];
 #pragma unroll
   for (int i = 0; i < L::kParts; ++i) {
-    uint32_t packed[4];
+    uint32_t packed[2];
 #pragma unroll
-    for (int j = 0; j < 4; ++j) {
-      const float* const e = x + 16 * i + 4 * j;
+    for (int j = 0; j < 2; ++j) {
+      const float* const e = x + 8 * i + 4 * j;
       const uint32_t low = __nv_cvt_float2_to_fp8x2(make_float2(e[0] * inverse, e[1] * inverse),
                                                     __NV_SATFINITE, kType),
                      high = __nv_cvt_float2_to_fp8x2(make_float2(e[2] * inverse, e[3] * inverse),
                                                      __NV_SATFINITE, kType);
       packed[j] = low | high << 16;
     }
-    *reinterpret_cast<uint4*>(to + L::Column(lane, i)) =
-        make_uint4(packed[0], packed[1], packed[2], packed[3]);
+    if constexpr (L::kLanes > 2) {
+      if (exists)
+        *reinterpret_cast<uint2*>(to + L::Column(lane, i)) = make_uint2(packed[0], packed[1]);
+    } else if (i % 2 == 0) {
+      before[0] = packed[0], before[1] = packed[1];
+    } else {
+      // Two lanes have 16 bytes side by side, half of a sector. Of two parts, each stores one whole.
+      uint32_t given[2];
+#pragma unroll
+      for (int j = 0; j < 2; ++j) {
+        given[j] = __shfl_xor_sync(0xFFFFFFFF, lane == 0 ? packed[j] : before[j], 1);
+      }
+      if (!exists) continue;
+      *reinterpret_cast<uint4*>(to + L::Column(0, i - 1 + lane)) =
+          lane == 0 ? make_uint4(before[0], before[1], given[0], given[1])
+                    : make_uint4(given[0], given[1], packed[0], packed[1]);
+    }
   }
+}
+
+// The thread, such that what follows from it is computed where it is used: kept from one head to the next,
+// it would take registers that elements need.
+__device__ int ThisThread() {
+  int thread = static_cast<int>(threadIdx.x);
+  asm volatile("" : "+r"(thread));
+  return thread;
 }
 
 // The grid: blocks of rows, groups of heads, sequences of each tensor; those beyond a grid are of other launches.
@@ -261,31 +277,57 @@ __global__ void __launch_bounds__(128 * Layout<kDim>::kLanes, Layout<kDim>::Bloc
     QuantizeKernel(const __grid_constant__ Tensors tensors, Pass pass, int32_t first_head,
                    int64_t first_sequence, uint32_t sequences) {
   using L = Layout<kDim>;
-  extern __shared__ uint4
-      coming[];  // the next head's elements; a thread's own are blockDim.x apart
+  extern __shared__ uint4 shared[];  // the next head's elements, then angles
   __shared__ __align__(16) uint32_t signs[kDim / 2];
   __shared__ uint32_t largest[2][32];
   const uint32_t tensor = blockIdx.z < sequences ? 0 : blockIdx.z < 2 * sequences ? 1 : 2;
   const QuantizeRows& a = tensors.rows[tensor];
-  const int begin = first_head + static_cast<int>(blockIdx.y) * kHeadsTogether,
-            end = min(begin + kHeadsTogether, a.heads);
+  int head = first_head + static_cast<int>(blockIdx.y) * kHeadsTogether;
+  const int end = min(head + kHeadsTogether, a.heads);
   const int64_t sequence = first_sequence + blockIdx.z - tensor * sequences;
   const device::Span span = a.sequences[sequence];
-  const int thread = static_cast<int>(threadIdx.x), lane = thread % L::kLanes;
-  const int64_t row = int64_t{blockIdx.x} * a.block + thread / L::kLanes;
-  if (row - thread / L::kLanes >= span.length || begin >= end) return;
-  const bool exists = row < span.length;
-  const T* from = static_cast<const T*>(a.from.data) +
-                  a.from.Offset(span.batch, span.begin + (exists ? row : 0), begin);
+  const int thread = static_cast<int>(threadIdx.x), warp_row = thread % 32 / L::kLanes;
+  // The warp's rows, of which it copies each itself, and the thread's.
+  const int64_t block_row = int64_t{blockIdx.x} * a.block,
+                first_row = block_row + thread / 32 * L::kRows, row = first_row + warp_row;
+  if (block_row >= span.length || head >= end) return;
+  const int rows = static_cast<int>(min(int64_t{L::kRows}, span.length - first_row));  // may be < 0
+  const bool exists = warp_row < rows;
+  const T* from =
+      static_cast<const T*>(a.from.data) + a.from.Offset(span.batch, span.begin + first_row, head);
   const auto load = [&] {
+    constexpr int kAtOnce = 32 / L::kChunks;  // rows
+    const int at = ThisThread(), first = at % 32 / L::kChunks, chunk = at % 32 % L::kChunks;
+    uint4* const coming = shared + at / 32 * (L::kRows * L::kChunks);
+    const T* chunk_from = from + first * a.from.token_stride + 8 * chunk;
 #pragma unroll
-    for (int i = 0; i < 2 * L::kParts; ++i) {
-      device::CopyAsync<16>(coming + i * blockDim.x + thread,
-                            from + L::Column(lane, i / 2) + i % 2 * 8);
+    for (int i = 0; i < L::kRows; i += kAtOnce) {
+      if (first < kAtOnce && first + i < rows) {
+        device::CopyAsync<16>(coming + L::Place(first + i, chunk), chunk_from);
+      }
+      chunk_from += kAtOnce * a.from.token_stride;
     }
     device::CopyAsyncCommit();
   };
   load();
+  const bool rotates = kTurns != Turns::kNone && a.table != nullptr;
+  const auto angles_of = [&](int64_t of) {
+    const int64_t position = of + a.kv_sequences[sequence].length - span.length;
+    return a.table + max(int64_t{0}, min(position, a.positions - 1)) * a.position_stride;
+  };
+  const auto angles_at = [&](int at) {
+    return reinterpret_cast<float4*>(shared + blockDim.x * (L::kElements / 8)) +
+           at / 32 * (L::kRows * L::kAngleChunks);
+  };
+  if (kTurns == Turns::kHalves && rotates) {
+#pragma unroll 1
+    for (int i = thread % 32; i < L::kRows * L::kAngleChunks; i += 32) {
+      const int of = i / L::kAngleChunks, chunk = i % L::kAngleChunks;
+      device::CopyAsync<16>(angles_at(thread) + L::AnglePlace(of, chunk),
+                            angles_of(first_row + of) + 4 * chunk);
+    }
+    device::CopyAsyncCommit();
+  }
   if (a.hadamard) {
     for (int c = thread; c < kDim / 2; c += static_cast<int>(blockDim.x)) {
       signs[c] =
@@ -293,33 +335,33 @@ __global__ void __launch_bounds__(128 * Layout<kDim>::kLanes, Layout<kDim>::Bloc
     }
     __syncthreads();
   }
-  const bool rotates = kTurns != Turns::kNone && a.table != nullptr;
-  const float* cosines = nullptr;
-  if (rotates) {
-    const int64_t position = row + a.kv_sequences[sequence].length - span.length;
-    cosines = a.table + max(int64_t{0}, min(position, a.positions - 1)) * a.position_stride;
-  }
+  auto* to = static_cast<uint8_t*>(a.to.data) + a.to.Offset(span.batch, span.begin + row, head);
 #pragma unroll 1
-  for (int head = begin; head < end; ++head) {
+  for (; head < end; ++head) {
     float x[L::kElements];
+    const int at = ThisThread(), lane = at % L::kLanes, at_row = at % 32 / L::kLanes;
+    const uint4* const coming = shared + at / 32 * (L::kRows * L::kChunks);
     device::CopyAsyncWait<0>();
+    __syncwarp();
 #pragma unroll
-    for (int i = 0; i < 2 * L::kParts; ++i) {
-      uint4 words = coming[i * blockDim.x + thread];
-      if (!rotates && a.hadamard) {
-        ChangeSigns(signs + (L::Column(lane, i / 2) + i % 2 * 8) / 2, words);
-      }
+    for (int i = 0; i < L::kParts; ++i) {
+      uint4 words = coming[L::Place(at_row, L::Column(lane, i) / 8)];
+      if (!rotates && a.hadamard) ChangeSigns(signs + L::Column(lane, i) / 2, words);
       Unpack<T>(words, x + 8 * i);
     }
+    __syncwarp();
     from += a.from.head_stride;
     if (head + 1 < end) load();
     if (rotates) {
       if constexpr (kTurns == Turns::kHalves) {
-        RotateHalves<kDim>(cosines, lane, x);
+        RotateHalves<kDim>(angles_at(at), at_row, lane, x);
       } else {
+        const float* cosines = angles_of(row);
+        const T* const mine =
+            from - a.from.head_stride + (exists ? warp_row : rows - 1) * a.from.token_stride;
 #pragma unroll
         for (int i = 0; i < L::kElements; i += 4) {
-          Rotate(a, from - a.from.head_stride, cosines, L::Column(lane, i / 16) + i % 16, x + i);
+          Rotate(a, mine, cosines, L::Column(lane, i / 8) + i % 8, x + i);
           // Or the loads of all take registers at once, and addresses those of all heads.
           asm volatile("" : "+l"(cosines)::"memory");
         }
@@ -327,34 +369,34 @@ __global__ void __launch_bounds__(128 * Layout<kDim>::kLanes, Layout<kDim>::Bloc
       if (a.hadamard) {
 #pragma unroll
         for (int i = 0; i < L::kElements; i += 8) {
-          ChangeSigns(signs + (L::Column(lane, i / 16) + i % 16) / 2, x + i);
+          ChangeSigns(signs + L::Column(lane, i / 8) / 2, x + i);
         }
       }
     }
     if (a.hadamard) Multiply<kDim>(x, lane);
-    float* const scale = a.scales + sequence * a.scale_strides[0] +
-                         int64_t{blockIdx.x} * a.scale_strides[1] + head * a.scale_strides[2];
+    const auto scale = [&] {
+      return a.scales + sequence * a.scale_strides[0] + int64_t{blockIdx.x} * a.scale_strides[1] +
+             head * a.scale_strides[2];
+    };
     float divisor = 1;
     if (pass == Pass::kConvert) {
-      divisor = DivisorOfLargest(a, __float_as_uint(*scale));
+      divisor = DivisorOfLargest(a, __float_as_uint(*scale()));
     } else {
       const uint32_t bits = LargestOfBlock(exists ? LargestOf(x) : 0, largest[head % 2]);
       if (pass == Pass::kLargest) {
-        if (thread == 0) atomicMax(reinterpret_cast<uint32_t*>(scale), bits);
+        if (thread == 0) atomicMax(reinterpret_cast<uint32_t*>(scale()), bits);
         continue;
       }
       divisor = DivisorOfLargest(a, bits);
-      if (thread == 0) *scale = divisor * FactorOf(a);
+      if (thread == 0) *scale() = divisor * FactorOf(a);
     }
-    if (!exists) continue;
     const float inverse = __frcp_rn(divisor);
-    auto* const to =
-        static_cast<uint8_t*>(a.to.data) + a.to.Offset(span.batch, span.begin + row, head);
     if (a.e5m2) {
-      Store<kDim, __NV_E5M2>(x, inverse, lane, to);
+      Store<kDim, __NV_E5M2>(x, inverse, lane, exists, to);
     } else {
-      Store<kDim, __NV_E4M3>(x, inverse, lane, to);
+      Store<kDim, __NV_E4M3>(x, inverse, lane, exists, to);
     }
+    to += a.to.head_stride;
   }
 }
 
@@ -380,6 +422,12 @@ cudaError_t LaunchScales(const QuantizeRows& a, bool finish, cudaStream_t stream
                         0, stream, a, count, finish);
 }
 
+// Of dynamic shared memory: elements of 16 bits and, of rows that are rotated whole, angles.
+template <int kDim>
+constexpr size_t SharedBytes(int block, bool angles) {
+  return static_cast<size_t>(block) * kDim * (angles ? 2 + sizeof(float) : 2);
+}
+
 template <typename T, int kDim, Turns kTurns>
 cudaError_t Launch(const Tensors& tensors, Pass pass, cudaStream_t stream) {
   constexpr int64_t kMost = 65535;  // of a grid's second and third axis
@@ -391,16 +439,16 @@ cudaError_t Launch(const Tensors& tensors, Pass pass, cudaStream_t stream) {
   }
   const QuantizeRows& a = tensors.rows[0];
   const dim3 threads(static_cast<uint32_t>(a.block * Layout<kDim>::kLanes));
+  const size_t shared_bytes = SharedBytes<kDim>(a.block, kTurns == Turns::kHalves);
   for (int64_t sequence = 0; sequence < a.b; sequence += kMost / 3) {
     const auto sequences = static_cast<uint32_t>(std::min(a.b - sequence, kMost / 3));
     for (int64_t group = 0; group < groups; group += kMost) {
       const dim3 grid(static_cast<uint32_t>(blocks),
                       static_cast<uint32_t>(std::min(groups - group, kMost)),
                       sequences * static_cast<uint32_t>(tensors.count));
-      const cudaError_t error =
-          device::Launch(QuantizeKernel<T, kDim, kTurns>, grid, threads,
-                         threads.x * Layout<kDim>::kElements * sizeof(T), stream, tensors, pass,
-                         static_cast<int32_t>(group * kHeadsTogether), sequence, sequences);
+      const cudaError_t error = device::Launch(
+          QuantizeKernel<T, kDim, kTurns>, grid, threads, shared_bytes, stream, tensors, pass,
+          static_cast<int32_t>(group * kHeadsTogether), sequence, sequences);
       if (error != cudaSuccess) return error;
     }
   }
@@ -409,11 +457,18 @@ cudaError_t Launch(const Tensors& tensors, Pass pass, cudaStream_t stream) {
 
 template <typename T, int kDim>
 cudaError_t Launch(const Tensors& tensors, cudaStream_t stream) {
+  int device = 0, most_shared = 0;
+  cudaError_t error = cudaGetDevice(&device);
+  if (error == cudaSuccess) {
+    error = cudaDeviceGetAttribute(&most_shared, cudaDevAttrMaxSharedMemoryPerBlockOptin, device);
+  }
+  if (error != cudaSuccess) return error;
   Turns turns = Turns::kNone;
   for (int i = 0; i < tensors.count; ++i) {
     const QuantizeRows& a = tensors.rows[i];
     if (a.table == nullptr) continue;
-    turns = a.rotary_dim == kDim && !a.interleaved ? Turns::kHalves : Turns::kAny;
+    const bool fits = SharedBytes<kDim>(a.block, true) + 1024 <= static_cast<size_t>(most_shared);
+    turns = a.rotary_dim == kDim && !a.interleaved && fits ? Turns::kHalves : Turns::kAny;
   }
   const auto run = [&](Pass pass) {
     return turns == Turns::kNone     ? Launch<T, kDim, Turns::kNone>(tensors, pass, stream)
@@ -428,7 +483,7 @@ cudaError_t Launch(const Tensors& tensors, cudaStream_t stream) {
     }
     return error;
   };
-  cudaError_t error = scales(/*finish=*/false);
+  error = scales(/*finish=*/false);
   if (error == cudaSuccess) error = run(Pass::kLargest);
   if (error == cudaSuccess) error = run(Pass::kConvert);
   if (error == cudaSuccess) error = scales(/*finish=*/true);

@@ -81,7 +81,8 @@ int ClusterShift(const DeviceInfo& device, int capability, const SplitTile& tile
 // its multiprocessor and the memory can serve all blocks at that rate.
 double SecondsOf(const AttentionProblem& p, const DeviceInfo& device, const Options& options,
                  int64_t tiles, int64_t parts, int64_t keys, bool cluster) {
-  constexpr double kBlockSeconds = 2e-6, kMergeSeconds = 3e-6, kClusterSeconds = 1.5e-6;
+  constexpr double kBlockSeconds = 2e-6, kMergeSeconds = 2e-6, kClusterSeconds = 1.5e-6;
+  constexpr double kEightSeconds = 1e-6;  // of eight parts' states that the merge loads
   // Bytes per second of a multiprocessor, if all read. Memory gives a quarter more where there is much to
   // read, but then the choice is easy.
   constexpr double kMultiprocessorRate = 27e9;
@@ -102,10 +103,11 @@ double SecondsOf(const AttentionProblem& p, const DeviceInfo& device, const Opti
   const double bytes = static_cast<double>(keys) * key_bytes;
   const double waves = std::ceil(blocks / together);
   const double merged = blocks * options.tile.rows * static_cast<double>(p.dv) * 4;
-  const double merge =
-      parts == 1 ? 0
-      : cluster  ? kClusterSeconds
-                 : kMergeSeconds + 2 * merged / (kMultiprocessorRate * device.multiprocessors);
+  const double merge = parts == 1 ? 0
+                       : cluster  ? kClusterSeconds
+                                  : kMergeSeconds +
+                                       kEightSeconds * static_cast<double>(CeilDivide(parts, 8)) +
+                                       2 * merged / (kMultiprocessorRate * device.multiprocessors);
   // Where nothing else decides, rather use all multiprocessors: what memory gives is not known so well.
   const double idle = 1 - std::min(1.0, blocks / multiprocessors);
   return (waves * (kBlockSeconds + bytes / rate) + merge) * (1 + 0.05 * idle);

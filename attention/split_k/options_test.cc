@@ -58,11 +58,8 @@ TEST(SplitKOptionsTest, PrefetchedKeysAreThoseOfTheParts) {
       const auto q = static_cast<int32_t>(p.sq), kv = static_cast<int32_t>(p.skv);
       const SplitKeys tile = KeysOf(p.mask, 0, q - 1, q, kv);
       for (uint32_t part = 0; part < PartsOf(grid, tile); ++part) {
-        for (uint32_t warp = 0; warp < 4; ++warp) {
-          EXPECT_EQ(WarpKeysOf(grid, {0, 0, 0, kv}, part, warp).keys.begin,
-                    WarpKeysOf(grid, tile, part, warp).keys.begin)
-              << line << config;
-        }
+        EXPECT_EQ(static_cast<int32_t>(part * PartKeys(grid, static_cast<uint32_t>(kv))),
+                  PartOf(grid, tile, part).begin);
       }
     }
     for (const std::string line :
@@ -237,7 +234,7 @@ std::vector<std::pair<int32_t, int32_t>> StatesOf(const SplitGrid& grid, const S
   std::vector<std::pair<int32_t, int32_t>> states;
   for (uint32_t part = 0; part < PartsOf(grid, tile); ++part) {
     for (uint32_t warp = 0; warp < 4; ++warp) {
-      const WarpKeys of_warp = WarpKeysOf(grid, tile, part, warp);
+      const WarpKeys of_warp = InvariantKeysOf(grid, tile, part, warp);
       const auto count = static_cast<uint32_t>(of_warp.keys.end - of_warp.keys.begin);
       const uint32_t slice = of_warp.slice > 0 ? of_warp.slice : count;
       for (uint32_t i = 0; slice > 0 && i * slice < count; ++i) {
@@ -255,22 +252,18 @@ TEST(SplitTest, InvariantStatesHaveTheSameKeysWhetherABlockHasOnePartOrFour) {
     for (const Mask& mask : {Mask::None(), Mask::Causal(), Mask::SlidingWindow(700, 3)}) {
       const SplitKeys tile = KeysOf(mask, 0, 7, 8, length);
       SplitGrid grid;
-      for (const int64_t keys : {0, 64, 4096}) {
-        grid.part_keys = device::Divisor(std::max<int64_t>(1, keys));
-        grid.invariant = keys == 0 ? 1 : 0;
-        const auto states = StatesOf(grid, tile);
-        int32_t next = tile.begin;
-        for (const auto& [begin, end] : states) {
-          EXPECT_EQ(begin, next) << length;
-          EXPECT_GT(end, begin);
-          EXPECT_EQ((begin - tile.begin) % kPartKeys, 0);
-          next = end;
-        }
-        EXPECT_EQ(next, tile.end) << length;
-        if (keys != 0) continue;
-        grid.invariant = 4;
-        EXPECT_EQ(StatesOf(grid, tile), states) << length;
+      grid.invariant = 1;
+      const auto states = StatesOf(grid, tile);
+      int32_t next = tile.begin;
+      for (const auto& [begin, end] : states) {
+        EXPECT_EQ(begin, next) << length;
+        EXPECT_GT(end, begin);
+        EXPECT_EQ((begin - tile.begin) % kPartKeys, 0);
+        next = end;
       }
+      EXPECT_EQ(next, tile.end) << length;
+      grid.invariant = 4;
+      EXPECT_EQ(StatesOf(grid, tile), states) << length;
     }
   }
 }

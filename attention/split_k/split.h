@@ -47,7 +47,7 @@ struct SplitGrid {
   uint32_t invariant = 0;
   // Unless 0: the 2^cluster_shift parts of a tile are a cluster of blocks (exchange.cuh).
   int32_t cluster_shift = 0;
-  // Whether each tile walks all keys of the longest sequence, so that WarpKeysOf() is known at once.
+  // Whether each tile walks all keys of the longest sequence, so that those of a part are known at once.
   bool prefetches = false;
 };
 
@@ -124,27 +124,16 @@ ATTNLAB_HOST_DEVICE inline SplitKeys PartOf(const SplitGrid& grid, const SplitKe
   return SliceOf(tile, PartKeys(grid, static_cast<uint32_t>(tile.end - tile.begin)), part);
 }
 
-// A quarter of so many keys: whole kPartKeys, so that the last quarters may have fewer, or none.
-ATTNLAB_HOST_DEVICE inline uint32_t QuarterOf(uint32_t keys) {
-  return (keys + 4 * kPartKeys - 1) / (4 * kPartKeys) * kPartKeys;
-}
-
-// On tensor cores: the keys of one of four warps. Unless `slice` is 0, each slice of so many keys has a
-// state of its own.
+// The keys of one of a block's four warps, if parts are invariant: a quarter of the part's. Unless `slice` is
+// 0, each slice of so many keys has a state of its own.
 struct WarpKeys {
   SplitKeys keys;
   uint32_t slice = 0;
 };
-ATTNLAB_HOST_DEVICE inline WarpKeys WarpKeysOf(const SplitGrid& grid, const SplitKeys& tile,
-                                               uint32_t part, uint32_t warp) {
-  const auto quarter_of = [](const SplitKeys& keys) {
-    return QuarterOf(static_cast<uint32_t>(keys.end - keys.begin));
-  };
-  const SplitKeys of_part = PartOf(grid, tile, part);
-  if (grid.invariant != 4) return {SliceOf(of_part, quarter_of(of_part), warp), 0};
-  const auto all = static_cast<uint32_t>(tile.end - tile.begin);
-  const SplitKeys keys = SliceOf(of_part, InvariantPartKeys(all), warp);
-  return {keys, quarter_of(keys)};
+ATTNLAB_HOST_DEVICE inline WarpKeys InvariantKeysOf(const SplitGrid& grid, const SplitKeys& tile,
+                                                    uint32_t part, uint32_t warp) {
+  const uint32_t quarter = PartKeys(grid, static_cast<uint32_t>(tile.end - tile.begin)) / 4;
+  return {SliceOf(tile, quarter, 4 * part + warp), grid.invariant == 4 ? quarter / 4 : 0};
 }
 
 // The parts of a tile that has these keys: those after them were not computed.

@@ -1,9 +1,10 @@
 // A part of a query tile on tensor cores (mma.sync): Q has 16 bits; K and V have the same dtype, or
 // are fp8_e4m3.
 //
-// All warps of a block have the same 16 rows, and each has a quarter of the keys, in tiles of 16. A warp
-// copies its own tiles, some ahead, so that the only waits are for memory. At the end the warps'
-// parts are merged in shared memory, and the blocks' by way of the workspace or in a cluster.
+// All warps of a block have the same 16 rows, and each has every fourth tile of 16 keys. With
+// batch_invariant=true it has keys side by side (InvariantKeysOf()). A warp copies its own tiles, some
+// ahead, so that the only waits are for memory. At the end the warps' parts are merged in shared memory,
+// and the blocks' by way of the workspace or in a cluster.
 //
 // A warp reads the page table 32 of its tiles ahead of its copies: each lane has the entry of one. A
 // tile within one page is copied like one of K and V that are not paged.
@@ -35,8 +36,9 @@
 
 namespace attnlab::split_k {
 
-// One warp's keys of a part. They may be slices with a state each, which are merged in registers.
-template <class Shape, typename T>
+// One warp's keys of a part: every fourth tile, or with kInvariant, InvariantKeysOf(). Those may be slices
+// with a state each, which are merged in registers.
+template <class Shape, typename T, bool kInvariant>
 class SplitWarp {
   static constexpr int kDim = Shape::kHeadDim, kKeys = Shape::kKeys;
   static constexpr bool kFp8 = Shape::kFp8;
@@ -51,11 +53,11 @@ class SplitWarp {
 
  public:
   __device__ SplitWarp(const device::Arguments& a, const SplitGrid& grid, const TileRows& rows,
-                       const WarpKeys& of_warp, int warp, char* shared)
+                       const WarpKeys& of_warp, char* shared)
       : a_(a),
         grid_(grid),
         tile_(rows),
-        warp_(warp),
+        warp_(device::Uniform(static_cast<int>(threadIdx.x) / 32)),
         tiles_((of_warp.keys.end - of_warp.keys.begin + kKeys - 1) / kKeys),
         slice_tiles_(static_cast<int>(of_warp.slice) / kKeys),
         shared_(shared) {
@@ -79,16 +81,16 @@ class SplitWarp {
     next_entries_ = EntriesFrom(0);
     [[maybe_unused]] Slices before;
     [[maybe_unused]] int slice_end = slice_tiles_;
-    if (Shape::kSlices && slice_tiles_ > 0) before.o.Clear();
+    if (kInvariant && slice_tiles_ > 0) before.o.Clear();
       // The first copies are made by the same code as all others: a kernel that lives for microseconds
       // waits for its code, too.
 #pragma unroll 1
-    for (int i = 1 - Shape::kStages; i <= 0 || i < tiles_; ++i) {
+    for (int i = 1 - Shape::kStages; i <= 0 || TileOf(i) < tiles_; ++i) {
       if (i >= 0) device::CopyAsyncWait<Shape::kStages - 2>();
       __syncwarp();  // all lanes' copies of this tile are there, and all are done with the last one
       if (i == 0) {
         o_.Clear();
-        if (tiles_ == 0) break;
+        if (TileOf(0) >= tiles_) break;
         const int at = Stage(Shape::kStages - 1);
         if constexpr (kFp8) {
           OfFp8::template KeepQ<T>(shared_ + at, Warp::Quad(), Warp::Pair(), q, factors);
@@ -112,7 +114,7 @@ class SplitWarp {
         Products::MultiplyQk(0, LaneAddress(k, lane % 8 + lane / 16 * 8, lane / 8 % 2), q, s);
       }
       if (capped) Warp::Cap(s, a_);
-      if (keys_.Masked(i)) MaskOut(s, keys_.first + i * kKeys);
+      if (keys_.Masked(TileOf(i))) MaskOut(s, keys_.first + TileOf(i) * kKeys);
       typename Warp::LaneRows max;
       Warp::FindMaxima(s, max);
       rows_.Rescale(max, scale_log2, o_);
@@ -123,7 +125,7 @@ class SplitWarp {
       } else {
         Products::AddPv(LaneAddress(v, lane % 16, lane / 16), p, o_);
       }
-      if constexpr (Shape::kSlices) {
+      if constexpr (kInvariant) {
         if (slice_tiles_ > 0 && (i + 1 == slice_end || i + 1 == tiles_)) {
           Finish(v_scale);
           before.Add(rows_, o_);
@@ -133,7 +135,7 @@ class SplitWarp {
       }
     }
     device::CopyAsyncWait<0>();
-    if (Shape::kSlices && slice_tiles_ > 0) {
+    if (kInvariant && slice_tiles_ > 0) {
       o_ = before.o;
 #pragma unroll
       for (int r = 0; r < Warp::kLaneRows; ++r) rows_.State(r) = before.rows[r];
@@ -210,7 +212,8 @@ class SplitWarp {
     }
   }
 
-  // Where the i-th tile goes.
+  // The tile of the keys that is this warp's i-th, and where it goes.
+  __device__ int TileOf(int i) const { return kInvariant ? i : i * Shape::kWarps + warp_; }
   __device__ int Stage(int i) const {
     return warp_ * Shape::kRingBytes + i % Shape::kStages * 2 * Shape::kTileBytes;
   }
@@ -238,7 +241,7 @@ class SplitWarp {
 
   // The page table's entry for the first key of the lane's tile among the 32 tiles from the i-th on.
   __device__ int32_t EntriesFrom(int i) const {
-    const int tile = i + Warp::Lane();
+    const int tile = TileOf(i + Warp::Lane());
     if (tile >= tiles_) return 0;
     return a_.pages.EntryOf(tile_.kv.batch, keys_.first + tile * kKeys);
   }
@@ -249,19 +252,19 @@ class SplitWarp {
       entries_ = next_entries_;
       next_entries_ = EntriesFrom(i + 32);  // used 32 tiles later, when it has arrived
     }
-    const int first = keys_.first + i * kKeys;
+    const int tile = TileOf(i), first = keys_.first + tile * kKeys;
     char* const to = shared_ + Stage(i);
-    if (i < keys_.whole) {
+    if (tile < keys_.whole) {
       const int32_t page = a_.pages.PageOf(__shfl_sync(0xFFFFFFFF, entries_, i % 32));
       const int32_t row = a_.pages.RowOf(first);
       CopyWhole(to, a_.k, k_chunk_, row, page);
       CopyWhole(to + Shape::kTileBytes, a_.v, v_chunk_, row, page);
-    } else if (i < tiles_) {
+    } else if (tile < tiles_) {
       // One after the other, so that the code is short.
 #pragma unroll 1
       for (int x = 0; x < 2; ++x) {
         const device::Rows rows = x == 1 ? a_.v : a_.k;
-        CopyRows<Kv>(to + x * Shape::kTileBytes, keys_.count - i * kKeys, x == 1 ? a_.dv : a_.d,
+        CopyRows<Kv>(to + x * Shape::kTileBytes, keys_.count - tile * kKeys, x == 1 ? a_.dv : a_.d,
                      rows.whole_chunks, [&](int row) {
                        const int key = first + row;
                        const int32_t entry = a_.pages.EntryOf(tile_.kv.batch, key);
@@ -343,16 +346,16 @@ class SplitWarp {
 
 // Asks for the first keys of a part before the block knows anything else of it. They come to L2 while it
 // finds out. Each thread asks for one key.
-template <class Shape>
+template <class Shape, bool kInvariant>
 __device__ void PrefetchKeys(const device::Arguments& a, const SplitGrid& grid,
                              const SplitPlace& place) {
   constexpr int kElement = Shape::kFp8 ? 1 : 2;
   if (!grid.prefetches) return;
-  const SplitKeys keys = WarpKeysOf(grid, {0, 0, 0, static_cast<int32_t>(a.kv_sequences.longest)},
-                                    place.part, threadIdx.x / 32)
-                             .keys;
-  const uint32_t key = static_cast<uint32_t>(keys.begin) + threadIdx.x % 32;
-  if (key >= static_cast<uint32_t>(keys.end)) return;
+  const auto all = static_cast<uint32_t>(a.kv_sequences.longest);
+  const uint32_t keys = PartKeys(grid, all);
+  uint32_t key = place.part * keys + threadIdx.x;
+  if (kInvariant) key += threadIdx.x / 32 * (keys / 4 - 32);  // where each warp begins
+  if (key >= all) return;
   const int32_t page = a.pages.PageOf(a.pages.EntryOf(place.sequence, key));
   const auto prefetch = [&](const device::Rows& rows, int dim) {
     const int64_t at = rows.Offset(page, a.pages.RowOf(key), place.head) * kElement;
@@ -364,7 +367,7 @@ __device__ void PrefetchKeys(const device::Arguments& a, const SplitGrid& grid,
   prefetch(a.v, a.dv);
 }
 
-template <class Shape, typename T>
+template <class Shape, typename T, bool kInvariant>
 __global__ void __launch_bounds__(Shape::kThreads, Shape::kBlocks)
     TensorCoreKernel(const __grid_constant__ device::Arguments a,
                      const __grid_constant__ SplitGrid grid,
@@ -372,19 +375,20 @@ __global__ void __launch_bounds__(Shape::kThreads, Shape::kBlocks)
                      const __grid_constant__ Scales scales) {
   extern __shared__ __align__(128) char shared[];
   const SplitPlace place = PlaceOf(grid, blockIdx.x);
-  PrefetchKeys<Shape>(a, grid, place);
+  PrefetchKeys<Shape, kInvariant>(a, grid, place);
   const TileRows tile = RowsOf(a, grid, place, Shape::kWarpRows);
   const SplitKeys keys = tile.Keys(grid, a.mask), part = PartOf(grid, keys, place.part);
   const BlockPart block = {tile, place.part, PartsOf(grid, keys)};
   // The same for all blocks of a cluster, which have the same tile.
   const bool in_cluster = kHasClusters && grid.cluster_shift > 0 && block.parts > 1;
   if (!in_cluster && !block.HasWork(part)) return;
-  const Exchange<Shape> exchange(grid, block, shared);
+  const Exchange<Shape, kInvariant> exchange(grid, block, shared);
   if constexpr (kHasClusters) {
     if (in_cluster) exchange.Begin();
   }
-  const int index = device::Uniform(static_cast<int>(threadIdx.x) / 32);
-  SplitWarp<Shape, T> warp(a, grid, tile, WarpKeysOf(grid, keys, place.part, index), index, shared);
+  WarpKeys of_warp = {part};
+  if constexpr (kInvariant) of_warp = InvariantKeysOf(grid, keys, place.part, threadIdx.x / 32);
+  SplitWarp<Shape, T, kInvariant> warp(a, grid, tile, of_warp, shared);
   warp.Walk(scales.OfK(place.sequence, place.head), scales.OfV(place.sequence, place.head));
   device::Counter counter = block.CounterOf(grid, workspace);
   if (threadIdx.x == 0 && block.parts > 1 && !in_cluster) counter.Read();
@@ -397,12 +401,15 @@ __global__ void __launch_bounds__(Shape::kThreads, Shape::kBlocks)
       return exchange.template Merge<T>(a);
     }
   }
-  MergeBlock<Shape, T, Shape::kWarps>(a, grid, workspace, block, counter, shared);
+  MergeBlock<Shape, T, Shape::kWarps, kInvariant>(a, grid, workspace, block, counter, shared);
 }
 
 template <class Shape, typename T>
 cudaError_t LaunchTensorCoresOf(const SplitCall& call) {
-  return device::Launch(TensorCoreKernel<Shape, T>,
+  // Without slices, whoever computes a part has the same bits anyway.
+  auto* const kernel = call.grid.invariant != 0 ? TensorCoreKernel<Shape, T, Shape::kSlices>
+                                                : TensorCoreKernel<Shape, T, false>;
+  return device::Launch(kernel,
                         call.Record(Shape::kThreads, Shape::kSharedBytes, Shape::kExchangeBytes),
                         call.arguments, call.grid, call.workspace, call.scales);
 }
