@@ -42,6 +42,7 @@ struct HopperArguments {
   // Of fp8.
   Scales q_scales, k_scales, v_scales;
   bool o_is_fp16 = false;  // else bf16
+  uint4* aside = nullptr;  // HopperShape::kAsideBytes of each block
 };
 
 struct HopperCall {

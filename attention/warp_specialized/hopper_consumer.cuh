@@ -59,8 +59,8 @@ class Consumer {
   static constexpr int kKeys = Shape::kKeys;
   static constexpr int kSteps = Shape::kDim * Shape::kBytes / 32;  // of a product that sums over d
   static constexpr int kMostSummed = 2048 / kKeys;                 // tiles
-  static constexpr bool kAsideInRegisters =
-      Shape::kFp8 && Shape::kDimV <= 128 && Shape::kConsumers == 2;
+  static constexpr bool kAsideInRegisters = Shape::kFp8 && Shape::kAsideBytes == 0;
+  static constexpr int kPairs = Shape::kDimV / 8;  // of neighbouring numbers of O, of a lane's row
   using Softmax = HopperSoftmax<Shape, kCaps>;
   using Rows = typename Softmax::Rows;
   using LaneRows = typename Softmax::LaneRows;
@@ -133,7 +133,7 @@ class Consumer {
     }
     sum_.Round(s);
     if constexpr (Shape::kFp8) {
-      if (++summed_ == kMostSummed) SetAside(work);
+      if (++summed_ == kMostSummed) SetAside();
     }
   }
 
@@ -407,59 +407,62 @@ class Consumer {
     v_at_.Advance();
   }
 
-  // Sums of fp8 keep about 14 bits, so they must not be long. After kMostSummed tiles, O is set aside with what
-  // was there, and a new sum begins: in registers, as bf16, if there are enough.
-  __device__ void SetAside(const Work& work) {
-    if constexpr (kAsideInRegisters) {
-      AddAside();
+  // Sums of fp8 keep about 14 bits, so they must not be long. After kMostSummed tiles, O is set aside as bf16, with
+  // what was there, and a new sum begins: in registers, if there are enough.
+  __device__ void SetAside() {
+    AddAside();
 #pragma unroll
-      for (int r = 0; r < 2; ++r) {
+    for (int c = 0; c < Shape::kDimV / 16; ++c) {
+      uint32_t words[4];
 #pragma unroll
-        for (int i = 0; i < Shape::kDimV / 8; ++i) {
-          aside_o_[r][i] =
-              device::PackPair<__nv_bfloat16>(sum_.o().At(r, 2 * i), sum_.o().At(r, 2 * i + 1));
-        }
-        aside_[r] = 1;
+      for (int w = 0; w < 4; ++w) {
+        const int r = (4 * c + w) / kPairs, i = (4 * c + w) % kPairs;
+        words[w] =
+            device::PackPair<__nv_bfloat16>(sum_.o().At(r, 2 * i), sum_.o().At(r, 2 * i + 1));
+        if constexpr (kAsideInRegisters) aside_o_[r][i] = words[w];
       }
-    } else {
-      SetAsideInMemory(work);
+      if constexpr (!kAsideInRegisters) {
+        AsidePlace()[c * 128] = make_uint4(words[0], words[1], words[2], words[3]);
+      }
     }
+    aside_[0] = aside_[1] = 1;
     is_aside_ = true;
     summed_ = 0;
     sum_.Clear();
   }
   __device__ void AddAside() {
     if (!is_aside_) return;
+    constexpr int kAhead = 4;  // so many loads start together
 #pragma unroll
-    for (int r = 0; r < 2; ++r) {
+    for (int first = 0; first < Shape::kDimV / 16; first += kAhead) {
+      uint4 chunks[kAhead];
 #pragma unroll
-      for (int i = 0; i < Shape::kDimV / 8; ++i) {
-        const uint32_t pair = aside_o_[r][i];
-        float &x = sum_.o().At(r, 2 * i), &y = sum_.o().At(r, 2 * i + 1);
-        x = fmaf(__uint_as_float(pair << 16), aside_[r], x);
-        y = fmaf(__uint_as_float(pair & 0xFFFF0000), aside_[r], y);
+      for (int c = 0; c < kAhead; ++c) {
+        if constexpr (!kAsideInRegisters) chunks[c] = AsidePlace()[(first + c) * 128];
+      }
+#pragma unroll
+      for (int c = 0; c < kAhead; ++c) {
+        const uint32_t words[4] = {chunks[c].x, chunks[c].y, chunks[c].z, chunks[c].w};
+#pragma unroll
+        for (int w = 0; w < 4; ++w) {
+          const int pair = 4 * (first + c) + w, r = pair / kPairs, i = pair % kPairs;
+          const uint32_t both = kAsideInRegisters ? aside_o_[r][i] : words[w];
+          float &x = sum_.o().At(r, 2 * i), &y = sum_.o().At(r, 2 * i + 1);
+          x = fmaf(__uint_as_float(both << 16), aside_[r], x);
+          y = fmaf(__uint_as_float(both & 0xFFFF0000), aside_[r], y);
+        }
       }
     }
   }
-
-  // In O's place, divided by the sum of the weights. (That sum has the weights of one tile more; it only keeps O
-  // in the range of 16 bits.)
-  __device__ void SetAsideInMemory(const Work& work) {
-    Rows& rows = softmax_.rows();
-    LaneRows sums;
-#pragma unroll
-    for (int r = 0; r < 2; ++r) {
-      sums[r] = RowSum(rows.State(r).sum);
-      if (sums[r] == 0) sums[r] = 1;
-    }
-    const LaneRows factors = {device::Reciprocal(sums[0]), device::Reciprocal(sums[1])};
-    StoreO(work, factors);
-    aside_[0] = sums[0], aside_[1] = sums[1];
+  // The lane's first 16 bytes of the workspace; a warpgroup's are side by side.
+  __device__ uint4* AsidePlace() const {
+    return h_.aside + (blockIdx.x * Shape::kConsumers + group_) * 8 * Shape::kDimV +
+           static_cast<int>(threadIdx.x) % 128;
   }
 
   __device__ void Store(const Work& work) {
     const device::Arguments& a = h_.a;
-    if constexpr (kAsideInRegisters) AddAside();
+    if constexpr (Shape::kFp8) AddAside();
     Rows& rows = softmax_.rows();
     rows.Finish();
     if (a.lse.data != nullptr && Rows::Pair() == 0) {
@@ -487,15 +490,6 @@ class Consumer {
       exists[r] = row < work.rows;
       const Place at = PlaceOf(work, row);
       o[r] = static_cast<uint16_t*>(a.o.data) + a.o.Offset(work.q.batch, at.token, at.head);
-    }
-    if constexpr (Shape::kFp8 && !kAsideInRegisters) {
-      if (is_aside_) {
-        StoredRow<Shape::kDimV> rows[2];
-#pragma unroll
-        for (int r = 0; r < 2; ++r) rows[r].Load(o[r], exists[r], a.dv, a.o.whole_chunks);
-#pragma unroll
-        for (int r = 0; r < 2; ++r) rows[r].AddTo(sum_.o(), r, aside_[r], pairs);
-      }
     }
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
@@ -537,7 +531,7 @@ class Consumer {
   int summed_ = 0;
   bool is_aside_ = false;
   LaneRows aside_ = {0, 0};
-  uint32_t aside_o_[2][kAsideInRegisters ? Shape::kDimV / 8 : 1];
+  uint32_t aside_o_[2][kAsideInRegisters ? kPairs : 1];
   uint32_t q_[Shape::kKeepsQ ? kSteps : 1][4];  // Q
   typename device::Ring<Shape::kWorks>::Place work_at_;
   typename device::Ring<Shape::kQStages>::Place q_at_;

@@ -33,11 +33,6 @@ __device__ inline void TransposeWords(uint32_t (&words)[4]) {
 template <typename T>
 struct Pairs {
   __device__ uint32_t Pack(float low, float high) const { return device::PackPair<T>(low, high); }
-  __device__ float2 Unpack(uint32_t word) const {
-    const uint16_t low = word, high = word >> 16;
-    return {device::ToFloat(*reinterpret_cast<const T*>(&low)),
-            device::ToFloat(*reinterpret_cast<const T*>(&high))};
-  }
 };
 // Of fp8, the dtype of O is known at run time only.
 template <>
@@ -47,9 +42,6 @@ struct Pairs<__nv_fp8_e4m3> {
     const uint32_t half = device::PackPair<__half>(low, high),
                    bfloat = device::PackPair<__nv_bfloat16>(low, high);
     return is_fp16 ? half : bfloat;
-  }
-  __device__ float2 Unpack(uint32_t word) const {
-    return is_fp16 ? Pairs<__half>().Unpack(word) : Pairs<__nv_bfloat16>().Unpack(word);
   }
 };
 
@@ -81,51 +73,6 @@ __device__ void StoreRow(const device::wgmma::Accumulators<kColumns>& o, int r, 
     }
   }
 }
-
-// What StoreRow() stored, of one row. All loads start before the first one is waited for.
-template <int kColumns>
-struct StoredRow {
-  uint32_t words[kColumns / 32][4];
-
-  __device__ void Load(const uint16_t* from, bool exists, int dv, bool whole_chunks) {
-    const int pair = static_cast<int>(threadIdx.x) % 4;
-#pragma unroll
-    for (int c = 0; c < kColumns / 32; ++c) {
-      const int column = 32 * c + 8 * pair;
-      uint4 chunk = make_uint4(0, 0, 0, 0);
-      if (exists && column < dv) {
-        if (whole_chunks) {
-          chunk = *reinterpret_cast<const uint4*>(from + column);
-        } else {
-          uint16_t elements[8] = {};
-#pragma unroll
-          for (int i = 0; i < 8; ++i) {
-            if (column + i < dv) elements[i] = from[column + i];
-          }
-          chunk = *reinterpret_cast<const uint4*>(elements);
-        }
-      }
-      words[c][0] = chunk.x, words[c][1] = chunk.y, words[c][2] = chunk.z, words[c][3] = chunk.w;
-    }
-  }
-
-  // Adds it, times `factor`, to the lane's r-th row.
-  template <typename T>
-  __device__ void AddTo(device::wgmma::Accumulators<kColumns>& o, int r, float factor,
-                        Pairs<T> pairs) {
-#pragma unroll
-    for (int c = 0; c < kColumns / 32; ++c) {
-      TransposeWords(words[c]);
-#pragma unroll
-      for (int j = 0; j < 4; ++j) {
-        const float2 two = pairs.Unpack(words[c][j]);
-        float &x = o.At(r, 8 * c + 2 * j), &y = o.At(r, 8 * c + 2 * j + 1);
-        x = fmaf(two.x, factor, x);
-        y = fmaf(two.y, factor, y);
-      }
-    }
-  }
-};
 
 }  // namespace attnlab::warp_specialized
 

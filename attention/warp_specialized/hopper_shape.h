@@ -16,6 +16,9 @@ struct HopperShape {
   static constexpr int kDim = kDim_, kDimV = kDimV_;
   static constexpr int kKeys = kKeys_, kStages = kStages_, kConsumers = kConsumers_;
   static constexpr int kRows = 64 * kConsumers;
+  // Of fp8: what a block sets aside of O in the workspace, as bf16. 0: in registers.
+  static constexpr int kAsideBytes =
+      kFp8 && (kDimV > 128 || kConsumers > 2) ? kRows * kDimV * 2 : 0;
   static constexpr int kThreads = 128 * (kConsumers + 1);
   // Query tiles that are worked out: the current one, and those of which the producer copies keys ahead.
   static constexpr int kWorks = 4;

@@ -61,9 +61,11 @@ class PreparedHopper : public Prepared {
   }
 
   int64_t WorkspaceBytes() const override {
+    return AsideOffset() + options_.blocks * options_.tile.workspace_bytes;
+  }
+  int64_t CounterBytes() const override {
     return options_.dynamic ? sizeof(unsigned long long) : 0;
   }
-  int64_t CounterBytes() const override { return WorkspaceBytes(); }
 
   absl::Status Accepts(const AttentionTensors& t) const override {
     absl::Status s = device::CheckTensorMap("q", t.q);
@@ -99,10 +101,17 @@ class PreparedHopper : public Prepared {
     if (options_.dynamic) {
       call.arguments.taken = static_cast<unsigned long long*>(launch.workspace.data);
     }
+    call.arguments.aside =
+        reinterpret_cast<uint4*>(static_cast<char*>(launch.workspace.data) + AsideOffset());
     return cuda_backend::ToStatus(launch_(call), "warp_specialized");
   }
 
  private:
+  // Behind the counter. A workspace begins at a multiple of 256 bytes.
+  int64_t AsideOffset() const {
+    return options_.dynamic && options_.tile.workspace_bytes > 0 ? 256 : CounterBytes();
+  }
+
   const AttentionProblem problem_;
   const int ordinal_;
   const Options options_;

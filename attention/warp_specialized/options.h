@@ -20,6 +20,7 @@ struct HopperTile {
   int head_dim = 0, head_dim_v = 0;  // the most that d and dv may be
   int rows = 0, keys = 0;
   int shared_bytes = 0;
+  int64_t workspace_bytes = 0;  // of a block
 };
 
 struct Options {
