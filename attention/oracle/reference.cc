@@ -189,6 +189,7 @@ absl::StatusOr<Result> Exact(const AttentionProblem& p, const AttentionTensors& 
                            double* const spread = scratch + in.keys;
                            RowSizes sizes;
                            sizes.spread = spread;
+                           sizes.all_keys = p.dtype == DType::kFloat8E4M3;
                            ExactRow(in, scratch, &result->o[i * in.dv], &result->lse[i], &sizes);
                            result->spread[i] = std::sqrt(*std::max_element(spread, spread + in.dv));
                            result->score[i] = sizes.score;

@@ -55,7 +55,8 @@ struct Result {
 
   // [rows]: the size of the row's scores s = scale Q K, to which their rounding errors are
   // proportional. Without softcap it is the largest |s|. The first eight keys also count with
-  // scale sqrt(sum (Q K)²): if a row has so few keys, the terms of all its scores may cancel. With
+  // scale sqrt(sum (Q K)²): if a row has so few keys, the terms of all its scores may cancel. In fp8
+  // all keys do, because an outlier of Q or K leaves few bits to the other terms of a score. With
   // softcap it is what the cap leaves of the errors: the largest of
   // (1 - tanh²(s / softcap)) scale sum |Q K| + |softcap tanh(s / softcap)|. Exact() fills it in.
   std::vector<double> score;

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "attention/oracle/inputs.h"
+#include "attention/oracle/row.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -167,6 +168,22 @@ TEST(ExactTest, AScoreWhoseTermsCancelIsAsLargeAsTheyAre) {
   const OneHead hidden("sq=2,skv=2,d=2,dv=1,scale=0.5,mask=causal", {3, 4, 3e3f, 4e3f},
                        {4, -3, 4e3f, -3e3f}, {1, 1});
   EXPECT_NEAR(hidden.Run().score[0], 6 * std::sqrt(2.0), 1e-9);
+}
+
+TEST(ExactTest, TermsThatCancelInALateKeyCountIfAllKeysDo) {
+  const std::vector<double> q = {3, 4, 0, 0, 0, 0, 0, 0}, v(9, 1);
+  std::vector<double> k(9 * q.size()), scratch(9);
+  k[8 * q.size()] = 4, k[8 * q.size() + 1] = -3;
+  RowInput<double> in;
+  in.q = q.data(), in.k = k.data(), in.v = v.data();
+  in.keys = 9, in.d = 2, in.dv = 1;
+  double o = 0, lse = 0, spread = 0;
+  for (const bool all_keys : {false, true}) {
+    RowSizes sizes;
+    sizes.spread = &spread, sizes.all_keys = all_keys;
+    ExactRow(in, scratch.data(), &o, &lse, &sizes);
+    EXPECT_NEAR(sizes.score, all_keys ? 12 * std::sqrt(2.0) : 0, 1e-12);
+  }
 }
 
 TEST(ExactTest, SoftcapBoundsScoresAndVanishesWhenLarge) {

@@ -104,7 +104,7 @@ void ExactRow(const RowInput<double>& in, double* scores, double* o, double* lse
     double s = double{in.scale} * Dot(in.q, in.k + j * padded, padded);
     double size = std::abs(s);
     // With few keys all scores may be small because their terms cancel, as in O.
-    if (sizes != nullptr && in.softcap == 0 && j < kFewKeys) {
+    if (sizes != nullptr && in.softcap == 0 && (j < kFewKeys || sizes->all_keys)) {
       size = std::max(size, double{in.scale} * SpreadOfTerms(in.q, in.k + j * padded, padded));
     }
     if (in.softcap != 0) {

@@ -34,6 +34,7 @@ struct RowInput {
 struct RowSizes {
   double* spread = nullptr;  // [dv]: sum over keys of (P V)²
   double score = 0;          // see Result::score
+  bool all_keys = false;     // whether the terms of all scores count for it, not of the first few
 };
 
 // Writes o[dv], *lse, and *sizes unless it is null. `scores` is scratch for `keys` numbers.
