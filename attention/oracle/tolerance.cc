@@ -27,9 +27,9 @@ double ErrorOf(double value, double expected, DType dtype) {
   return std::abs(value - expected);  // infinity if `expected` is infinite
 }
 
-// TF32 has 10 explicit bits of mantissa. Tensor cores add products of fp8 with about 14 bits, of which
-// terms that cancel take some.
-constexpr double kEpsilonOfFewBits = 0x1p-10;
+// TF32 has 10 explicit bits of mantissa. Tensor cores add products of fp8 with about 14 bits: a score of
+// hundreds of terms loses as many times what the largest leaves to them, of either sign.
+constexpr double kEpsilonOfTf32 = 0x1p-10, kEpsilonOfFp8Sums = 0x1p-9;
 
 // The unit and floor of each row's errors, and the straightforward implementation's error in that
 // unit.
@@ -83,8 +83,9 @@ Errors Compare(DType dtype, DType o_dtype, absl::Span<const Row> rows, const Res
                const Result& straightforward, const Result& values, Factors factors) {
   const double e = Epsilon(dtype), e32 = Epsilon(DType::kFloat32);
   // The error of a score, in proportion to its size.
-  const bool few_bits = factors == Factors::kTf32 || dtype == DType::kFloat8E4M3;
-  const double e_score = few_bits ? kEpsilonOfFewBits : 8 * e32;
+  const double e_score = dtype == DType::kFloat8E4M3 ? kEpsilonOfFp8Sums
+                         : factors == Factors::kTf32 ? kEpsilonOfTf32
+                                                     : 8 * e32;
   Scale o, lse;
   for (size_t row = 0; row < rows.size(); ++row) {
     // NaN and infinity have no size; ErrorOf() requires them to be in the same place.
