@@ -36,6 +36,11 @@ struct Merged {
   device::OnlineSoftmax softmax;
   float4 o = {0, 0, 0, 0};
 
+  // What Add() makes of it, if there is nothing yet: -0 becomes 0.
+  __device__ Merged AddedToNone() const {
+    return {softmax, {__fadd_rn(o.x, 0), __fadd_rn(o.y, 0), __fadd_rn(o.z, 0), __fadd_rn(o.w, 0)}};
+  }
+
   // Adds a part. One that has seen no key changes nothing.
   __device__ void Add(const Merged& part) {
     const AddedState both(softmax, part.softmax);
@@ -75,9 +80,9 @@ __device__ Merged MergeParts(int count, const PartAt& part_at) {
     if constexpr (kByFours) {
 #pragma unroll
       for (int i = 0; i < kAhead; i += 4) {
-        Merged four;
+        Merged four = parts[i].AddedToNone();
 #pragma unroll
-        for (int j = 0; j < 4; ++j) four.Add(parts[i + j]);
+        for (int j = 1; j < 4; ++j) four.Add(parts[i + j]);
         if (first + i == 0) {
           merged = four;
         } else {
