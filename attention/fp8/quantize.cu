@@ -129,7 +129,6 @@ __device__ void RotateHalves(const float4* angles, int row, int lane,
     Turn(x[i + 1], second[i + 1], cosine.y, sine.y);
     Turn(x[i + 2], second[i + 2], cosine.z, sine.z);
     Turn(x[i + 3], second[i + 3], cosine.w, sine.w);
-    asm volatile("" ::: "memory");  // or the loads of all take registers at once
   }
 }
 

@@ -506,12 +506,6 @@ class Consumer {
     return {work.q.token + query, work.q.head * pack + row - query * pack};
   }
 
-  // What four lanes have of a row, added up.
-  static __device__ float RowSum(float x) {
-    x += __shfl_xor_sync(0xFFFFFFFF, x, 1);
-    return x + __shfl_xor_sync(0xFFFFFFFF, x, 2);
-  }
-
   static __device__ int Lane() { return static_cast<int>(threadIdx.x) % 32; }
   // With elect.sync in 16 bits, ptxas spills at head dim 128.
   static __device__ bool ActsForWarp() {
