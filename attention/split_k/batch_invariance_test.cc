@@ -275,8 +275,7 @@ TEST_P(BatchInvarianceTest, ASequenceHasTheSameBitsInEveryBatch) {
   };
   EXPECT_EQ(grid_of(1, invariant).invariant, 1u);
   EXPECT_EQ(grid_of(kSequences, invariant).invariant, 4u);
-  EXPECT_NE(grid_of(1, LaunchConfig()).part_keys.Value(),
-            grid_of(kSequences, LaunchConfig()).part_keys.Value());
+  EXPECT_NE(grid_of(1, LaunchConfig()).part_keys, grid_of(kSequences, LaunchConfig()).part_keys);
   const auto together = sequences.Run(order, kLongest, LaunchConfig());
   ASSERT_TRUE(together.ok()) << together.status();
   int different = 0;

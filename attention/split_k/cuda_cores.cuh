@@ -144,8 +144,7 @@ __global__ void __launch_bounds__(Shape::kThreads, Shape::kBlocks)
   rows.Walk(part.begin, part.end);
   rows.WritePart(shared);
   __syncthreads();
-  MergeBlock<Shape, float, Shape::kGroups, /*kByFours=*/false>(a, grid, workspace, block, counter,
-                                                               shared);
+  MergeBlock<Shape, float, Shape::kGroups>(a, grid, workspace, block, counter, shared);
 }
 
 template <int kDim>

@@ -32,7 +32,7 @@ constexpr bool kHasClusters = true;
 constexpr bool kHasClusters = false;
 #endif
 
-template <class Shape, bool kByFours>
+template <class Shape>
 class Exchange {
  public:
   __device__ Exchange(const SplitGrid& grid, const BlockPart& block, char* shared)
@@ -61,7 +61,7 @@ class Exchange {
     for (int i = static_cast<int>(threadIdx.x); i < block_.tile.Count() * kFours;
          i += Shape::kThreads) {
       const int row = i / kFours, column = i % kFours * 4;
-      const Merged merged = MergeShared<Shape, Shape::kWarps, kByFours>(shared_, row, column);
+      const Merged merged = MergeShared<Shape, Shape::kWarps>(shared_, row, column);
       const int block = column / kSmallestShare >> (3 - grid_.cluster_shift);
       const int to = RowOf(static_cast<int>(block_.part), row), own = column & (columns_ - 1);
       Send(block, to + own * 4, merged.o);
@@ -88,12 +88,10 @@ class Exchange {
       const bool exists = i < items && dim < a.dv;
       Merged merged;
       if (exists) {
-        merged =
-            MergeParts<kByFours, 4>(min(4, static_cast<int>(block_.parts) - from), [&](int part) {
-              const auto* const at =
-                  reinterpret_cast<const float*>(shared_ + RowOf(from + part, row));
-              return PartAt(at + columns_, at + column);
-            });
+        merged = MergeParts<4>(min(4, static_cast<int>(block_.parts) - from), [&](int part) {
+          const auto* const at = reinterpret_cast<const float*>(shared_ + RowOf(from + part, row));
+          return PartAt(at + columns_, at + column);
+        });
       }
       if (shift != 0) merged.Add(NextLanes(merged));
       if (exists && from == 0) StoreRow<T>(a, grid_, block_.tile, row, dim, merged);

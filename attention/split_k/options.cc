@@ -250,7 +250,7 @@ absl::StatusOr<Options> OptionsFor(const AttentionProblem& p, const DeviceInfo& 
   grid.tiles = device::Divisor(static_cast<uint32_t>(std::max<int64_t>(1, tiles)));
   grid.parts = device::Divisor(static_cast<uint32_t>(parts));
   grid.pack = device::Divisor(static_cast<uint32_t>(p.GroupSize()));
-  grid.part_keys = device::Divisor(static_cast<uint32_t>(std::max<int64_t>(1, part_keys)));
+  grid.part_keys = static_cast<uint32_t>(part_keys);
   grid.invariant = of_block;
   grid.cluster_shift = ClusterShift(device, capability, tile, units * tiles, parts);
   grid.prefetches =

@@ -78,7 +78,7 @@ TEST(SplitKOptionsTest, TheConfigurationDecides) {
   EXPECT_EQ(o->grid.pack.Value(), 4u);
   EXPECT_EQ(o->grid.tiles.Value(), 2u);  // 20 rows
   EXPECT_EQ(o->grid.parts.Value(), 3u);
-  EXPECT_EQ(o->grid.part_keys.Value(), 384u);  // whole steps of 64
+  EXPECT_EQ(o->grid.part_keys, 384u);  // whole steps of 64
   EXPECT_EQ(o->WorkspaceBytes(100), WorkspaceBytes(4 * 2, 4 * 2 * 3, 16, 100));
   EXPECT_EQ(WorkspaceBytes(8, 24, 16, 100), 256 + 3072 + 24 * 16 * 100 * 4);
   // Fewer, where there are not as many steps.
@@ -92,7 +92,7 @@ TEST(SplitKOptionsTest, PartsAreWholeTilesOfKeys) {
     for (const std::string d : {"64", "128", "256"}) {
       const auto o = For("hq=1,sq=1,skv=200,d=" + d + ",dtype=" + dtype, "k_splits=9");
       ASSERT_TRUE(o.ok()) << o.status();
-      EXPECT_EQ(o->grid.part_keys.Value() % kPartKeys, 0u) << dtype << " " << d;
+      EXPECT_EQ(o->grid.part_keys % kPartKeys, 0u) << dtype << " " << d;
     }
   }
 }
@@ -197,7 +197,7 @@ TEST(SplitTest, PartsHaveEachKeyOnce) {
   grid.parts = device::Divisor(8);
   for (int64_t part_keys : {0, 64, 128}) {
     grid.invariant = part_keys == 0 ? 1 : 0;
-    grid.part_keys = device::Divisor(std::max<int64_t>(1, part_keys));
+    grid.part_keys = static_cast<uint32_t>(part_keys);
     for (int32_t length : {0, 1, 63, 64, 65, 200, 256, 1000, 2100}) {
       for (const Mask& mask : {Mask::None(), Mask::Causal(), Mask::SlidingWindow(70, 3)}) {
         const SplitKeys tiles = KeysOf(mask, 0, 7, 8, length);
@@ -229,41 +229,24 @@ TEST(SplitTest, PartsHaveEachKeyOnce) {
   }
 }
 
-// The keys of each state, in order: of a warp, or of its slices.
-std::vector<std::pair<int32_t, int32_t>> StatesOf(const SplitGrid& grid, const SplitKeys& tile) {
-  std::vector<std::pair<int32_t, int32_t>> states;
-  for (uint32_t part = 0; part < PartsOf(grid, tile); ++part) {
-    for (uint32_t warp = 0; warp < 4; ++warp) {
-      const WarpKeys of_warp = InvariantKeysOf(grid, tile, part, warp);
-      const auto count = static_cast<uint32_t>(of_warp.keys.end - of_warp.keys.begin);
-      const uint32_t slice = of_warp.slice > 0 ? of_warp.slice : count;
-      for (uint32_t i = 0; slice > 0 && i * slice < count; ++i) {
-        const SplitKeys keys = SliceOf(of_warp.keys, slice, i);
-        states.emplace_back(keys.begin, keys.end);
-      }
-    }
-  }
-  return states;
-}
-
-TEST(SplitTest, InvariantStatesHaveTheSameKeysWhetherABlockHasOnePartOrFour) {
+TEST(SplitTest, AWarpHasThePartOfABlockIfABlockHasFourInvariantParts) {
+  SplitGrid one, four;
+  one.invariant = 1, four.invariant = 4;
   for (int32_t length :
        {0, 1, 15, 16, 17, 63, 64, 65, 127, 128, 129, 500, 1000, 2100, 16384, 30000}) {
     for (const Mask& mask : {Mask::None(), Mask::Causal(), Mask::SlidingWindow(700, 3)}) {
       const SplitKeys tile = KeysOf(mask, 0, 7, 8, length);
-      SplitGrid grid;
-      grid.invariant = 1;
-      const auto states = StatesOf(grid, tile);
-      int32_t next = tile.begin;
-      for (const auto& [begin, end] : states) {
-        EXPECT_EQ(begin, next) << length;
-        EXPECT_GT(end, begin);
-        EXPECT_EQ((begin - tile.begin) % kPartKeys, 0);
-        next = end;
+      const uint32_t parts = PartsOf(one, tile);
+      EXPECT_EQ(PartsOf(four, tile), (parts + 3) / 4) << length;
+      for (uint32_t part = 0; part < parts + 4; ++part) {
+        const SplitKeys of_block = PartOf(one, tile, part);
+        const SplitKeys of_warp = QuarterOf(four, tile, part / 4, part % 4);
+        EXPECT_EQ(of_warp.begin, of_block.begin) << length << " " << part;
+        EXPECT_EQ(of_warp.end, of_block.end) << length << " " << part;
+        EXPECT_EQ(of_warp.full_begin, of_block.full_begin) << length << " " << part;
+        EXPECT_EQ(of_warp.full_end, of_block.full_end) << length << " " << part;
+        EXPECT_EQ(of_block.end > of_block.begin, part < parts) << length << " " << part;
       }
-      EXPECT_EQ(next, tile.end) << length;
-      grid.invariant = 4;
-      EXPECT_EQ(StatesOf(grid, tile), states) << length;
     }
   }
 }

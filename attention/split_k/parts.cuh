@@ -48,26 +48,12 @@ struct Merged {
     o = {both.Add(o.x, part.o.x), both.Add(o.y, part.o.y), both.Add(o.z, part.o.z),
          both.Add(o.w, part.o.w)};
   }
-
-  // Makes all relative to a maximum that is as large, and adds a part relative to that.
-  __device__ void MoveTo(float neg_max) {
-    const float f = device::OnlineSoftmax::Power(neg_max - softmax.neg_max);
-    softmax = {neg_max, softmax.sum * f};
-    o = {o.x * f, o.y * f, o.z * f, o.w * f};
-  }
-  __device__ void AddMoved(const Merged& part) {
-    const float f = device::OnlineSoftmax::Power(softmax.neg_max - part.softmax.neg_max);
-    softmax.sum = fmaf(part.softmax.sum, f, softmax.sum);
-    o = {fmaf(part.o.x, f, o.x), fmaf(part.o.y, f, o.y), fmaf(part.o.z, f, o.z),
-         fmaf(part.o.w, f, o.w)};
-  }
 };
 
 // Merges parts 0 .. count - 1: part_at(i) is part i. kAhead parts are loaded at a time, because a load
-// from another block's part takes long. With kByFours it merges four and four, one after the other, then
-// these, as it is done in registers and in a cluster, so that the bits do not depend on who merges.
-// Otherwise it takes all relative to one maximum, which is sooner done.
-template <bool kByFours, int kAhead, typename PartAt>
+// from another block's part takes long. It merges four and four, one after the other, then these, as it is
+// done in registers and in a cluster, so that the bits do not depend on who merges.
+template <int kAhead, typename PartAt>
 __device__ Merged MergeParts(int count, const PartAt& part_at) {
   Merged merged;
 #pragma unroll 1
@@ -77,25 +63,16 @@ __device__ Merged MergeParts(int count, const PartAt& part_at) {
     for (int i = 0; i < kAhead; ++i) {
       if (first + i < count) parts[i] = part_at(first + i);
     }
-    if constexpr (kByFours) {
 #pragma unroll
-      for (int i = 0; i < kAhead; i += 4) {
-        Merged four = parts[i].AddedToNone();
+    for (int i = 0; i < kAhead; i += 4) {
+      Merged four = parts[i].AddedToNone();
 #pragma unroll
-        for (int j = 1; j < 4; ++j) four.Add(parts[i + j]);
-        if (first + i == 0) {
-          merged = four;
-        } else {
-          merged.Add(four);
-        }
+      for (int j = 1; j < 4; ++j) four.Add(parts[i + j]);
+      if (first + i == 0) {
+        merged = four;
+      } else {
+        merged.Add(four);
       }
-    } else {
-      float least = merged.softmax.neg_max;
-#pragma unroll
-      for (int i = 0; i < kAhead; ++i) least = fminf(least, parts[i].softmax.neg_max);
-      merged.MoveTo(least);
-#pragma unroll
-      for (int i = 0; i < kAhead; ++i) merged.AddMoved(parts[i]);
     }
   }
   return merged;
@@ -154,10 +131,10 @@ __device__ float* SharedRow(char* shared, int part, int row) {
 }
 
 // Merges a row's kParts parts in shared memory: numbers dim to dim + 3 of O.
-template <class Shape, int kParts, bool kByFours>
+template <class Shape, int kParts>
 __device__ Merged MergeShared(char* shared, int row, int dim) {
   constexpr int kAhead = kParts < 8 ? 4 : 8;
-  return MergeParts<kByFours, kAhead>(kParts, [&](int part) {
+  return MergeParts<kAhead>(kParts, [&](int part) {
     const float* const at = SharedRow<Shape>(shared, part, row);
     return PartAt(at + Shape::kHeadDim, at + dim);
   });
@@ -166,7 +143,7 @@ __device__ Merged MergeShared(char* shared, int row, int dim) {
 // Merges the kParts parts of a block's rows. If the block has all keys, it writes O and LSE. Otherwise
 // it leaves its part in the workspace, and the last block of a tile merges all, in their order,
 // whichever block it is. All threads call it, after a barrier.
-template <class Shape, typename T, int kParts, bool kByFours>
+template <class Shape, typename T, int kParts>
 __device__ void MergeBlock(const device::Arguments& a, const SplitGrid& grid,
                            const Workspace& workspace, const BlockPart& block,
                            device::Counter& counter, char* shared) {
@@ -177,7 +154,7 @@ __device__ void MergeBlock(const device::Arguments& a, const SplitGrid& grid,
   for (int i = static_cast<int>(threadIdx.x); i < items; i += Shape::kThreads) {
     const int row = i / kFours, dim = i % kFours * 4;
     if (dim >= a.dv) continue;
-    const Merged merged = MergeShared<Shape, kParts, kByFours>(shared, row, dim);
+    const Merged merged = MergeShared<Shape, kParts>(shared, row, dim);
     if (whole) {
       StoreRow<T>(a, grid, block.tile, row, dim, merged);
       continue;
@@ -201,7 +178,7 @@ __device__ void MergeBlock(const device::Arguments& a, const SplitGrid& grid,
   for (int i = static_cast<int>(threadIdx.x); i < items; i += Shape::kThreads) {
     const int row = i / kFours, dim = i % kFours * 4;
     if (dim >= a.dv) continue;
-    const Merged merged = MergeParts<kByFours, 8>(static_cast<int>(block.parts), [&](int part) {
+    const Merged merged = MergeParts<8>(static_cast<int>(block.parts), [&](int part) {
       const int64_t index = int64_t{blockIdx.x} - block.part + part;
       return PartAt(workspace.State(index, row), workspace.Output(index, row) + dim);
     });

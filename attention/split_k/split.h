@@ -40,10 +40,11 @@ struct SplitGrid {
   device::Divisor pack;   // query heads per KV head
   uint32_t units = 0;
   // The keys of a part; the last part of a tile has the rest.
-  device::Divisor part_keys;
+  uint32_t part_keys = 0;
   // 1 or 4, if parts depend on the tile alone: a part has so many times InvariantPartKeys(). With 1, each
-  // warp has a quarter of it. With 4, a warp has what is a part with 1, in slices that are its quarters. So
-  // the same keys have a state of their own, and the bits are the same.
+  // warp has every fourth tile of it, as without. With 4, a warp has what is a part with 1, in four slices,
+  // the tiles that those warps would have. So the same keys have a state of their own, and the bits are the
+  // same.
   uint32_t invariant = 0;
   // Unless 0: the 2^cluster_shift parts of a tile are a cluster of blocks (exchange.cuh).
   int32_t cluster_shift = 0;
@@ -89,8 +90,8 @@ ATTNLAB_HOST_DEVICE inline SplitKeys KeysOf(const Mask& mask, int32_t first, int
 // How many keys a part has if that depends on the tile alone, and there are few tiles.
 constexpr uint32_t kInvariantKeys = 128;
 ATTNLAB_HOST_DEVICE inline uint32_t InvariantPartKeys(uint32_t keys) {
-  const uint32_t step = (keys <= 16384 ? 8 : 16) * kInvariantKeys;
-  return (keys + step - 1) / step * kInvariantKeys;
+  const uint32_t shift = keys <= 16384 ? 3 : 4;  // parts: 8 or 16
+  return ((keys + (kInvariantKeys << shift) - 1) / kInvariantKeys >> shift) * kInvariantKeys;
 }
 // The most parts of any tile with at most so many keys.
 inline int64_t MostInvariantParts(int64_t keys) {
@@ -100,11 +101,13 @@ inline int64_t MostInvariantParts(int64_t keys) {
 
 // How many keys a part has of a tile that walks `keys` keys.
 ATTNLAB_HOST_DEVICE inline uint32_t PartKeys(const SplitGrid& grid, uint32_t keys) {
-  return grid.invariant != 0 ? grid.invariant * InvariantPartKeys(keys) : grid.part_keys.Value();
+  // Both worked out, so that neither way jumps to code that is not there yet.
+  const uint32_t invariant = grid.invariant * InvariantPartKeys(keys);
+  return grid.invariant != 0 ? invariant : grid.part_keys;
 }
 
-// The index-th of slices of so many keys. There are none if the slices before it have them all.
-ATTNLAB_HOST_DEVICE inline SplitKeys SliceOf(const SplitKeys& whole, uint32_t keys,
+// The index-th of ranges of so many keys. There are none if the ranges before it have them all.
+ATTNLAB_HOST_DEVICE inline SplitKeys RangeOf(const SplitKeys& whole, uint32_t keys,
                                              uint32_t index) {
   const auto all = static_cast<uint32_t>(whole.end - whole.begin);
   const uint32_t from = index * keys;
@@ -121,27 +124,21 @@ ATTNLAB_HOST_DEVICE inline SplitKeys SliceOf(const SplitKeys& whole, uint32_t ke
 // The keys of part `part` of a tile.
 ATTNLAB_HOST_DEVICE inline SplitKeys PartOf(const SplitGrid& grid, const SplitKeys& tile,
                                             uint32_t part) {
-  return SliceOf(tile, PartKeys(grid, static_cast<uint32_t>(tile.end - tile.begin)), part);
+  return RangeOf(tile, PartKeys(grid, static_cast<uint32_t>(tile.end - tile.begin)), part);
 }
 
-// The keys of one of a block's four warps, if parts are invariant: a quarter of the part's. Unless `slice` is
-// 0, each slice of so many keys has a state of its own.
-struct WarpKeys {
-  SplitKeys keys;
-  uint32_t slice = 0;
-};
-ATTNLAB_HOST_DEVICE inline WarpKeys InvariantKeysOf(const SplitGrid& grid, const SplitKeys& tile,
-                                                    uint32_t part, uint32_t warp) {
-  const uint32_t quarter = PartKeys(grid, static_cast<uint32_t>(tile.end - tile.begin)) / 4;
-  return {SliceOf(tile, quarter, 4 * part + warp), grid.invariant == 4 ? quarter / 4 : 0};
+// The keys of a warp if a block's part has four invariant parts: one of them.
+ATTNLAB_HOST_DEVICE inline SplitKeys QuarterOf(const SplitGrid& grid, const SplitKeys& tile,
+                                               uint32_t part, uint32_t warp) {
+  const uint32_t keys = PartKeys(grid, static_cast<uint32_t>(tile.end - tile.begin));
+  return RangeOf(tile, keys / 4, 4 * part + warp);
 }
 
 // The parts of a tile that has these keys: those after them were not computed.
 ATTNLAB_HOST_DEVICE inline uint32_t PartsOf(const SplitGrid& grid, const SplitKeys& tile) {
   const auto all = static_cast<uint32_t>(tile.end - tile.begin);
   if (all == 0) return 0;
-  return 1 +
-         (grid.invariant != 0 ? (all - 1) / PartKeys(grid, all) : grid.part_keys.Divide(all - 1));
+  return 1 + (all - 1) / PartKeys(grid, all);
 }
 
 // A part's place in the workspace. `index` is its block's, so that blocks side by side write side by

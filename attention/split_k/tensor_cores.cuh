@@ -1,10 +1,10 @@
 // A part of a query tile on tensor cores (mma.sync): Q has 16 bits; K and V have the same dtype, or
 // are fp8_e4m3.
 //
-// All warps of a block have the same 16 rows, and each has every fourth tile of 16 keys. With
-// batch_invariant=true it has keys side by side (InvariantKeysOf()). A warp copies its own tiles, some
-// ahead, so that the only waits are for memory. At the end the warps' parts are merged in shared memory,
-// and the blocks' by way of the workspace or in a cluster.
+// All warps of a block have the same 16 rows, and each has every fourth tile of 16 keys, or with slices, a
+// part of its own (SplitGrid::invariant). A warp copies its own tiles, some ahead, so that the only waits
+// are for memory. At the end the warps' parts are merged in shared memory, and the blocks' by way of the
+// workspace or in a cluster.
 //
 // A warp reads the page table 32 of its tiles ahead of its copies: each lane has the entry of one. A
 // tile within one page is copied like one of K and V that are not paged.
@@ -36,11 +36,12 @@
 
 namespace attnlab::split_k {
 
-// One warp's keys of a part: every fourth tile, or with kInvariant, InvariantKeysOf(). Those may be slices
-// with a state each, which are merged in registers.
-template <class Shape, typename T, bool kInvariant>
+// One warp's tiles of some keys: every fourth. With kSlices all of them, in four slices, each of every
+// fourth tile, which have a state each and are merged in registers.
+template <class Shape, typename T, bool kSlices>
 class SplitWarp {
   static constexpr int kDim = Shape::kHeadDim, kKeys = Shape::kKeys;
+  static constexpr int kApart = Shape::kWarps;  // tiles of a slice
   static constexpr bool kFp8 = Shape::kFp8;
   using Kv = std::conditional_t<kFp8, uint8_t, T>;
   // 32 warps share the rows: none has rows of its own.
@@ -53,15 +54,13 @@ class SplitWarp {
 
  public:
   __device__ SplitWarp(const device::Arguments& a, const SplitGrid& grid, const TileRows& rows,
-                       const WarpKeys& of_warp, char* shared)
+                       const SplitKeys& part, char* shared)
       : a_(a),
         grid_(grid),
         tile_(rows),
         warp_(device::Uniform(static_cast<int>(threadIdx.x) / 32)),
-        tiles_((of_warp.keys.end - of_warp.keys.begin + kKeys - 1) / kKeys),
-        slice_tiles_(static_cast<int>(of_warp.slice) / kKeys),
+        tiles_((part.end - part.begin + kKeys - 1) / kKeys),
         shared_(shared) {
-    const SplitKeys& part = of_warp.keys;
     const bool streams =
         a.k.whole_chunks && a.v.whole_chunks && a.d == kDim && a.dv == kDim && a.pages.Hold(kKeys);
     keys_.first = part.begin;
@@ -78,19 +77,19 @@ class SplitWarp {
     [[maybe_unused]] float factors[2];
     const bool capped = a_.softcap != 0;
     const float scale_log2 = device::ScaleLog2(a_, capped);
-    next_entries_ = EntriesFrom(0);
+    int tile = kSlices ? 0 : warp_, copied = tile;
+    next_run_ = tile, next_entries_ = EntriesFrom(tile);
     [[maybe_unused]] Slices before;
-    [[maybe_unused]] int slice_end = slice_tiles_;
-    if (kInvariant && slice_tiles_ > 0) before.o.Clear();
-      // The first copies are made by the same code as all others: a kernel that lives for microseconds
-      // waits for its code, too.
+    if constexpr (kSlices) before.o.Clear();
+      // The first copies are made by the same code as all others: a kernel that lives for microseconds waits
+      // for its code, too.
 #pragma unroll 1
-    for (int i = 1 - Shape::kStages; i <= 0 || TileOf(i) < tiles_; ++i) {
+    for (int i = 1 - Shape::kStages; i <= 0 || tile < tiles_; ++i) {
       if (i >= 0) device::CopyAsyncWait<Shape::kStages - 2>();
       __syncwarp();  // all lanes' copies of this tile are there, and all are done with the last one
       if (i == 0) {
         o_.Clear();
-        if (TileOf(0) >= tiles_) break;
+        if (tile >= tiles_) break;
         const int at = Stage(Shape::kStages - 1);
         if constexpr (kFp8) {
           OfFp8::template KeepQ<T>(shared_ + at, Warp::Quad(), Warp::Pair(), q, factors);
@@ -100,7 +99,8 @@ class SplitWarp {
         }
         __syncwarp();  // all lanes have Q; the next copies overwrite it
       }
-      CopyTile(i + Shape::kStages - 1);
+      CopyTile(copied, Stage(i + Shape::kStages - 1));
+      copied = After(copied);
       if (i == 1 - Shape::kStages) CopyQ(shared_ + Stage(Shape::kStages - 1));
       device::CopyAsyncCommit();
       if (i < 0) continue;
@@ -114,7 +114,7 @@ class SplitWarp {
         Products::MultiplyQk(0, LaneAddress(k, lane % 8 + lane / 16 * 8, lane / 8 % 2), q, s);
       }
       if (capped) Warp::Cap(s, a_);
-      if (keys_.Masked(TileOf(i))) MaskOut(s, keys_.first + TileOf(i) * kKeys);
+      if (keys_.Masked(tile)) MaskOut(s, keys_.first + tile * kKeys);
       typename Warp::LaneRows max;
       Warp::FindMaxima(s, max);
       rows_.Rescale(max, scale_log2, o_);
@@ -125,17 +125,17 @@ class SplitWarp {
       } else {
         Products::AddPv(LaneAddress(v, lane % 16, lane / 16), p, o_);
       }
-      if constexpr (kInvariant) {
-        if (slice_tiles_ > 0 && (i + 1 == slice_end || i + 1 == tiles_)) {
+      if constexpr (kSlices) {
+        if (tile + kApart >= tiles_) {
           Finish(v_scale);
           before.Add(rows_, o_);
           o_.Clear(), rows_ = Warp();
-          slice_end += slice_tiles_;
         }
       }
+      tile = After(tile);
     }
     device::CopyAsyncWait<0>();
-    if (kInvariant && slice_tiles_ > 0) {
+    if constexpr (kSlices) {
       o_ = before.o;
 #pragma unroll
       for (int r = 0; r < Warp::kLaneRows; ++r) rows_.State(r) = before.rows[r];
@@ -212,8 +212,14 @@ class SplitWarp {
     }
   }
 
-  // The tile of the keys that is this warp's i-th, and where it goes.
-  __device__ int TileOf(int i) const { return kInvariant ? i : i * Shape::kWarps + warp_; }
+  // The tile that this warp has after this one, or so many later in the same slice.
+  __device__ int After(int tile, int later = 1) const {
+    if (!kSlices || tile + later * kApart < tiles_) return tile + later * kApart;
+    if (tile >= tiles_) return tile;
+    const int slice = tile % kApart + 1;
+    return slice < kApart ? slice : tiles_;
+  }
+  // Where this warp's i-th tile goes.
   __device__ int Stage(int i) const {
     return warp_ * Shape::kRingBytes + i % Shape::kStages * 2 * Shape::kTileBytes;
   }
@@ -239,23 +245,26 @@ class SplitWarp {
     }
   }
 
-  // The page table's entry for the first key of the lane's tile among the 32 tiles from the i-th on.
-  __device__ int32_t EntriesFrom(int i) const {
-    const int tile = TileOf(i + Warp::Lane());
+  // The page table's entry for the first key of the lane's tile among a run, the 32 tiles of a slice from
+  // this one on.
+  __device__ int32_t EntriesFrom(int run) const {
+    const int tile = run + Warp::Lane() * kApart;
     if (tile >= tiles_) return 0;
     return a_.pages.EntryOf(tile_.kv.batch, keys_.first + tile * kKeys);
   }
 
-  // Begins to copy K and V of the i-th tile, if there is one. Called for one tile after the other.
-  __device__ void CopyTile(int i) {
-    if (i % 32 == 0) {
-      entries_ = next_entries_;
-      next_entries_ = EntriesFrom(i + 32);  // used 32 tiles later, when it has arrived
+  // Begins to copy K and V of a tile, if there is one. Called for one tile after the other.
+  __device__ void CopyTile(int tile, int stage) {
+    if (tile == next_run_) {
+      run_ = tile, entries_ = next_entries_;
+      next_run_ = After(tile, 32);
+      next_entries_ = EntriesFrom(next_run_);  // used a run later, when it has arrived
     }
-    const int tile = TileOf(i), first = keys_.first + tile * kKeys;
-    char* const to = shared_ + Stage(i);
+    const int first = keys_.first + tile * kKeys;
+    char* const to = shared_ + stage;
     if (tile < keys_.whole) {
-      const int32_t page = a_.pages.PageOf(__shfl_sync(0xFFFFFFFF, entries_, i % 32));
+      const int32_t page =
+          a_.pages.PageOf(__shfl_sync(0xFFFFFFFF, entries_, (tile - run_) / kApart));
       const int32_t row = a_.pages.RowOf(first);
       CopyWhole(to, a_.k, k_chunk_, row, page);
       CopyWhole(to + Shape::kTileBytes, a_.v, v_chunk_, row, page);
@@ -336,25 +345,31 @@ class SplitWarp {
   const SplitGrid& grid_;
   const TileRows tile_;
   device::Keys keys_;
-  const int warp_, tiles_, slice_tiles_;
+  const int warp_, tiles_;
   char* const shared_;
   const Kv *k_chunk_, *v_chunk_;    // LaneChunk() of K and V
-  int32_t entries_, next_entries_;  // EntriesFrom() of the tile that is copied next, and 32 later
+  int run_, next_run_;              // of the tile that is copied next, and the one after it
+  int32_t entries_, next_entries_;  // EntriesFrom() of both
   Warp rows_;
   typename Warp::Output o_;
 };
 
 // Asks for the first keys of a part before the block knows anything else of it. They come to L2 while it
 // finds out. Each thread asks for one key.
-template <class Shape, bool kInvariant>
+template <class Shape, bool kSlices>
 __device__ void PrefetchKeys(const device::Arguments& a, const SplitGrid& grid,
                              const SplitPlace& place) {
   constexpr int kElement = Shape::kFp8 ? 1 : 2;
   if (!grid.prefetches) return;
   const auto all = static_cast<uint32_t>(a.kv_sequences.longest);
   const uint32_t keys = PartKeys(grid, all);
-  uint32_t key = place.part * keys + threadIdx.x;
-  if (kInvariant) key += threadIdx.x / 32 * (keys / 4 - 32);  // where each warp begins
+  uint32_t key = place.part * keys;
+  if constexpr (kSlices) {  // a warp has a quarter; two tiles of its first slice
+    const uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+    key += warp * (keys / Shape::kWarps) + lane / 16 * Shape::kWarps * Shape::kKeys + lane % 16;
+  } else {
+    key += threadIdx.x;
+  }
   if (key >= all) return;
   const int32_t page = a.pages.PageOf(a.pages.EntryOf(place.sequence, key));
   const auto prefetch = [&](const device::Rows& rows, int dim) {
@@ -367,7 +382,7 @@ __device__ void PrefetchKeys(const device::Arguments& a, const SplitGrid& grid,
   prefetch(a.v, a.dv);
 }
 
-template <class Shape, typename T, bool kInvariant>
+template <class Shape, typename T, bool kSlices>
 __global__ void __launch_bounds__(Shape::kThreads, Shape::kBlocks)
     TensorCoreKernel(const __grid_constant__ device::Arguments a,
                      const __grid_constant__ SplitGrid grid,
@@ -375,20 +390,19 @@ __global__ void __launch_bounds__(Shape::kThreads, Shape::kBlocks)
                      const __grid_constant__ Scales scales) {
   extern __shared__ __align__(128) char shared[];
   const SplitPlace place = PlaceOf(grid, blockIdx.x);
-  PrefetchKeys<Shape, kInvariant>(a, grid, place);
+  PrefetchKeys<Shape, kSlices>(a, grid, place);
   const TileRows tile = RowsOf(a, grid, place, Shape::kWarpRows);
   const SplitKeys keys = tile.Keys(grid, a.mask), part = PartOf(grid, keys, place.part);
   const BlockPart block = {tile, place.part, PartsOf(grid, keys)};
   // The same for all blocks of a cluster, which have the same tile.
   const bool in_cluster = kHasClusters && grid.cluster_shift > 0 && block.parts > 1;
   if (!in_cluster && !block.HasWork(part)) return;
-  const Exchange<Shape, kInvariant> exchange(grid, block, shared);
+  const Exchange<Shape> exchange(grid, block, shared);
   if constexpr (kHasClusters) {
     if (in_cluster) exchange.Begin();
   }
-  WarpKeys of_warp = {part};
-  if constexpr (kInvariant) of_warp = InvariantKeysOf(grid, keys, place.part, threadIdx.x / 32);
-  SplitWarp<Shape, T, kInvariant> warp(a, grid, tile, of_warp, shared);
+  const SplitKeys of_warp = kSlices ? QuarterOf(grid, keys, place.part, threadIdx.x / 32) : part;
+  SplitWarp<Shape, T, kSlices> warp(a, grid, tile, of_warp, shared);
   warp.Walk(scales.OfK(place.sequence, place.head), scales.OfV(place.sequence, place.head));
   device::Counter counter = block.CounterOf(grid, workspace);
   if (threadIdx.x == 0 && block.parts > 1 && !in_cluster) counter.Read();
@@ -401,13 +415,12 @@ __global__ void __launch_bounds__(Shape::kThreads, Shape::kBlocks)
       return exchange.template Merge<T>(a);
     }
   }
-  MergeBlock<Shape, T, Shape::kWarps, kInvariant>(a, grid, workspace, block, counter, shared);
+  MergeBlock<Shape, T, Shape::kWarps>(a, grid, workspace, block, counter, shared);
 }
 
 template <class Shape, typename T>
 cudaError_t LaunchTensorCoresOf(const SplitCall& call) {
-  // Without slices, whoever computes a part has the same bits anyway.
-  auto* const kernel = call.grid.invariant != 0 ? TensorCoreKernel<Shape, T, Shape::kSlices>
+  auto* const kernel = call.grid.invariant == 4 ? TensorCoreKernel<Shape, T, Shape::kSlices>
                                                 : TensorCoreKernel<Shape, T, false>;
   return device::Launch(kernel,
                         call.Record(Shape::kThreads, Shape::kSharedBytes, Shape::kExchangeBytes),
