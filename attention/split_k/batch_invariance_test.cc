@@ -264,7 +264,7 @@ TEST_P(BatchInvarianceTest, ASequenceHasTheSameBitsInEveryBatch) {
     }
   }
 
-  // So that this proves something: blocks had one part each, or four, and without the option, the bits
+  // So that this proves something: four blocks shared a range, or one had it, and without the option, the bits
   // depend on the batch.
   const absl::StatusOr<DeviceInfo> gpu = InfoOf(kDevice);
   ASSERT_TRUE(gpu.ok()) << gpu.status();
@@ -273,9 +273,9 @@ TEST_P(BatchInvarianceTest, ASequenceHasTheSameBitsInEveryBatch) {
         OptionsFor(sequences.ProblemOf(b, kLongest), *gpu, gpu->compute_capability, config);
     return options.ok() ? options->grid : SplitGrid();
   };
-  EXPECT_EQ(grid_of(1, invariant).invariant, 1u);
-  EXPECT_EQ(grid_of(kSequences, invariant).invariant, 4u);
-  EXPECT_NE(grid_of(1, LaunchConfig()).part_keys, grid_of(kSequences, LaunchConfig()).part_keys);
+  EXPECT_EQ(grid_of(1, invariant).share_shift, 2);
+  EXPECT_EQ(grid_of(kSequences, invariant).share_shift, 0);
+  EXPECT_NE(grid_of(1, LaunchConfig()).range_keys, grid_of(kSequences, LaunchConfig()).range_keys);
   const auto together = sequences.Run(order, kLongest, LaunchConfig());
   ASSERT_TRUE(together.ok()) << together.status();
   int different = 0;

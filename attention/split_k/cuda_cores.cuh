@@ -135,9 +135,9 @@ __global__ void __launch_bounds__(Shape::kThreads, Shape::kBlocks)
   extern __shared__ __align__(128) char shared[];
   const SplitPlace place = PlaceOf(grid, blockIdx.x);
   const TileRows tile = RowsOf(a, grid, place, Shape::kRows);
-  const SplitKeys keys = tile.Keys(grid, a.mask), part = PartOf(grid, keys, place.part);
+  const SplitKeys keys = tile.Keys(grid, a.mask), part = RangeOf(grid, keys, place.part);
   const BlockPart block = {tile, place.part, PartsOf(grid, keys)};
-  if (!block.HasWork(part)) return;
+  if (!block.HasWork()) return;
   device::Counter counter = block.CounterOf(grid, workspace);
   if (threadIdx.x == 0 && block.parts > 1) counter.Read();
   LaneRows<Shape> rows(a, grid, tile);

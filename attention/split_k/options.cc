@@ -139,17 +139,17 @@ int64_t ChoosePartKeys(const AttentionProblem& p, const DeviceInfo& device, int 
   return best_keys;
 }
 
-// How many invariant parts a block takes (SplitGrid::invariant), by SecondsOf().
-uint32_t ChooseInvariant(const AttentionProblem& p, const DeviceInfo& device, int capability,
-                         const Options& options, int64_t tiles, int64_t most_keys) {
-  if (!options.tile.slices) return 1;
+// Whether a block takes four invariant parts, by SecondsOf().
+bool TakesFour(const AttentionProblem& p, const DeviceInfo& device, int capability,
+               const Options& options, int64_t tiles, int64_t most_keys) {
+  if (!options.tile.slices) return false;
   const auto seconds = [&](int64_t of_block) {
     const int64_t keys = of_block * InvariantPartKeys(static_cast<uint32_t>(most_keys));
     const int64_t parts = CeilDivide(most_keys, keys);
     return SecondsOf(p, device, options, tiles, parts, std::min(keys, most_keys),
                      ClusterShift(device, capability, options.tile, tiles, parts) > 0);
   };
-  return seconds(4) < seconds(1) ? 4 : 1;
+  return seconds(4) < seconds(1);
 }
 
 absl::StatusOr<bool> GetBool(const LaunchConfig& config, const char* key) {
@@ -217,11 +217,18 @@ absl::StatusOr<Options> OptionsFor(const AttentionProblem& p, const DeviceInfo& 
                      " query tiles each have more than ", kMostBlocks, " tiles"));
   }
   const int64_t most_keys = std::max<int64_t>(1, MostKeysOfTile(p, tile.rows));
+  SplitGrid& grid = options.grid;
   int64_t parts = 0, part_keys = 0;
-  uint32_t of_block = 0;
   if (*invariant) {
-    of_block = ChooseInvariant(p, device, capability, options, units * tiles, most_keys);
-    parts = CeilDivide(MostInvariantParts(most_keys), of_block);
+    parts = MostInvariantParts(most_keys);
+    grid.invariant = 1;
+    if (options.tensor_cores) {
+      const bool four = TakesFour(p, device, capability, options, units * tiles, most_keys);
+      const int64_t ranges = CeilDivide(parts, 4);
+      parts = four ? ranges : 4 * ranges;
+      grid.invariant = 4;
+      grid.share_shift = four ? 0 : 2;
+    }
   } else {
     part_keys = *wanted > 0
                     ? CeilDivide(CeilDivide(most_keys, *wanted), tile.step) * tile.step
@@ -244,14 +251,12 @@ absl::StatusOr<Options> OptionsFor(const AttentionProblem& p, const DeviceInfo& 
         absl::StrCat("k_splits: a part has ", keys, " keys, more than the ", MostPartKeys(p),
                      " that tensor cores are given of ", Name(p.dtype), "; ask for more parts"));
   }
-  SplitGrid& grid = options.grid;
   grid.units = tiles > 0 ? static_cast<uint32_t>(units) : 0;
   grid.heads = device::Divisor(static_cast<uint32_t>(p.hkv));
   grid.tiles = device::Divisor(static_cast<uint32_t>(std::max<int64_t>(1, tiles)));
   grid.parts = device::Divisor(static_cast<uint32_t>(parts));
   grid.pack = device::Divisor(static_cast<uint32_t>(p.GroupSize()));
-  grid.part_keys = static_cast<uint32_t>(part_keys);
-  grid.invariant = of_block;
+  grid.range_keys = static_cast<uint32_t>(part_keys);
   grid.cluster_shift = ClusterShift(device, capability, tile, units * tiles, parts);
   grid.prefetches =
       p.lens == Lengths::kFixed &&

@@ -1,6 +1,7 @@
 #include "attention/split_k/options.h"
 
 #include <algorithm>
+#include <map>
 #include <string>
 #include <utility>
 #include <vector>
@@ -58,8 +59,9 @@ TEST(SplitKOptionsTest, PrefetchedKeysAreThoseOfTheParts) {
       const auto q = static_cast<int32_t>(p.sq), kv = static_cast<int32_t>(p.skv);
       const SplitKeys tile = KeysOf(p.mask, 0, q - 1, q, kv);
       for (uint32_t part = 0; part < PartsOf(grid, tile); ++part) {
-        EXPECT_EQ(static_cast<int32_t>(part * PartKeys(grid, static_cast<uint32_t>(kv))),
-                  PartOf(grid, tile, part).begin);
+        EXPECT_EQ(static_cast<int32_t>((part >> grid.share_shift) *
+                                       RangeKeys(grid, static_cast<uint32_t>(kv))),
+                  RangeOf(grid, tile, part).begin);
       }
     }
     for (const std::string line :
@@ -78,7 +80,7 @@ TEST(SplitKOptionsTest, TheConfigurationDecides) {
   EXPECT_EQ(o->grid.pack.Value(), 4u);
   EXPECT_EQ(o->grid.tiles.Value(), 2u);  // 20 rows
   EXPECT_EQ(o->grid.parts.Value(), 3u);
-  EXPECT_EQ(o->grid.part_keys, 384u);  // whole steps of 64
+  EXPECT_EQ(o->grid.range_keys, 384u);  // whole steps of 64
   EXPECT_EQ(o->WorkspaceBytes(100), WorkspaceBytes(4 * 2, 4 * 2 * 3, 16, 100));
   EXPECT_EQ(WorkspaceBytes(8, 24, 16, 100), 256 + 3072 + 24 * 16 * 100 * 4);
   // Fewer, where there are not as many steps.
@@ -92,7 +94,7 @@ TEST(SplitKOptionsTest, PartsAreWholeTilesOfKeys) {
     for (const std::string d : {"64", "128", "256"}) {
       const auto o = For("hq=1,sq=1,skv=200,d=" + d + ",dtype=" + dtype, "k_splits=9");
       ASSERT_TRUE(o.ok()) << o.status();
-      EXPECT_EQ(o->grid.part_keys % kPartKeys, 0u) << dtype << " " << d;
+      EXPECT_EQ(o->grid.range_keys % kPartKeys, 0u) << dtype << " " << d;
     }
   }
 }
@@ -147,17 +149,18 @@ TEST(SplitKOptionsTest, HeadDim128FitsGpusWithLittleSharedMemory) {
 TEST(SplitKOptionsTest, BatchInvariantPartsDependOnTheSequenceAlone) {
   const SplitGrid one = For("hq=8,sq=1,skv=1000,d=64", "batch_invariant=true")->grid;
   const SplitGrid many = For("b=64,hq=8,sq=1,skv=9000,d=64", "batch_invariant=true")->grid;
-  // With few tiles a block has one part, with many it has four.
-  EXPECT_EQ(one.invariant, 1u);
-  EXPECT_EQ(many.invariant, 4u);
+  // With few tiles four blocks share a range, with many one has it.
+  EXPECT_EQ(one.share_shift, 2);
+  EXPECT_EQ(many.share_shift, 0);
   for (int64_t keys : {0, 1, 127, 128, 129, 1000, 2048, 2049, 16384, 16385, 1 << 20}) {
-    EXPECT_EQ(PartKeys(one, keys) * 4, PartKeys(many, keys));
-    EXPECT_EQ(PartKeys(one, keys) % (4 * kPartKeys), 0u);
+    EXPECT_EQ(RangeKeys(one, keys), RangeKeys(many, keys));
+    EXPECT_EQ(RangeKeys(one, keys) % (16 * kPartKeys), 0u);
     // The grid has room for the parts of every tile that is not longer than the longest.
     for (const int64_t longest : {keys, keys + 1, keys + 5000, keys * 4 + 1}) {
       const std::string line = "hq=1,sq=1,d=64,skv=" + std::to_string(longest);
       const SplitGrid grid = For(line, "batch_invariant=true")->grid;
-      EXPECT_GE(PartKeys(grid, keys) * grid.parts.Value(), keys) << keys << " " << longest;
+      EXPECT_GE(RangeKeys(grid, keys) * (grid.parts.Value() >> grid.share_shift), keys)
+          << keys << " " << longest;
     }
   }
 }
@@ -189,7 +192,7 @@ TEST(SplitKOptionsTest, ErrorsNameFieldValueAndLimit) {
   EXPECT_TRUE(For("hq=1,sq=1,skv=2147483647,d=8,dtype=fp16").ok());
 }
 
-TEST(SplitTest, PartsHaveEachKeyOnce) {
+TEST(SplitTest, RangesHaveEachKeyOnce) {
   SplitGrid grid;
   grid.units = 3;
   grid.heads = device::Divisor(3);
@@ -197,7 +200,7 @@ TEST(SplitTest, PartsHaveEachKeyOnce) {
   grid.parts = device::Divisor(8);
   for (int64_t part_keys : {0, 64, 128}) {
     grid.invariant = part_keys == 0 ? 1 : 0;
-    grid.part_keys = static_cast<uint32_t>(part_keys);
+    grid.range_keys = static_cast<uint32_t>(part_keys);
     for (int32_t length : {0, 1, 63, 64, 65, 200, 256, 1000, 2100}) {
       for (const Mask& mask : {Mask::None(), Mask::Causal(), Mask::SlidingWindow(70, 3)}) {
         const SplitKeys tiles = KeysOf(mask, 0, 7, 8, length);
@@ -205,7 +208,7 @@ TEST(SplitTest, PartsHaveEachKeyOnce) {
         int64_t next = tiles.begin;
         uint32_t with_keys = 0;
         for (uint32_t part = 0; part < 8; ++part) {
-          const SplitKeys p = PartOf(grid, tiles, part);
+          const SplitKeys p = RangeOf(grid, tiles, part);
           if (p.begin == p.end) continue;
           EXPECT_EQ(part, with_keys);  // parts without keys come last
           ++with_keys;
@@ -229,24 +232,47 @@ TEST(SplitTest, PartsHaveEachKeyOnce) {
   }
 }
 
-TEST(SplitTest, AWarpHasThePartOfABlockIfABlockHasFourInvariantParts) {
+// Which tile of keys has its state where: tile: (invariant part, slice of it).
+std::map<int32_t, std::pair<uint32_t, int32_t>> StatesOf(const SplitGrid& grid,
+                                                         const SplitKeys& tile) {
+  std::map<int32_t, std::pair<uint32_t, int32_t>> states;
+  const uint32_t keys = RangeKeys(grid, static_cast<uint32_t>(tile.end - tile.begin));
+  const uint32_t parts = PartsOf(grid, tile);
+  for (uint32_t part = 0; part < parts + 4; ++part) {
+    const SplitKeys range = RangeOf(grid, tile, part);
+    const int32_t tiles = (range.end - range.begin + kPartKeys - 1) / kPartKeys;
+    bool has_keys = false;
+    for (int32_t warp = 0; warp < 4; ++warp) {
+      const WarpTiles own = WarpTiles::OfInvariant(grid, keys, tiles, part, warp);
+      for (int32_t i = own.begin; i < own.end; i += 4) {
+        const bool slices = own.slice > 0;
+        const bool is_new =
+            states
+                .emplace(range.begin + i * kPartKeys,
+                         slices
+                             ? std::make_pair(4 * part + static_cast<uint32_t>(warp), i / own.slice)
+                             : std::make_pair(part, warp))
+                .second;
+        EXPECT_TRUE(is_new) << part << " " << warp << " " << i;
+        has_keys = true;
+      }
+    }
+    EXPECT_EQ(has_keys, part < parts) << part;
+  }
+  return states;
+}
+
+TEST(SplitTest, TheSameKeysHaveAStateWhetherABlockHasOneInvariantPartOrFour) {
   SplitGrid one, four;
-  one.invariant = 1, four.invariant = 4;
+  one.invariant = four.invariant = 4;
+  one.share_shift = 2;
   for (int32_t length :
-       {0, 1, 15, 16, 17, 63, 64, 65, 127, 128, 129, 500, 1000, 2100, 16384, 30000}) {
+       {0, 1, 15, 16, 17, 63, 64, 65, 127, 128, 129, 500, 512, 513, 1000, 2100, 16384, 30000}) {
     for (const Mask& mask : {Mask::None(), Mask::Causal(), Mask::SlidingWindow(700, 3)}) {
       const SplitKeys tile = KeysOf(mask, 0, 7, 8, length);
-      const uint32_t parts = PartsOf(one, tile);
-      EXPECT_EQ(PartsOf(four, tile), (parts + 3) / 4) << length;
-      for (uint32_t part = 0; part < parts + 4; ++part) {
-        const SplitKeys of_block = PartOf(one, tile, part);
-        const SplitKeys of_warp = QuarterOf(four, tile, part / 4, part % 4);
-        EXPECT_EQ(of_warp.begin, of_block.begin) << length << " " << part;
-        EXPECT_EQ(of_warp.end, of_block.end) << length << " " << part;
-        EXPECT_EQ(of_warp.full_begin, of_block.full_begin) << length << " " << part;
-        EXPECT_EQ(of_warp.full_end, of_block.full_end) << length << " " << part;
-        EXPECT_EQ(of_block.end > of_block.begin, part < parts) << length << " " << part;
-      }
+      const auto states = StatesOf(one, tile);
+      EXPECT_EQ(states, StatesOf(four, tile)) << length;
+      EXPECT_EQ(states.size(), (tile.end - tile.begin + kPartKeys - 1) / kPartKeys) << length;
     }
   }
 }

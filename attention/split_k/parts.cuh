@@ -96,10 +96,9 @@ struct BlockPart {
   TileRows tile;
   uint32_t part = 0, parts = 0;  // parts: of the tile, that have keys
 
+  __device__ bool HasKeys() const { return part < parts; }
   // Whether the block has something to do. Without any key, the first one writes O.
-  __device__ bool HasWork(const SplitKeys& keys) const {
-    return tile.begin < tile.end && (keys.begin < keys.end || part == 0);
-  }
+  __device__ bool HasWork() const { return tile.begin < tile.end && (HasKeys() || part == 0); }
   // Counts the tile's finished parts.
   __device__ device::Counter CounterOf(const SplitGrid& grid, const Workspace& workspace) const {
     return {workspace.counters + grid.parts.Divide(blockIdx.x), parts};

@@ -79,7 +79,7 @@ struct SplitTile {
   int head_dim = 0, rows = 0, threads = 0, blocks = 0, shared_bytes = 0;
   int exchange_bytes = 0;  // more shared memory of a block in a cluster; 0: there are no clusters
   int step = 0;            // keys that a block takes at a time; a multiple of kPartKeys (split.h)
-  bool slices = false;     // whether SplitGrid::invariant may be 4
+  bool slices = false;     // whether a block may have four invariant parts
 };
 
 template <class Shape>

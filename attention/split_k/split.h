@@ -39,13 +39,12 @@ struct SplitGrid {
   device::Divisor parts;  // per tile
   device::Divisor pack;   // query heads per KV head
   uint32_t units = 0;
-  // The keys of a part; the last part of a tile has the rest.
-  uint32_t part_keys = 0;
-  // 1 or 4, if parts depend on the tile alone: a part has so many times InvariantPartKeys(). With 1, each
-  // warp has every fourth tile of it, as without. With 4, a warp has what is a part with 1, in four slices,
-  // the tiles that those warps would have. So the same keys have a state of their own, and the bits are the
-  // same.
+  // The keys of a range; the last range of a tile has the rest.
+  uint32_t range_keys = 0;
+  // Unless 0: ranges depend on the tile alone, and have so many times InvariantPartKeys().
   uint32_t invariant = 0;
+  // 2^share_shift blocks, one or four, have a range: a part each. Of four, each has every fourth 16 keys.
+  int32_t share_shift = 0;
   // Unless 0: the 2^cluster_shift parts of a tile are a cluster of blocks (exchange.cuh).
   int32_t cluster_shift = 0;
   // Whether each tile walks all keys of the longest sequence, so that those of a part are known at once.
@@ -99,16 +98,16 @@ inline int64_t MostInvariantParts(int64_t keys) {
   return keys > 8 * kInvariantKeys ? 8 : (keys + kInvariantKeys - 1) / kInvariantKeys;
 }
 
-// How many keys a part has of a tile that walks `keys` keys.
-ATTNLAB_HOST_DEVICE inline uint32_t PartKeys(const SplitGrid& grid, uint32_t keys) {
+// How many keys a range has of a tile that walks `keys` keys.
+ATTNLAB_HOST_DEVICE inline uint32_t RangeKeys(const SplitGrid& grid, uint32_t keys) {
   // Both worked out, so that neither way jumps to code that is not there yet.
   const uint32_t invariant = grid.invariant * InvariantPartKeys(keys);
-  return grid.invariant != 0 ? invariant : grid.part_keys;
+  return grid.invariant != 0 ? invariant : grid.range_keys;
 }
 
 // The index-th of ranges of so many keys. There are none if the ranges before it have them all.
-ATTNLAB_HOST_DEVICE inline SplitKeys RangeOf(const SplitKeys& whole, uint32_t keys,
-                                             uint32_t index) {
+ATTNLAB_HOST_DEVICE inline SplitKeys Subrange(const SplitKeys& whole, uint32_t keys,
+                                              uint32_t index) {
   const auto all = static_cast<uint32_t>(whole.end - whole.begin);
   const uint32_t from = index * keys;
   if (from >= all) return {};
@@ -121,25 +120,40 @@ ATTNLAB_HOST_DEVICE inline SplitKeys RangeOf(const SplitKeys& whole, uint32_t ke
   return of;
 }
 
-// The keys of part `part` of a tile.
-ATTNLAB_HOST_DEVICE inline SplitKeys PartOf(const SplitGrid& grid, const SplitKeys& tile,
-                                            uint32_t part) {
-  return RangeOf(tile, PartKeys(grid, static_cast<uint32_t>(tile.end - tile.begin)), part);
-}
-
-// The keys of a warp if a block's part has four invariant parts: one of them.
-ATTNLAB_HOST_DEVICE inline SplitKeys QuarterOf(const SplitGrid& grid, const SplitKeys& tile,
-                                               uint32_t part, uint32_t warp) {
-  const uint32_t keys = PartKeys(grid, static_cast<uint32_t>(tile.end - tile.begin));
-  return RangeOf(tile, keys / 4, 4 * part + warp);
+// The range of which block `part` of a tile has keys.
+ATTNLAB_HOST_DEVICE inline SplitKeys RangeOf(const SplitGrid& grid, const SplitKeys& tile,
+                                             uint32_t part) {
+  return Subrange(tile, RangeKeys(grid, static_cast<uint32_t>(tile.end - tile.begin)),
+                  part >> grid.share_shift);
 }
 
 // The parts of a tile that has these keys: those after them were not computed.
 ATTNLAB_HOST_DEVICE inline uint32_t PartsOf(const SplitGrid& grid, const SplitKeys& tile) {
   const auto all = static_cast<uint32_t>(tile.end - tile.begin);
   if (all == 0) return 0;
-  return 1 + (all - 1) / PartKeys(grid, all);
+  const uint32_t keys = RangeKeys(grid, all), before = (all - 1) / keys;
+  const uint32_t of_last = (all - before * keys + kPartKeys - 1) / kPartKeys;
+  const uint32_t most = 1u << grid.share_shift;
+  return (before << grid.share_shift) + (of_last < most ? of_last : most);
 }
+
+// The tiles of kPartKeys keys of a block's range that one of its four warps has: every fourth one of [begin, end).
+struct WarpTiles {
+  int32_t begin = 0, end = 0;
+  int32_t slice = 0;  // if not 0, each so many tiles of the range have a state of their own
+
+  // If ranges depend on the tile alone. `range_keys`: of one that is whole; `tiles`: that this one has. Either
+  // four blocks share the range, and their warps have a quarter of it each, side by side. Or a warp has the
+  // same tiles as all warps of such a block. So the same keys have a state of their own, and the bits are the
+  // same.
+  ATTNLAB_HOST_DEVICE static WarpTiles OfInvariant(const SplitGrid& grid, uint32_t range_keys,
+                                                   int32_t tiles, uint32_t part, int32_t warp) {
+    const int32_t quarter = static_cast<int32_t>(range_keys / 4) / kPartKeys;
+    if (grid.share_shift == 0) return {warp, tiles, quarter};
+    const int32_t begin = warp * quarter, end = begin + quarter;
+    return {begin + static_cast<int32_t>(part % 4), end < tiles ? end : tiles, 0};
+  }
+};
 
 // A part's place in the workspace. `index` is its block's, so that blocks side by side write side by
 // side. `dim` is dv, rounded up to a multiple of 4.

@@ -1,10 +1,9 @@
 // A part of a query tile on tensor cores (mma.sync): Q has 16 bits; K and V have the same dtype, or
 // are fp8_e4m3.
 //
-// All warps of a block have the same 16 rows, and each has every fourth tile of 16 keys, or with slices, a
-// part of its own (SplitGrid::invariant). A warp copies its own tiles, some ahead, so that the only waits
-// are for memory. At the end the warps' parts are merged in shared memory, and the blocks' by way of the
-// workspace or in a cluster.
+// All warps of a block have the same 16 rows, and each has every fourth tile of 16 keys, or as WarpTiles
+// says. A warp copies its own tiles, some ahead, so that the only waits are for memory. At the end the
+// warps' parts are merged in shared memory, and the blocks' by way of the workspace or in a cluster.
 //
 // A warp reads the page table 32 of its tiles ahead of its copies: each lane has the entry of one. A
 // tile within one page is copied like one of K and V that are not paged.
@@ -36,12 +35,13 @@
 
 namespace attnlab::split_k {
 
-// One warp's tiles of some keys: every fourth. With kSlices all of them, in four slices, each of every
-// fourth tile, which have a state each and are merged in registers.
-template <class Shape, typename T, bool kSlices>
+// One warp's tiles of a range of keys. If those are of several quarters (WarpTiles), each quarter's have a state
+// of their own, a slice, and are merged in registers.
+template <class Shape, typename T, bool kInvariant>
 class SplitWarp {
+  static constexpr bool kSlices = kInvariant && Shape::kSlices;
   static constexpr int kDim = Shape::kHeadDim, kKeys = Shape::kKeys;
-  static constexpr int kApart = Shape::kWarps;  // tiles of a slice
+  static constexpr int kApart = 4;  // tiles of a warp
   static constexpr bool kFp8 = Shape::kFp8;
   using Kv = std::conditional_t<kFp8, uint8_t, T>;
   // 32 warps share the rows: none has rows of its own.
@@ -54,53 +54,60 @@ class SplitWarp {
 
  public:
   __device__ SplitWarp(const device::Arguments& a, const SplitGrid& grid, const TileRows& rows,
-                       const SplitKeys& part, char* shared)
+                       const SplitKeys& range, uint32_t range_keys, uint32_t part, char* shared)
       : a_(a),
         grid_(grid),
         tile_(rows),
         warp_(device::Uniform(static_cast<int>(threadIdx.x) / 32)),
-        tiles_((part.end - part.begin + kKeys - 1) / kKeys),
         shared_(shared) {
+    tiles_.begin = warp_;
+    tiles_.end = (range.end - range.begin + kKeys - 1) / kKeys;
+    if constexpr (kInvariant) {
+      tiles_ = WarpTiles::OfInvariant(grid, range_keys, tiles_.end, part, warp_);
+    }
     const bool streams =
         a.k.whole_chunks && a.v.whole_chunks && a.d == kDim && a.dv == kDim && a.pages.Hold(kKeys);
-    keys_.first = part.begin;
-    keys_.count = rows.kv.length - part.begin;
-    keys_.full_begin = (part.full_begin - part.begin) / kKeys;
-    keys_.full_end = (part.full_end - part.begin) / kKeys;
-    keys_.whole = streams ? (part.end - part.begin) / kKeys : 0;
+    keys_.first = range.begin;
+    keys_.count = rows.kv.length - range.begin;
+    keys_.full_begin = (range.full_begin - range.begin) / kKeys;
+    keys_.full_end = (range.full_end - range.begin) / kKeys;
+    keys_.whole = streams ? min((range.end - range.begin) / kKeys, tiles_.end) : 0;
     k_chunk_ = LaneChunk(a.k), v_chunk_ = LaneChunk(a.v);
   }
 
   // `k_scale`, `v_scale`: of K and V, if they are fp8.
   __device__ void Walk(float k_scale, float v_scale) {
     std::conditional_t<kFp8, typename OfFp8::KeptQ, typename Products::KeptQ> q;
-    [[maybe_unused]] float factors[2];
+    [[maybe_unused]] typename Warp::LaneRows factors;
     const bool capped = a_.softcap != 0;
     const float scale_log2 = device::ScaleLog2(a_, capped);
-    int tile = kSlices ? 0 : warp_, copied = tile;
+    int tile = tiles_.begin, copied = tile;
+    [[maybe_unused]] const bool slices = kSlices && tiles_.slice > 0;
+    [[maybe_unused]] int slice_end = tiles_.slice;
     next_run_ = tile, next_entries_ = EntriesFrom(tile);
     [[maybe_unused]] Slices before;
     if constexpr (kSlices) before.o.Clear();
       // The first copies are made by the same code as all others: a kernel that lives for microseconds waits
       // for its code, too.
 #pragma unroll 1
-    for (int i = 1 - Shape::kStages; i <= 0 || tile < tiles_; ++i) {
+    for (int i = 1 - Shape::kStages; i <= 0 || tile < tiles_.end; ++i) {
       if (i >= 0) device::CopyAsyncWait<Shape::kStages - 2>();
       __syncwarp();  // all lanes' copies of this tile are there, and all are done with the last one
       if (i == 0) {
         o_.Clear();
-        if (tile >= tiles_) break;
+        if (tile >= tiles_.end) break;
         const int at = Stage(Shape::kStages - 1);
         if constexpr (kFp8) {
           OfFp8::template KeepQ<T>(shared_ + at, Warp::Quad(), Warp::Pair(), q, factors);
-          factors[0] *= k_scale, factors[1] *= k_scale;
+#pragma unroll
+          for (float& factor : factors) factor *= k_scale;
         } else {
           Products::KeepQ(LaneAddress(at, Warp::Lane() % 16, Warp::Lane() / 16), q);
         }
         __syncwarp();  // all lanes have Q; the next copies overwrite it
       }
       CopyTile(copied, Stage(i + Shape::kStages - 1));
-      copied = After(copied);
+      copied += kApart;
       if (i == 1 - Shape::kStages) CopyQ(shared_ + Stage(Shape::kStages - 1));
       device::CopyAsyncCommit();
       if (i < 0) continue;
@@ -109,7 +116,10 @@ class SplitWarp {
       if constexpr (kFp8) {
         OfFp8::MultiplyQk(Fp8Address(k), q, s);
 #pragma unroll
-        for (int x = 0; x < 4; ++x) s.At(0, x) *= factors[0], s.At(1, x) *= factors[1];
+        for (int r = 0; r < Warp::kLaneRows; ++r) {
+#pragma unroll
+          for (int x = 0; x < 4; ++x) s.At(r, x) *= factors[r];
+        }
       } else {
         Products::MultiplyQk(0, LaneAddress(k, lane % 8 + lane / 16 * 8, lane / 8 % 2), q, s);
       }
@@ -126,22 +136,25 @@ class SplitWarp {
         Products::AddPv(LaneAddress(v, lane % 16, lane / 16), p, o_);
       }
       if constexpr (kSlices) {
-        if (tile + kApart >= tiles_) {
+        if (slices && tile + kApart >= min(slice_end, tiles_.end)) {
           Finish(v_scale);
           before.Add(rows_, o_);
           o_.Clear(), rows_ = Warp();
+          slice_end += tiles_.slice;
         }
       }
-      tile = After(tile);
+      tile += kApart;
     }
     device::CopyAsyncWait<0>();
     if constexpr (kSlices) {
-      o_ = before.o;
+      if (slices) {
+        o_ = before.o;
 #pragma unroll
-      for (int r = 0; r < Warp::kLaneRows; ++r) rows_.State(r) = before.rows[r];
-    } else {
-      Finish(v_scale);
+        for (int r = 0; r < Warp::kLaneRows; ++r) rows_.State(r) = before.rows[r];
+        return;
+      }
     }
+    Finish(v_scale);
   }
 
   // Writes this warp's part to where its ring was.
@@ -212,13 +225,6 @@ class SplitWarp {
     }
   }
 
-  // The tile that this warp has after this one, or so many later in the same slice.
-  __device__ int After(int tile, int later = 1) const {
-    if (!kSlices || tile + later * kApart < tiles_) return tile + later * kApart;
-    if (tile >= tiles_) return tile;
-    const int slice = tile % kApart + 1;
-    return slice < kApart ? slice : tiles_;
-  }
   // Where this warp's i-th tile goes.
   __device__ int Stage(int i) const {
     return warp_ * Shape::kRingBytes + i % Shape::kStages * 2 * Shape::kTileBytes;
@@ -245,11 +251,11 @@ class SplitWarp {
     }
   }
 
-  // The page table's entry for the first key of the lane's tile among a run, the 32 tiles of a slice from
-  // this one on.
+  // The page table's entry for the first key of the lane's tile among a run, the warp's 32 tiles from this
+  // one on.
   __device__ int32_t EntriesFrom(int run) const {
     const int tile = run + Warp::Lane() * kApart;
-    if (tile >= tiles_) return 0;
+    if (tile >= tiles_.end) return 0;
     return a_.pages.EntryOf(tile_.kv.batch, keys_.first + tile * kKeys);
   }
 
@@ -257,7 +263,7 @@ class SplitWarp {
   __device__ void CopyTile(int tile, int stage) {
     if (tile == next_run_) {
       run_ = tile, entries_ = next_entries_;
-      next_run_ = After(tile, 32);
+      next_run_ = tile + 32 * kApart;
       next_entries_ = EntriesFrom(next_run_);  // used a run later, when it has arrived
     }
     const int first = keys_.first + tile * kKeys;
@@ -268,7 +274,7 @@ class SplitWarp {
       const int32_t row = a_.pages.RowOf(first);
       CopyWhole(to, a_.k, k_chunk_, row, page);
       CopyWhole(to + Shape::kTileBytes, a_.v, v_chunk_, row, page);
-    } else if (tile < tiles_) {
+    } else if (tile < tiles_.end) {
       // One after the other, so that the code is short.
 #pragma unroll 1
       for (int x = 0; x < 2; ++x) {
@@ -345,7 +351,8 @@ class SplitWarp {
   const SplitGrid& grid_;
   const TileRows tile_;
   device::Keys keys_;
-  const int warp_, tiles_;
+  const int warp_;
+  WarpTiles tiles_;
   char* const shared_;
   const Kv *k_chunk_, *v_chunk_;    // LaneChunk() of K and V
   int run_, next_run_;              // of the tile that is copied next, and the one after it
@@ -356,17 +363,17 @@ class SplitWarp {
 
 // Asks for the first keys of a part before the block knows anything else of it. They come to L2 while it
 // finds out. Each thread asks for one key.
-template <class Shape, bool kSlices>
+template <class Shape>
 __device__ void PrefetchKeys(const device::Arguments& a, const SplitGrid& grid,
                              const SplitPlace& place) {
   constexpr int kElement = Shape::kFp8 ? 1 : 2;
   if (!grid.prefetches) return;
   const auto all = static_cast<uint32_t>(a.kv_sequences.longest);
-  const uint32_t keys = PartKeys(grid, all);
-  uint32_t key = place.part * keys;
-  if constexpr (kSlices) {  // a warp has a quarter; two tiles of its first slice
+  const uint32_t keys = RangeKeys(grid, all);
+  uint32_t key = (place.part >> grid.share_shift) * keys;
+  if (grid.share_shift != 0) {  // as in WarpTiles: two tiles
     const uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-    key += warp * (keys / Shape::kWarps) + lane / 16 * Shape::kWarps * Shape::kKeys + lane % 16;
+    key += warp * (keys / 4) + (lane / 16 * 4 + place.part % 4) * Shape::kKeys + lane % 16;
   } else {
     key += threadIdx.x;
   }
@@ -382,27 +389,30 @@ __device__ void PrefetchKeys(const device::Arguments& a, const SplitGrid& grid,
   prefetch(a.v, a.dv);
 }
 
-template <class Shape, typename T, bool kSlices>
+template <class Shape, typename T, bool kInvariant>
 __global__ void __launch_bounds__(Shape::kThreads, Shape::kBlocks)
     TensorCoreKernel(const __grid_constant__ device::Arguments a,
-                     const __grid_constant__ SplitGrid grid,
+                     const __grid_constant__ SplitGrid of_launch,
                      const __grid_constant__ Workspace workspace,
                      const __grid_constant__ Scales scales) {
   extern __shared__ __align__(128) char shared[];
+  SplitGrid grid = of_launch;
+  if constexpr (!kInvariant) grid.invariant = 0, grid.share_shift = 0;  // known when compiled
   const SplitPlace place = PlaceOf(grid, blockIdx.x);
-  PrefetchKeys<Shape, kSlices>(a, grid, place);
+  PrefetchKeys<Shape>(a, grid, place);
   const TileRows tile = RowsOf(a, grid, place, Shape::kWarpRows);
-  const SplitKeys keys = tile.Keys(grid, a.mask), part = PartOf(grid, keys, place.part);
+  const SplitKeys keys = tile.Keys(grid, a.mask);
   const BlockPart block = {tile, place.part, PartsOf(grid, keys)};
   // The same for all blocks of a cluster, which have the same tile.
   const bool in_cluster = kHasClusters && grid.cluster_shift > 0 && block.parts > 1;
-  if (!in_cluster && !block.HasWork(part)) return;
+  if (!in_cluster && !block.HasWork()) return;
   const Exchange<Shape> exchange(grid, block, shared);
   if constexpr (kHasClusters) {
     if (in_cluster) exchange.Begin();
   }
-  const SplitKeys of_warp = kSlices ? QuarterOf(grid, keys, place.part, threadIdx.x / 32) : part;
-  SplitWarp<Shape, T, kSlices> warp(a, grid, tile, of_warp, shared);
+  const uint32_t range_keys = RangeKeys(grid, static_cast<uint32_t>(keys.end - keys.begin));
+  const SplitKeys range = RangeOf(grid, keys, place.part);
+  SplitWarp<Shape, T, kInvariant> warp(a, grid, tile, range, range_keys, place.part, shared);
   warp.Walk(scales.OfK(place.sequence, place.head), scales.OfV(place.sequence, place.head));
   device::Counter counter = block.CounterOf(grid, workspace);
   if (threadIdx.x == 0 && block.parts > 1 && !in_cluster) counter.Read();
@@ -411,7 +421,7 @@ __global__ void __launch_bounds__(Shape::kThreads, Shape::kBlocks)
   if constexpr (kHasClusters) {
     if (in_cluster) {
       exchange.WaitForBlocks();
-      if (part.begin < part.end) exchange.SendPart();
+      if (block.HasKeys()) exchange.SendPart();
       return exchange.template Merge<T>(a);
     }
   }
@@ -420,8 +430,10 @@ __global__ void __launch_bounds__(Shape::kThreads, Shape::kBlocks)
 
 template <class Shape, typename T>
 cudaError_t LaunchTensorCoresOf(const SplitCall& call) {
-  auto* const kernel = call.grid.invariant == 4 ? TensorCoreKernel<Shape, T, Shape::kSlices>
-                                                : TensorCoreKernel<Shape, T, false>;
+  // The kernel for invariant parts does for all. Without slices it is hardly slower than another one would be.
+  auto* const kernel = call.grid.invariant != 0 || !Shape::kSlices
+                           ? TensorCoreKernel<Shape, T, true>
+                           : TensorCoreKernel<Shape, T, !Shape::kSlices>;
   return device::Launch(kernel,
                         call.Record(Shape::kThreads, Shape::kSharedBytes, Shape::kExchangeBytes),
                         call.arguments, call.grid, call.workspace, call.scales);
