@@ -324,8 +324,10 @@ def pages_of(case: Case, x):
     return tokens.view(-1, case.page, *tokens.shape[2:])
 
 
+@functools.lru_cache(maxsize=4)
 def page_table(case: Case, device):
-    """int32 [batch, pages of a sequence]: the pages of all sequences in random order."""
+    """int32 [batch, pages of a sequence]: the pages of all sequences in random order. One tensor for all sets of
+    K and V, as one table is for all layers of a model."""
     generator = torch.Generator().manual_seed(1)
     order = torch.randperm(case.b * case.skv // case.page, generator=generator, dtype=torch.int32)
     return order.view(case.b, -1).to(device)
