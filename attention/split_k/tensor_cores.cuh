@@ -54,12 +54,14 @@ class SplitWarp {
 
  public:
   __device__ SplitWarp(const device::Arguments& a, const SplitGrid& grid, const TileRows& rows,
-                       const SplitKeys& range, uint32_t range_keys, uint32_t part, char* shared)
+                       const SplitKeys& range, uint32_t range_keys, uint32_t part, int32_t entries,
+                       char* shared)
       : a_(a),
         grid_(grid),
         tile_(rows),
         warp_(device::Uniform(static_cast<int>(threadIdx.x) / 32)),
-        shared_(shared) {
+        shared_(shared),
+        next_entries_(entries) {
     tiles_.begin = warp_;
     tiles_.end = (range.end - range.begin + kKeys - 1) / kKeys;
     if constexpr (kInvariant) {
@@ -84,7 +86,8 @@ class SplitWarp {
     int tile = tiles_.begin, copied = tile;
     [[maybe_unused]] const bool slices = kSlices && tiles_.slice > 0;
     [[maybe_unused]] int slice_end = tiles_.slice;
-    next_run_ = tile, next_entries_ = EntriesFrom(tile);
+    next_run_ = tile;
+    if (!grid_.prefetches) next_entries_ = EntriesFrom(tile);
     [[maybe_unused]] Slices before;
     if constexpr (kSlices) before.o.Clear();
       // The first copies are made by the same code as all others: a kernel that lives for microseconds waits
@@ -362,22 +365,27 @@ class SplitWarp {
 };
 
 // Asks for the first keys of a part before the block knows anything else of it. They come to L2 while it
-// finds out. Each thread asks for one key.
+// finds out. Each thread asks for one key. Returns SplitWarp::EntriesFrom() of the warp's first tile.
 template <class Shape>
-__device__ void PrefetchKeys(const device::Arguments& a, const SplitGrid& grid,
-                             const SplitPlace& place) {
+__device__ int32_t PrefetchKeys(const device::Arguments& a, const SplitGrid& grid,
+                                const SplitPlace& place) {
   constexpr int kElement = Shape::kFp8 ? 1 : 2;
-  if (!grid.prefetches) return;
+  if (!grid.prefetches) return 0;
   const auto all = static_cast<uint32_t>(a.kv_sequences.longest);
   const uint32_t keys = RangeKeys(grid, all);
-  uint32_t key = (place.part >> grid.share_shift) * keys;
-  if (grid.share_shift != 0) {  // as in WarpTiles: two tiles
-    const uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-    key += warp * (keys / 4) + (lane / 16 * 4 + place.part % 4) * Shape::kKeys + lane % 16;
-  } else {
-    key += threadIdx.x;
+  const uint32_t begin = (place.part >> grid.share_shift) * keys;
+  const uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+  uint32_t first = warp, key = begin + threadIdx.x;  // first: WarpTiles::begin
+  if (grid.share_shift != 0) {
+    first = warp * (keys / 4 / Shape::kKeys) + place.part % 4;
+    key = begin + (first + lane / 16 * 4) * Shape::kKeys + lane % 16;
   }
-  if (key >= all) return;
+  auto entries = static_cast<int32_t>(place.sequence);  // if K and V are not paged
+  if (a.pages.table != nullptr) {
+    const uint32_t tile_key = begin + (first + 4 * lane) * Shape::kKeys;
+    entries = tile_key < all ? a.pages.EntryOf(place.sequence, tile_key) : 0;
+  }
+  if (key >= all) return entries;
   const int32_t page = a.pages.PageOf(a.pages.EntryOf(place.sequence, key));
   const auto prefetch = [&](const device::Rows& rows, int dim) {
     const int64_t at = rows.Offset(page, a.pages.RowOf(key), place.head) * kElement;
@@ -387,6 +395,7 @@ __device__ void PrefetchKeys(const device::Arguments& a, const SplitGrid& grid,
   };
   prefetch(a.k, a.d);
   prefetch(a.v, a.dv);
+  return entries;
 }
 
 template <class Shape, typename T, bool kInvariant>
@@ -399,7 +408,7 @@ __global__ void __launch_bounds__(Shape::kThreads, Shape::kBlocks)
   SplitGrid grid = of_launch;
   if constexpr (!kInvariant) grid.invariant = 0, grid.share_shift = 0;  // known when compiled
   const SplitPlace place = PlaceOf(grid, blockIdx.x);
-  PrefetchKeys<Shape>(a, grid, place);
+  const int32_t entries = PrefetchKeys<Shape>(a, grid, place);
   const TileRows tile = RowsOf(a, grid, place, Shape::kWarpRows);
   const SplitKeys keys = tile.Keys(grid, a.mask);
   const BlockPart block = {tile, place.part, PartsOf(grid, keys)};
@@ -412,7 +421,8 @@ __global__ void __launch_bounds__(Shape::kThreads, Shape::kBlocks)
   }
   const uint32_t range_keys = RangeKeys(grid, static_cast<uint32_t>(keys.end - keys.begin));
   const SplitKeys range = RangeOf(grid, keys, place.part);
-  SplitWarp<Shape, T, kInvariant> warp(a, grid, tile, range, range_keys, place.part, shared);
+  SplitWarp<Shape, T, kInvariant> warp(a, grid, tile, range, range_keys, place.part, entries,
+                                       shared);
   warp.Walk(scales.OfK(place.sequence, place.head), scales.OfV(place.sequence, place.head));
   device::Counter counter = block.CounterOf(grid, workspace);
   if (threadIdx.x == 0 && block.parts > 1 && !in_cluster) counter.Read();
