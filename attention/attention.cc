@@ -68,33 +68,10 @@ absl::StatusOr<Plan> Choose(const AttentionProblem& problem, const DeviceInfo& d
                                          reasons.empty() ? "; none is linked" : ":", reasons));
 }
 
-}  // namespace
-
-absl::StatusOr<Plan> MakePlan(const AttentionProblem& problem, Device device,
-                              absl::string_view kernel, const LaunchConfig& config) {
-  if (absl::Status s = problem.Validate(); !s.ok()) return s;
-  if (absl::Status s = Registry::Global().Check(); !s.ok()) return s;
-  absl::StatusOr<DeviceInfo> info = InfoOf(device);
-  if (!info.ok()) return info.status();
-  if (kernel.empty()) return Choose(problem, *info, config);
-  absl::StatusOr<const Kernel*> named = Registry::Global().Find(kernel);
-  if (!named.ok()) return named.status();
-  absl::StatusOr<Plan> plan = PlanBy(**named, problem, *info, config);
-  if (!plan.ok()) return Prefixed((*named)->traits().name, plan.status());
-  return plan;
-}
-
-absl::StatusOr<Plan> MakePlan(const Kernel& kernel, const AttentionProblem& problem,
-                              const DeviceInfo& device, const LaunchConfig& config) {
-  absl::StatusOr<std::unique_ptr<const Prepared>> prepared =
-      kernel.Prepare(problem, device, config);
-  if (!prepared.ok()) return prepared.status();
-  const int64_t workspace_bytes = (*prepared)->WorkspaceBytes();
-  return Plan{problem, device, config, &kernel, *std::move(prepared), workspace_bytes};
-}
-
-absl::Status Forward(const Plan& plan, const AttentionTensors& tensors, Workspace workspace,
-                     void* stream, const Intermediates& intermediates) {
+// With launch.adds, nothing but the plan's own kernel: of the others, none can add.
+absl::Status Run(const Plan& plan, const AttentionTensors& tensors, const Launch& launch) {
+  const Workspace& workspace = launch.workspace;
+  const Intermediates& intermediates = launch.intermediates;
   if (plan.prepared == nullptr) {
     return absl::InvalidArgumentError("plan: has no kernel; MakePlan() makes plans");
   }
@@ -105,8 +82,16 @@ absl::Status Forward(const Plan& plan, const AttentionTensors& tensors, Workspac
                                                    ToString(plan.device.device)));
   }
   if (absl::Status s = plan.prepared->Accepts(tensors); !s.ok()) {
-    if (plan.otherwise == nullptr) return Prefixed(plan.kernel->traits().name, s);
-    return Forward(*plan.otherwise, tensors, workspace, stream, intermediates);
+    if (plan.otherwise == nullptr || launch.adds) return Prefixed(plan.kernel->traits().name, s);
+    return Run(*plan.otherwise, tensors, launch);
+  }
+  if (launch.adds && !plan.prepared->CanAdd()) {
+    return absl::UnimplementedError(
+        absl::StrCat(plan.kernel->traits().name, ": cannot add to O of other keys"));
+  }
+  if (launch.adds && tensors.lse.data == nullptr) {
+    return absl::InvalidArgumentError(
+        "lse: missing, but O of other keys cannot be added without it");
   }
   if (plan.workspace_bytes > 0) {
     if (workspace.data == nullptr || workspace.bytes < plan.workspace_bytes) {
@@ -136,11 +121,46 @@ absl::Status Forward(const Plan& plan, const AttentionTensors& tensors, Workspac
     }
     if (!s.ok()) return s;
   }
-  const absl::Status s = plan.prepared->Run(tensors, {workspace, stream, intermediates});
+  const absl::Status s = plan.prepared->Run(tensors, launch);
   if (s.ok() && plan.device.device.kind == DeviceKind::kCpu && Stopping()) {
     return absl::CancelledError(absl::StrCat(plan.kernel->traits().name, ": stopped"));
   }
   return s;
+}
+
+}  // namespace
+
+absl::StatusOr<Plan> MakePlan(const AttentionProblem& problem, Device device,
+                              absl::string_view kernel, const LaunchConfig& config) {
+  if (absl::Status s = problem.Validate(); !s.ok()) return s;
+  if (absl::Status s = Registry::Global().Check(); !s.ok()) return s;
+  absl::StatusOr<DeviceInfo> info = InfoOf(device);
+  if (!info.ok()) return info.status();
+  if (kernel.empty()) return Choose(problem, *info, config);
+  absl::StatusOr<const Kernel*> named = Registry::Global().Find(kernel);
+  if (!named.ok()) return named.status();
+  absl::StatusOr<Plan> plan = PlanBy(**named, problem, *info, config);
+  if (!plan.ok()) return Prefixed((*named)->traits().name, plan.status());
+  return plan;
+}
+
+absl::StatusOr<Plan> MakePlan(const Kernel& kernel, const AttentionProblem& problem,
+                              const DeviceInfo& device, const LaunchConfig& config) {
+  absl::StatusOr<std::unique_ptr<const Prepared>> prepared =
+      kernel.Prepare(problem, device, config);
+  if (!prepared.ok()) return prepared.status();
+  const int64_t workspace_bytes = (*prepared)->WorkspaceBytes();
+  return Plan{problem, device, config, &kernel, *std::move(prepared), workspace_bytes};
+}
+
+absl::Status Forward(const Plan& plan, const AttentionTensors& tensors, Workspace workspace,
+                     void* stream, const Intermediates& intermediates) {
+  return Run(plan, tensors, {workspace, stream, intermediates});
+}
+
+absl::Status ForwardAdding(const Plan& plan, const AttentionTensors& tensors, Workspace workspace,
+                           void* stream) {
+  return Run(plan, tensors, {workspace, stream, /*intermediates=*/{}, /*adds=*/true});
 }
 
 absl::Status ForwardOnce(const AttentionProblem& problem, const AttentionTensors& tensors,

@@ -70,6 +70,15 @@ absl::StatusOr<Plan> MakePlan(const Kernel& kernel, const AttentionProblem& prob
 absl::Status Forward(const Plan& plan, const AttentionTensors& tensors, Workspace workspace = {},
                      void* stream = nullptr, const Intermediates& intermediates = {});
 
+// The same, for keys that come in parts. O and LSE hold what earlier calls made of the same queries with
+// other keys; afterwards they are those of all keys. O is rounded to its dtype after each part. The
+// tensors must have an LSE.
+//
+// Errors as for Forward(). Unimplemented, before anything is done: a kernel that cannot add, or does not
+// accept the tensors. The caller may then merge two results by their LSE.
+absl::Status ForwardAdding(const Plan& plan, const AttentionTensors& tensors,
+                           Workspace workspace = {}, void* stream = nullptr);
+
 // Plans, allocates the workspace, runs, and waits for the result. For scripts and first steps.
 absl::Status ForwardOnce(const AttentionProblem& problem, const AttentionTensors& tensors,
                          absl::string_view kernel = "", const LaunchConfig& config = {});

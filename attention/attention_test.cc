@@ -200,6 +200,15 @@ TEST_F(ForwardTest, GivesIntermediatesOfKernelsThatFormThem) {
   EXPECT_EQ(s.message(), "intermediates: slow does not provide them");
 }
 
+TEST_F(ForwardTest, AddsOnlyByKernelsThatCan) {
+  const absl::StatusOr<Plan> plan = MakePlan(problem_, Device::Cpu(), "slow");
+  ASSERT_TRUE(plan.ok());
+  const absl::Status s = ForwardAdding(*plan, tensors_);
+  EXPECT_EQ(s.code(), absl::StatusCode::kUnimplemented);
+  EXPECT_EQ(s.message(), "slow: cannot add to O of other keys");
+  EXPECT_EQ(out_[0], 0);
+}
+
 TEST_F(ForwardTest, RejectsBadArguments) {
   absl::StatusOr<Plan> plan = MakePlan(problem_, Device::Cpu(), "fast");
   ASSERT_TRUE(plan.ok());

@@ -86,6 +86,7 @@ struct Launch {
   Workspace workspace;     // at least Prepared::WorkspaceBytes()
   void* stream = nullptr;  // cudaStream_t; unused on the CPU
   Intermediates intermediates = {};
+  bool adds = false;  // only if Prepared::CanAdd(): ForwardAdding() in attention.h says to what
 };
 
 // A kernel that is ready for one problem, on one device, with one configuration. Immutable. It may
@@ -103,6 +104,9 @@ class Prepared {
 
   // Whether it multiplies fp32 values as TF32. Tests then allow the larger error of TF32.
   virtual bool MultipliesAsTf32() const { return false; }
+
+  // Whether a run can add to the O and LSE that are there (Launch::adds).
+  virtual bool CanAdd() const { return false; }
 
   // OK, or Unimplemented with the stride or address that this kernel cannot use. Forward() then
   // runs another kernel, unless the caller has named this one.

@@ -41,7 +41,7 @@ class Ring : public RingCall {
       if (moves) s.Update(c_.Wait(absl::StrCat("K and V for step ", step + 1, " of ", n)));
       here = coming;
     }
-    if (s.ok()) s = executor_->Store(mine_.o, mine_.lse);
+    if (s.ok() && !merged_) s = executor_->Store(mine_.o, mine_.lse);
     return s.ok() ? GiveTimes() : s;
   }
 
@@ -110,7 +110,8 @@ class Ring : public RingCall {
       const AttentionProblem& p = job.plan.problem;
       std::swap(parts_[0], parts_[1]);
       AttentionTensors t = PartAt(parts_[0], p, mine_.q.device);
-      if (parts_of_o_ <= 2 && &job == jobs_[0].data()) {
+      const bool is_first = &job == jobs_[0].data();
+      if (parts_of_o_ <= 2 && is_first) {
         // All parts are merged in one pass, and the first one may lie where O is (Executor::Store()).
         t.o = Mutable(SomeRows(mine_.o, job.row, p.sq));
         if (mine_.lse.data != nullptr) t.lse = Mutable(SomeRows(mine_.lse, job.row, p.sq));
@@ -118,6 +119,17 @@ class Ring : public RingCall {
       t.q = SomeRows(mine_.q, job.row, p.sq);
       t.k = SomeRows(KAt(kv, owner), job.key, p.skv);
       t.v = SomeRows(VAt(kv, owner), job.key, p.skv);
+      if (is_first) first_ = t;
+      if (parts_of_o_ == 2 && !is_first && first_.o.shape[1] == mine_.o.shape[1]) {
+        // The first of two parts is where O is, with all rows. Some kernels can add the second one there.
+        AttentionTensors both = t;
+        both.o = Mutable(SomeRows(first_.o, job.row, p.sq));
+        both.lse = Mutable(SomeRows(first_.lse, job.row, p.sq));
+        const absl::Status added = ForwardAdding(job.plan, both, workspace_, stream_);
+        merged_ = added.ok();
+        if (merged_) continue;
+        if (!absl::IsUnimplemented(added)) return added;
+      }
       absl::Status s = Forward(job.plan, t, workspace_, stream_);
       if (s.ok()) s = executor_->Add(t.o, t.lse, job.row);
       if (!s.ok()) return s;
@@ -127,6 +139,8 @@ class Ring : public RingCall {
 
   Kv own_, places_[2];  // this rank's, and what has come
   void* parts_[2] = {};
+  AttentionTensors first_;  // the part of the first job
+  bool merged_ = false;     // all parts are where O is
 };
 
 }  // namespace

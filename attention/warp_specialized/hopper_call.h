@@ -39,6 +39,8 @@ struct HopperArguments {
   // Whether K and V may have rows beyond the end of a sequence: those of other sequences, padding, or
   // the rest of a last page.
   bool rows_beyond = false;
+  // Whether O and LSE of other keys are there, to which this call adds (Shape::kAdds).
+  bool adds = false;
   // Of fp8.
   Scales q_scales, k_scales, v_scales;
   bool o_is_fp16 = false;  // else bf16

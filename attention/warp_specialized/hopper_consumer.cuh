@@ -465,6 +465,9 @@ class Consumer {
     if constexpr (Shape::kFp8) AddAside();
     Rows& rows = softmax_.rows();
     rows.Finish();
+    if constexpr (Shape::kAdds) {
+      if (h_.adds) AddEarlier(work);
+    }
     if (a.lse.data != nullptr && Rows::Pair() == 0) {
 #pragma unroll
       for (int r = 0; r < 2; ++r) {
@@ -475,6 +478,25 @@ class Consumer {
       }
     }
     StoreO(work, {rows.State(0).Inverse(), rows.State(1).Inverse()});
+  }
+
+  // Adds what is at O's place, of other keys. Its LSE says how much it weighs.
+  __device__ void AddEarlier(const Work& work) {
+    const device::Arguments& a = h_.a;
+#pragma unroll
+    for (int r = 0; r < 2; ++r) {
+      const bool exists = Rows::Row(r) < work.rows;
+      const Place at = PlaceOf(work, Rows::Row(r));
+      float lse = -INFINITY;
+      if (exists) {
+        lse = static_cast<float*>(a.lse.data)[a.lse.Offset(work.q.batch, at.token, at.head)];
+      }
+      const auto f = softmax_.rows().State(r).Merge(device::OnlineSoftmax::OfLse(lse));
+      const uint16_t* const o =
+          static_cast<uint16_t*>(a.o.data) + a.o.Offset(work.q.batch, at.token, at.head);
+      AddRow<T>(sum_.o(), r, f.mine, f.parts, o, exists, a.dv, a.o.whole_chunks);
+    }
+    __syncwarp();  // all lanes of a row have read its LSE
   }
 
   // Times these factors, with what was set aside in memory.

@@ -45,6 +45,39 @@ struct Pairs<__nv_fp8_e4m3> {
   }
 };
 
+// Adds to the lane's r-th row, times `mine`, what is at `from`, times `parts`: StoreRow() backwards.
+template <typename T, int kColumns>
+__device__ void AddRow(device::wgmma::Accumulators<kColumns>& o, int r, float mine, float parts,
+                       const uint16_t* from, bool exists, int dv, bool whole_chunks) {
+  const int pair = static_cast<int>(threadIdx.x) % 4;
+#pragma unroll
+  for (int c = 0; c < kColumns / 32; ++c) {
+    uint32_t words[4] = {0, 0, 0, 0};
+    const int column = 32 * c + 8 * pair;
+    if (exists && column < dv) {
+      if (whole_chunks) {
+        const uint4 chunk = *reinterpret_cast<const uint4*>(from + column);
+        words[0] = chunk.x, words[1] = chunk.y, words[2] = chunk.z, words[3] = chunk.w;
+      } else {
+#pragma unroll
+        for (int i = 0; i < 8; ++i) {
+          if (column + i < dv) words[i / 2] |= uint32_t{from[column + i]} << i % 2 * 16;
+        }
+      }
+    }
+    TransposeWords(words);
+#pragma unroll
+    for (int j = 0; j < 4; ++j) {
+      const T* const there = reinterpret_cast<const T*>(&words[j]);
+#pragma unroll
+      for (int i = 0; i < 2; ++i) {
+        float& x = o.At(r, 8 * c + 2 * j + i);
+        x = fmaf(device::ToFloat(there[i]), parts, x * mine);
+      }
+    }
+  }
+}
+
 // Stores the lane's r-th row, times `factor`, at `to`. All lanes of the warp call it; those whose
 // row does not `exist` store nothing. A lane has two neighbouring columns of each 8; after an
 // exchange with its neighbours it has 8, which it stores at once if all rows are whole_chunks

@@ -19,6 +19,8 @@ struct HopperShape {
   // Of fp8: what a block sets aside of O in the workspace, as bf16. 0: in registers.
   static constexpr int kAsideBytes =
       kFp8 && (kDimV > 128 || kConsumers > 2) ? kRows * kDimV * 2 : 0;
+  // Whether the kernel can add to O of other keys. At head dim 64 that would spill.
+  static constexpr bool kAdds = !kFp8 && kDim > 64;
   static constexpr int kThreads = 128 * (kConsumers + 1);
   // Query tiles that are worked out: the current one, and those of which the producer copies keys ahead.
   static constexpr int kWorks = 4;

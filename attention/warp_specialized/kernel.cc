@@ -67,6 +67,8 @@ class PreparedHopper : public Prepared {
     return options_.dynamic ? sizeof(unsigned long long) : 0;
   }
 
+  bool CanAdd() const override { return options_.tile.adds; }
+
   absl::Status Accepts(const AttentionTensors& t) const override {
     absl::Status s = device::CheckTensorMap("q", t.q);
     if (s.ok()) s = device::CheckTensorMap("k", t.k);
@@ -95,6 +97,7 @@ class PreparedHopper : public Prepared {
       call.arguments.k_scales = ScalesOf(problem_, t.k_scale);
       call.arguments.v_scales = ScalesOf(problem_, t.v_scale);
     }
+    call.arguments.adds = launch.adds;
     call.stream = static_cast<cudaStream_t>(launch.stream);
     const cuda_backend::ScopedDevice current(ordinal_);
     if (!current.status().ok()) return current.status();

@@ -20,7 +20,7 @@ namespace {
 template <typename... Shapes>
 constexpr std::array<HopperTile, sizeof...(Shapes)> TilesOf(Shapes...) {
   return {{{Shapes::kBytes, Shapes::kE5m2V, Shapes::kDim, Shapes::kDimV, Shapes::kRows,
-            Shapes::kKeys, Shapes::kSharedBytes, Shapes::kAsideBytes}...}};
+            Shapes::kKeys, Shapes::kSharedBytes, Shapes::kAsideBytes, Shapes::kAdds}...}};
 }
 constexpr auto kHopperTiles = WithHopperShapes([](auto... shapes) { return TilesOf(shapes...); });
 

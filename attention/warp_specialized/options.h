@@ -21,6 +21,7 @@ struct HopperTile {
   int rows = 0, keys = 0;
   int shared_bytes = 0;
   int64_t workspace_bytes = 0;  // of a block
+  bool adds = false;            // can add to O of other keys
 };
 
 struct Options {

@@ -39,6 +39,7 @@ TEST(OptionsTest, ATileForEachHeadDim) {
     ASSERT_TRUE(options.ok()) << c.dims << ": " << options.status();
     EXPECT_EQ(options->tile.head_dim, c.head_dim) << c.dims;
     EXPECT_EQ(options->tile.head_dim_v, c.head_dim_v) << c.dims;
+    EXPECT_EQ(options->tile.adds, c.head_dim > 64) << c.dims;
   }
 }
 
@@ -54,6 +55,7 @@ TEST(OptionsTest, TilesOfFp8) {
     const auto options = For(std::string("hq=1,sq=1000,dtype=fp8_e4m3,") + c.dims);
     ASSERT_TRUE(options.ok()) << c.dims << ": " << options.status();
     EXPECT_EQ(options->tile.bytes, 1) << c.dims;
+    EXPECT_FALSE(options->tile.adds) << c.dims;
     EXPECT_EQ(options->tile.head_dim, c.head_dim) << c.dims;
     EXPECT_EQ(options->tile.head_dim_v, c.head_dim_v) << c.dims;
     // A tile begins where a block of 64 keys with one scale does.

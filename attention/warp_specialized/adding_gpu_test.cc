@@ -1,0 +1,163 @@
+// ForwardAdding() against two calls of Forward() whose results are merged here.
+#include <cmath>
+#include <cstdint>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
+#include "attention/attention.h"
+#include "attention/core/dtype.h"
+#include "attention/core/problem.h"
+#include "attention/core/tensor.h"
+#include "attention/core/tensors.h"
+#include "attention/cuda/backend.h"
+#include "attention/cuda/machine.h"
+#include "attention/cuda/memory.h"
+#include "attention/device/online_softmax.h"
+#include "gtest/gtest.h"
+
+namespace attnlab {
+namespace {
+
+// Rows [b, rows, heads, dim] on the GPU, full of NaN. Each begins at a multiple of 16 bytes.
+class Rows {
+ public:
+  Rows(DType dtype, int64_t b, int64_t rows, int64_t heads, int64_t dim)
+      : stride_(dim == 1 ? 1 : (dim + 7) / 8 * 8),
+        elements_(b * rows * heads * stride_),
+        memory_(Buffer::Allocate(Device::Cuda(0), elements_ * SizeOf(dtype)).value()),
+        view_(BshdView(memory_.data(), dtype, Device::Cuda(0), b, rows, heads, stride_)) {
+    view_.shape[3] = dim;
+    Fill([] { return std::nanf(""); });
+  }
+
+  // From row `first` on.
+  TensorView View(int64_t first, int64_t rows) const {
+    TensorView view = view_;
+    view.data = static_cast<char*>(view.data) + view.strides[1] * first * SizeOf(view.dtype);
+    view.shape[1] = rows;
+    return view;
+  }
+  TensorView View() const { return view_; }
+
+  template <typename Next>
+  void Fill(Next next) {
+    std::vector<char> bytes(memory_.bytes());
+    for (int64_t i = 0; i < elements_; ++i) StoreElement(bytes.data(), view_.dtype, i, next());
+    EXPECT_TRUE(memory_.CopyFromHost(bytes.data(), memory_.bytes()).ok());
+  }
+  std::vector<float> Read() const {
+    std::vector<char> bytes(memory_.bytes());
+    EXPECT_TRUE(memory_.CopyToHost(bytes.data(), memory_.bytes()).ok());
+    std::vector<float> read;
+    for (int64_t i = 0; i < elements_; ++i) {
+      read.push_back(LoadElement(bytes.data(), view_.dtype, i));
+    }
+    return read;
+  }
+
+ private:
+  const int64_t stride_, elements_;
+  Buffer memory_;
+  TensorView view_;
+};
+
+// A call's inputs, and where its rows are among those of O.
+class Part {
+ public:
+  Part(const std::string& problem, int64_t first_row, int seed)
+      : p_(AttentionProblem::Parse(problem).value()),
+        first_row_(first_row),
+        q_(p_.dtype, p_.b, p_.sq, p_.hq, p_.d),
+        k_(p_.dtype, p_.b, p_.skv, p_.hkv, p_.d),
+        v_(p_.dtype, p_.b, p_.skv, p_.hkv, p_.dv) {
+    std::mt19937 random(seed);
+    for (Rows* rows : {&q_, &k_, &v_}) {
+      rows->Fill([&] { return std::normal_distribution<float>()(random); });
+    }
+  }
+
+  absl::Status Run(bool adds, const Rows& o, const Rows& lse) const {
+    AttentionTensors t;
+    t.q = q_.View(), t.k = k_.View(), t.v = v_.View();
+    t.o = o.View(first_row_, p_.sq), t.lse = lse.View(first_row_, p_.sq);
+    const absl::StatusOr<Plan> plan = MakePlan(p_, Device::Cuda(0), "warp_specialized");
+    if (!plan.ok()) return plan.status();
+    const absl::StatusOr<Buffer> scratch = Buffer::Allocate(Device::Cuda(0), plan->workspace_bytes);
+    if (!scratch.ok()) return scratch.status();
+    const Workspace workspace = {scratch->data(), scratch->bytes()};
+    absl::Status s = adds ? ForwardAdding(*plan, t, workspace) : Forward(*plan, t, workspace);
+    if (s.ok()) s = cuda_backend::Synchronize(0);
+    return s;
+  }
+
+ private:
+  const AttentionProblem p_;
+  const int64_t first_row_;
+  Rows q_, k_, v_;
+};
+
+class AddingTest : public ::testing::TestWithParam<const char*> {
+ protected:
+  void SetUp() override {
+    const absl::StatusOr<DeviceInfo> gpu = InfoOf(Device::Cuda(0));
+    ASSERT_TRUE(gpu.ok()) << gpu.status();
+    if (gpu->compute_capability != 90) GTEST_SKIP() << "not a Hopper GPU";
+  }
+};
+INSTANTIATE_TEST_SUITE_P(Problems, AddingTest,
+                         ::testing::Values("d=128", "d=96", "d=72,hkv=1", "d=192", "d=192,dv=128",
+                                           "d=256,hkv=1", "d=128,softcap=20", "d=128,dv=100",
+                                           "d=80,dv=77"));
+
+TEST_P(AddingTest, MergesWhatIsThere) {
+  constexpr int64_t kB = 2, kHeads = 3, kRows = 300, kFirst = 43;
+  for (const char* dtype : {"bf16", "fp16"}) {
+    const std::string dims = absl::StrCat("b=2,hq=3,", GetParam(), ",dtype=", dtype);
+    SCOPED_TRACE(dims);
+    const DType of_o = AttentionProblem::Parse(dims)->dtype;
+    const int64_t dv = AttentionProblem::Parse(dims)->dv;
+    // Of both parts, the first rows see no key: 30 of the first one, 57 of the second one.
+    const Part first(absl::StrCat(dims, ",sq=300,skv=270,mask=causal"), 0, 1);
+    const Part second(absl::StrCat(dims, ",sq=257,skv=200,mask=causal"), kFirst, 2);
+    const Rows o(of_o, kB, kRows, kHeads, dv), lse(DType::kFloat32, kB, kRows, kHeads, 1);
+    const Rows other_o(of_o, kB, kRows, kHeads, dv),
+        other_lse(DType::kFloat32, kB, kRows, kHeads, 1);
+    ASSERT_EQ(first.Run(/*adds=*/false, o, lse), absl::OkStatus());
+    const std::vector<float> o1 = o.Read(), lse1 = lse.Read();
+    ASSERT_EQ(second.Run(/*adds=*/false, other_o, other_lse), absl::OkStatus());
+    const std::vector<float> o2 = other_o.Read(), lse2 = other_lse.Read();
+    ASSERT_EQ(second.Run(/*adds=*/true, o, lse), absl::OkStatus());
+    const std::vector<float> got = o.Read(), got_lse = lse.Read();
+
+    const int64_t stride = static_cast<int64_t>(got.size() / got_lse.size());
+    for (int64_t row = 0; row < kB * kRows * kHeads; ++row) {
+      const bool has_second = row / kHeads % kRows >= kFirst;
+      auto state = device::OnlineSoftmax::OfLse(lse1[row]);
+      const auto f = state.Merge(device::OnlineSoftmax::OfLse(has_second ? lse2[row] : -INFINITY));
+      if (std::isinf(state.Lse())) {
+        ASSERT_EQ(got_lse[row], state.Lse());
+      } else {
+        ASSERT_NEAR(got_lse[row], state.Lse(), 1e-5 * (1 + std::abs(state.Lse())));
+      }
+      for (int64_t i = row * stride; i < (row + 1) * stride; ++i) {
+        if (i - row * stride >= dv) {
+          ASSERT_TRUE(std::isnan(got[i])) << "between the rows, element " << i;
+          continue;
+        }
+        const float second_o = has_second ? o2[i] : 0;
+        const float expected = (f.mine * o1[i] + f.parts * second_o) * state.Inverse();
+        // Both O of the second part and the sum are rounded.
+        ASSERT_NEAR(got[i], expected,
+                    Epsilon(of_o) * (std::abs(expected) + std::abs(second_o)) + 1e-6)
+            << "row " << row << ", element " << i;
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace attnlab
