@@ -74,6 +74,7 @@ GPU_TESTS = {
         "//attention/split_k:conformance_test_native": [86, 89, 100, 120],
         "//attention/split_k:conformance_test_sm_80": [80, 86, 89, 90, 100, 120],
         "//attention/split_k:conformance_test_sm_90": [90, 100, 120],
+        "//attention/warp_specialized:adding_gpu_test": [90, 100, 120],
         "//attention/warp_specialized:conformance_test_native": [100, 120],
         "//attention/warp_specialized:conformance_test_sm_90": [90, 100, 120],
         "//attention/warp_specialized:portable_conformance_test_native": [86, 89, 100, 120],

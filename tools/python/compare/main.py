@@ -72,13 +72,26 @@ def sets_for(case: Case, cache: int) -> int:
     return max(2, min(_SETS_AT_MOST, math.ceil(2 * cache / max(case.bytes(), 1))))
 
 
+# Of the last case: with other pages, a case has the same inputs. How fast memory is depends on where it lies, by up
+# to 15 % on an H200.
+_kept: Dict[Case, List] = {}
+
+
+def inputs_of(case: Case, sets: int, options):
+    unpaged = case._replace(page=0)
+    if unpaged not in _kept:
+        _kept.clear()
+        _kept[unpaged] = contenders.make_inputs(unpaged, options.device, options.layout, sets, options.seed)
+    return _kept[unpaged]
+
+
 def compare(case: Case, entrants, clock, options, deadline) -> Dict:
     """The row of a case: checks every contender, then times it."""
     results: Dict[str, Dict] = {}
     row = {"problem": case.line(), "flops": case.flops(), "results": results}
     sets = sets_for(case, options.cache)
     try:
-        inputs = contenders.make_inputs(case, options.device, options.layout, sets, options.seed)
+        inputs = inputs_of(case, sets, options)
         q, k, v = inputs[0]
         judge = oracle.Oracle(
             *contenders.values_of(case, q, k, v), case.causal, options.oracle_rows, q.dtype
