@@ -483,18 +483,21 @@ class Consumer {
   // Adds what is at O's place, of other keys. Its LSE says how much it weighs.
   __device__ void AddEarlier(const Work& work) {
     const device::Arguments& a = h_.a;
+    float lse[2];
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
-      const bool exists = Rows::Row(r) < work.rows;
       const Place at = PlaceOf(work, Rows::Row(r));
-      float lse = -INFINITY;
-      if (exists) {
-        lse = static_cast<float*>(a.lse.data)[a.lse.Offset(work.q.batch, at.token, at.head)];
-      }
-      const auto f = softmax_.rows().State(r).Merge(device::OnlineSoftmax::OfLse(lse));
+      lse[r] = Rows::Row(r) < work.rows
+                   ? static_cast<float*>(a.lse.data)[a.lse.Offset(work.q.batch, at.token, at.head)]
+                   : -INFINITY;
+    }
+#pragma unroll
+    for (int r = 0; r < 2; ++r) {
+      const Place at = PlaceOf(work, Rows::Row(r));
+      const auto f = softmax_.rows().State(r).Merge(device::OnlineSoftmax::OfLse(lse[r]));
       const uint16_t* const o =
           static_cast<uint16_t*>(a.o.data) + a.o.Offset(work.q.batch, at.token, at.head);
-      AddRow<T>(sum_.o(), r, f.mine, f.parts, o, exists, a.dv, a.o.whole_chunks);
+      AddRow<T>(sum_.o(), r, f.mine, f.parts, o, Rows::Row(r) < work.rows, a.dv, a.o.whole_chunks);
     }
     __syncwarp();  // all lanes of a row have read its LSE
   }

@@ -49,30 +49,36 @@ struct Pairs<__nv_fp8_e4m3> {
 template <typename T, int kColumns>
 __device__ void AddRow(device::wgmma::Accumulators<kColumns>& o, int r, float mine, float parts,
                        const uint16_t* from, bool exists, int dv, bool whole_chunks) {
+  constexpr int kAhead = kColumns % 64 == 0 ? 2 : 3;  // so many loads start together
   const int pair = static_cast<int>(threadIdx.x) % 4;
 #pragma unroll
-  for (int c = 0; c < kColumns / 32; ++c) {
-    uint32_t words[4] = {0, 0, 0, 0};
-    const int column = 32 * c + 8 * pair;
-    if (exists && column < dv) {
-      if (whole_chunks) {
-        const uint4 chunk = *reinterpret_cast<const uint4*>(from + column);
-        words[0] = chunk.x, words[1] = chunk.y, words[2] = chunk.z, words[3] = chunk.w;
-      } else {
+  for (int first = 0; first < kColumns / 32; first += kAhead) {
+    uint32_t words[kAhead][4];
+#pragma unroll
+    for (int c = 0; c < kAhead; ++c) {
+      const int column = 32 * (first + c) + 8 * pair;
+      const bool loads = exists && column < dv;
+      uint4 chunk = make_uint4(0, 0, 0, 0);
+      if (loads && whole_chunks) chunk = *reinterpret_cast<const uint4*>(from + column);
+      words[c][0] = chunk.x, words[c][1] = chunk.y, words[c][2] = chunk.z, words[c][3] = chunk.w;
+      if (loads && !whole_chunks) {
 #pragma unroll
         for (int i = 0; i < 8; ++i) {
-          if (column + i < dv) words[i / 2] |= uint32_t{from[column + i]} << i % 2 * 16;
+          if (column + i < dv) words[c][i / 2] |= uint32_t{from[column + i]} << i % 2 * 16;
         }
       }
     }
-    TransposeWords(words);
 #pragma unroll
-    for (int j = 0; j < 4; ++j) {
-      const T* const there = reinterpret_cast<const T*>(&words[j]);
+    for (int c = 0; c < kAhead; ++c) {
+      TransposeWords(words[c]);
 #pragma unroll
-      for (int i = 0; i < 2; ++i) {
-        float& x = o.At(r, 8 * c + 2 * j + i);
-        x = fmaf(device::ToFloat(there[i]), parts, x * mine);
+      for (int j = 0; j < 4; ++j) {
+        const T* const there = reinterpret_cast<const T*>(&words[c][j]);
+#pragma unroll
+        for (int i = 0; i < 2; ++i) {
+          float& x = o.At(r, 8 * (first + c) + 2 * j + i);
+          x = fmaf(device::ToFloat(there[i]), parts, x * mine);
+        }
       }
     }
   }
