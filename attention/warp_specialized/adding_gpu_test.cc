@@ -86,7 +86,7 @@ class Part {
     t.o = o.View(first_row_, p_.sq), t.lse = lse.View(first_row_, p_.sq);
     const absl::StatusOr<Plan> plan = MakePlan(p_, Device::Cuda(0), "warp_specialized");
     if (!plan.ok()) return plan.status();
-    const absl::StatusOr<Buffer> scratch = Buffer::Allocate(Device::Cuda(0), plan->workspace_bytes);
+    absl::StatusOr<Buffer> scratch = Buffer::Allocate(Device::Cuda(0), plan->workspace_bytes);
     if (!scratch.ok()) return scratch.status();
     const Workspace workspace = {scratch->data(), scratch->bytes()};
     absl::Status s = adds ? ForwardAdding(*plan, t, workspace) : Forward(*plan, t, workspace);

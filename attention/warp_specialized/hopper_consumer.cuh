@@ -494,10 +494,10 @@ class Consumer {
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
       const Place at = PlaceOf(work, Rows::Row(r));
-      const auto f = softmax_.rows().State(r).Merge(device::OnlineSoftmax::OfLse(lse[r]));
       const uint16_t* const o =
           static_cast<uint16_t*>(a.o.data) + a.o.Offset(work.q.batch, at.token, at.head);
-      AddRow<T>(sum_.o(), r, f.mine, f.parts, o, Rows::Row(r) < work.rows, a.dv, a.o.whole_chunks);
+      AddRow<T>(sum_.o(), r, softmax_.rows().State(r), lse[r], o, Rows::Row(r) < work.rows, a.dv,
+                a.o.whole_chunks);
     }
     __syncwarp();  // all lanes of a row have read its LSE
   }

@@ -11,6 +11,7 @@
 #include "attention/device/convert.cuh"
 #include "attention/device/hopper/wgmma.cuh"
 #include "attention/device/mma.cuh"
+#include "attention/device/online_softmax.h"
 
 namespace attnlab::warp_specialized {
 
@@ -45,39 +46,48 @@ struct Pairs<__nv_fp8_e4m3> {
   }
 };
 
-// Adds to the lane's r-th row, times `mine`, what is at `from`, times `parts`: StoreRow() backwards.
+// The first `count` of 8 elements, then zeros.
+__device__ inline uint4 LoadChunk(const uint16_t* from, int count, bool whole_chunks) {
+  if (whole_chunks) {
+    return count > 0 ? *reinterpret_cast<const uint4*>(from) : make_uint4(0, 0, 0, 0);
+  }
+  uint32_t words[4] = {0, 0, 0, 0};
+#pragma unroll
+  for (int i = 0; i < 8; ++i) {
+    if (i < count) words[i / 2] |= uint32_t{from[i]} << i % 2 * 16;
+  }
+  return make_uint4(words[0], words[1], words[2], words[3]);
+}
+
+// Adds to the lane's r-th row, of this state, the row at `from` that has this LSE: StoreRow() backwards.
 template <typename T, int kColumns>
-__device__ void AddRow(device::wgmma::Accumulators<kColumns>& o, int r, float mine, float parts,
-                       const uint16_t* from, bool exists, int dv, bool whole_chunks) {
-  constexpr int kAhead = kColumns % 64 == 0 ? 2 : 3;  // so many loads start together
-  const int pair = static_cast<int>(threadIdx.x) % 4;
+__device__ void AddRow(device::wgmma::Accumulators<kColumns>& o, int r,
+                       device::OnlineSoftmax& state, float lse, const uint16_t* from, bool exists,
+                       int dv, bool whole_chunks) {
+  device::OnlineSoftmax::MergeFactors factors;
+  // So many loads start together.
+  constexpr int kAhead = kColumns == 128 ? 4 : kColumns % 64 == 0 ? 2 : 3;
+  const int first_column = static_cast<int>(threadIdx.x) % 4 * 8;
 #pragma unroll
   for (int first = 0; first < kColumns / 32; first += kAhead) {
-    uint32_t words[kAhead][4];
+    uint4 chunks[kAhead];
 #pragma unroll
     for (int c = 0; c < kAhead; ++c) {
-      const int column = 32 * (first + c) + 8 * pair;
-      const bool loads = exists && column < dv;
-      uint4 chunk = make_uint4(0, 0, 0, 0);
-      if (loads && whole_chunks) chunk = *reinterpret_cast<const uint4*>(from + column);
-      words[c][0] = chunk.x, words[c][1] = chunk.y, words[c][2] = chunk.z, words[c][3] = chunk.w;
-      if (loads && !whole_chunks) {
-#pragma unroll
-        for (int i = 0; i < 8; ++i) {
-          if (column + i < dv) words[c][i / 2] |= uint32_t{from[column + i]} << i % 2 * 16;
-        }
-      }
+      const int column = 32 * (first + c) + first_column;
+      chunks[c] = LoadChunk(from + column, exists ? dv - column : 0, whole_chunks);
     }
+    if (first == 0) factors = state.Merge(device::OnlineSoftmax::OfLse(lse));
 #pragma unroll
     for (int c = 0; c < kAhead; ++c) {
-      TransposeWords(words[c]);
+      uint32_t words[4] = {chunks[c].x, chunks[c].y, chunks[c].z, chunks[c].w};
+      TransposeWords(words);
 #pragma unroll
       for (int j = 0; j < 4; ++j) {
-        const T* const there = reinterpret_cast<const T*>(&words[c][j]);
+        const T* const there = reinterpret_cast<const T*>(&words[j]);
 #pragma unroll
         for (int i = 0; i < 2; ++i) {
           float& x = o.At(r, 8 * (first + c) + 2 * j + i);
-          x = fmaf(device::ToFloat(there[i]), parts, x * mine);
+          x = fmaf(device::ToFloat(there[i]), factors.parts, x * factors.mine);
         }
       }
     }
