@@ -89,6 +89,8 @@ double SecondsOf(const AttentionProblem& p, const DeviceInfo& device, const Opti
   // Keys per second of a block: as many of fp8 as of 16 bits, and no more if they are short. Two blocks of
   // a multiprocessor take 1.4 times as many as one.
   constexpr double kBlockKeys = 82e6, kOfTwo = 0.7;
+  // Of several waves, the last blocks do not end together, by so much of what a block takes.
+  constexpr double kApart = 0.05;
   const auto key_bytes = static_cast<double>((p.d + p.dv) * SizeOf(p.KvDType()));
   const double multiprocessors = std::max(1, device.multiprocessors);
   const int64_t room =
@@ -110,7 +112,8 @@ double SecondsOf(const AttentionProblem& p, const DeviceInfo& device, const Opti
                                        2 * merged / (kMultiprocessorRate * device.multiprocessors);
   // Where nothing else decides, rather use all multiprocessors: what memory gives is not known so well.
   const double idle = 1 - std::min(1.0, blocks / multiprocessors);
-  return (waves * (kBlockSeconds + bytes / rate) + merge) * (1 + 0.05 * idle);
+  const double apart = waves > 1 ? kApart * bytes / rate : 0;
+  return (waves * (kBlockSeconds + bytes / rate) + apart + merge) * (1 + 0.05 * idle);
 }
 
 // The most keys that a part may have: each of four warps adds a quarter of them.
