@@ -35,12 +35,20 @@ absl::StatusOr<BlockTable> BlockTable::Create(Device device, const PageManager& 
 }
 
 absl::Status BlockTable::Update(PageManager& manager, void* stream) {
+  // What an earlier call could not send goes first, in launches of its own: entries may have changed since.
+  if (absl::Status s = Send(stream); !s.ok()) return s;
   manager.TakeTableChanges(&changes_);
   manager.GetLengths(&new_lengths_);
   for (int64_t row = 0; row < rows_; ++row) {
     if (new_lengths_[row] == sent_lengths_[row]) continue;
     changes_.push_back({static_cast<int32_t>(row), kLength, new_lengths_[row]});
   }
+  if (absl::Status s = Send(stream); !s.ok()) return s;
+  sent_lengths_ = new_lengths_;
+  return absl::OkStatus();
+}
+
+absl::Status BlockTable::Send(void* stream) {
   for (size_t begin = 0; begin < changes_.size(); begin += TablePatch::kMost) {
     TablePatch patch;
     patch.pages = static_cast<int32_t*>(pages_.data());
@@ -61,7 +69,6 @@ absl::Status BlockTable::Update(PageManager& manager, void* stream) {
     }
   }
   changes_.clear();
-  sent_lengths_ = new_lengths_;
   return absl::OkStatus();
 }
 

@@ -30,7 +30,8 @@ class BlockTable {
 
   // Brings table and lengths up to date with the manager. Only what changed is sent: on a GPU in the
   // arguments of kernels on the stream (cudaStream_t), without waiting and without allocating. One
-  // table follows a manager: what it was given is not given again.
+  // table follows a manager: what it was given is not given again. No other thread may change the
+  // manager meanwhile.
   absl::Status Update(PageManager& manager, void* stream = nullptr);
 
   PageTableView pages() const;
@@ -38,6 +39,7 @@ class BlockTable {
 
  private:
   BlockTable() = default;
+  absl::Status Send(void* stream);  // changes_
 
   Device device_;
   int64_t rows_ = 0, columns_ = 0;

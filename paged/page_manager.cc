@@ -229,8 +229,10 @@ absl::Status PageManager::Commit(absl::Span<const SequenceId> ids) {
   for (const SequenceId id : ids) {
     Sequence& s = sequences_[id.row];
     for (int64_t full = s.tokens / options_.page; s.shares && s.indexed < full;) {
-      // What follows a page that was given back would never be found.
-      s.shares = s.first < std::max<int64_t>(s.indexed, 1);
+      // What follows a page that was given back would never be found, nor what follows one that has left the index,
+      // as may be when a fork is committed whose first pages are others.
+      s.shares = s.first < std::max<int64_t>(s.indexed, 1) &&
+                 (s.indexed == 0 || pool_.Indexed(s.pages[s.indexed - 1]));
       if (!s.shares) break;
       const int64_t begin = s.indexed;
       const absl::Span<const PageId> pages =
@@ -514,7 +516,7 @@ std::string PageManager::Inconsistency() const {
       if (page == kNoPage) continue;
       if (!s.swapped) {
         ++references[page];
-        if (s.shares && i < s.indexed && !pool_.Indexed(page)) {
+        if (s.shares && s.first == 0 && i < s.indexed && !pool_.Indexed(page)) {
           return absl::StrCat("row ", row, "'s page ", page, " at ", i, " is not in the index");
         }
       } else if (host_used[page]) {

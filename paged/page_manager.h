@@ -20,9 +20,7 @@
 // Append() copies it first.
 //
 // Order. Pages change hands without waiting for a GPU. So all copies, writes and reads of K and V
-// must run in the order of the calls that caused them, as in one CUDA stream. Memory of the pages
-// must be cleared once, before the first use: kernels may read the rest of a page, where NaN is
-// harmful.
+// must run in the order of the calls that caused them, as in one CUDA stream.
 //
 // Errors. A call that fails changes nothing.
 //   InvalidArgument     an argument is wrong; the message names it, its value and the limit

@@ -211,6 +211,42 @@ TEST_F(PageManagerTest, PagesBehindAWindowAreGivenBack) {
   EXPECT_EQ(cache_->Inconsistency(), "");
 }
 
+// Two chains whose first page has been evicted, and whose second one has left the index when a fork was committed.
+// With equal hashes, what follows must not be taken for each other.
+TEST_F(PageManagerTest, NothingFollowsAPageThatLeftTheIndex) {
+  PageManager::Options options;
+  options.pages = 20;
+  options.page = 1;
+  options.sequences = 12;
+  options.hash_mask = 0;
+  cache_ = std::move(PageManager::Create(options).value());
+  const auto chain = [&](int32_t one, int32_t two) {
+    const SequenceId x = Write({one}), a = cache_->Begin({}).value();
+    EXPECT_TRUE(Add(a, {one, two}).ok());
+    const SequenceId b = cache_->Fork(a).value(), c = cache_->Fork(a).value();
+    EXPECT_TRUE(cache_->Commit({a}).ok());
+    EXPECT_TRUE(cache_->Free({x}).ok());
+    EXPECT_TRUE(cache_->Reclaim(a, 1).ok());
+    const SequenceId d = cache_->Begin({}).value();  // evicts x's page
+    EXPECT_TRUE(Add(d, std::vector<int32_t>(20 - cache_->counts().used(), 99)).ok());
+    EXPECT_TRUE(cache_->Free({d}).ok());
+    EXPECT_TRUE(cache_->Truncate(c, 1).ok());
+    EXPECT_TRUE(cache_->Commit({c}).ok());
+    EXPECT_TRUE(Add(c, {two}).ok());
+    EXPECT_TRUE(cache_->Commit({c}).ok());
+    EXPECT_TRUE(cache_->Commit({b}).ok());
+    EXPECT_EQ(cache_->Inconsistency(), "");
+    return a;
+  };
+  const SequenceId a = chain(1, 2), e = chain(3, 4);
+  for (const SequenceId id : {a, e}) {
+    ASSERT_TRUE(Add(id, {5}).ok());
+    ASSERT_TRUE(cache_->Commit({id}).ok());
+  }
+  EXPECT_NE(Pages(a)[2], Pages(e)[2]);
+  EXPECT_EQ(cache_->Inconsistency(), "");
+}
+
 TEST_F(PageManagerTest, SwapsToTheHostAndBack) {
   Make(4, 3);
   const SequenceId a = Write({1, 2, 3, 4, 5, 6, 7, 8, 9});

@@ -56,7 +56,11 @@ void Read(const PageManager& cache, unsigned seed, const std::atomic<bool>& stop
     EXPECT_GE(counts.used(), 0);
     const SequenceId id{static_cast<int32_t>(random() % 8), static_cast<uint32_t>(random() % 100)};
     const absl::StatusOr<std::vector<PageId>> pages = cache.Pages(id);
-    EXPECT_TRUE(pages.ok() || !absl::IsInternal(pages.status()));
+    if (pages.ok()) {
+      for (const PageId page : *pages) EXPECT_TRUE(kNoPage <= page && page < counts.pages);
+    } else {
+      EXPECT_TRUE(absl::IsNotFound(pages.status()) || absl::IsFailedPrecondition(pages.status()));
+    }
     (void)cache.SharedPrefixes({id});
   }
 }

@@ -130,7 +130,8 @@ __device__ void Schedule(const HopperArguments& h, Work (&works)[Shape::kWorks],
     if (first && !empty) ring.Fill(at);
     if (first && counts && index == blockIdx.x) counter.Read(), counter.Begin();
     if (empty) {
-      StoreEmpty(h, work);  // consumers need not know
+      // Consumers need not know. Where O is added, it stays as it is.
+      if (!(Shape::kAdds && h.adds)) StoreEmpty(h, work);
     } else {
       if (Shape::kAdds && h.adds) PrefetchEarlier(h, work);
       at.Advance();

@@ -178,8 +178,11 @@ absl::Status Validate(const TraceOptions& o) {
   if (s.ok()) s = CheckRange("context", o.context.most, o.context.least, kMostRequestTokens);
   if (s.ok()) s = CheckRange<int64_t>("generated", o.generated.least, 0, kMostRequestTokens);
   if (s.ok()) {
-    s = CheckRange("generated", o.generated.most, o.generated.least,
-                   kMostRequestTokens - o.context.most);
+    s = CheckRange("generated", o.generated.most, o.generated.least, kMostRequestTokens);
+  }
+  if (s.ok()) {
+    s = CheckRange<int64_t>("context and generated together", o.context.most + o.generated.most, 1,
+                            kMostRequestTokens);
   }
   if (s.ok()) s = CheckRange<int64_t>("prefixes", o.prefixes, 0, kMostRequests);
   // A prefix is a part of the shortest context, too.

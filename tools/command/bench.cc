@@ -235,6 +235,20 @@ absl::Status WriteRows(const std::string& commit, std::vector<Json>* rows, Resul
                       streams);
 }
 
+// Flags that only the one or the other reads.
+absl::Status CheckFlags(const Flags& f, const ArgumentParser& parser) {
+  if (f.ranks.gpus == 0) {
+    if (!parser.Given("parallel")) return absl::OkStatus();
+    return absl::InvalidArgumentError("--parallel goes with --gpus alone");
+  }
+  for (const char* flag :
+       {"config", "baseline", "max_noise", "timeout", "repetitions", "input_mib", "lse"}) {
+    if (!parser.Given(flag)) continue;
+    return absl::InvalidArgumentError(absl::StrCat("--", flag, " does not go with --gpus"));
+  }
+  return absl::OkStatus();
+}
+
 absl::Status BenchOnRanks(Flags* f, const Streams& streams, ResultFiles* files, bool* wrong) {
   f->ranks.on_cpu = f->device == "cpu";
   if (!f->ranks.on_cpu && f->device != "auto") {
@@ -265,6 +279,7 @@ int Bench(const Arguments& arguments, const Streams& streams) {
   ArgumentParser parser = MakeParser(&flags);
   int code = kOk;
   if (ParsedToEnd(&parser, "bench", arguments, streams, &code)) return code;
+  if (absl::Status s = CheckFlags(flags, parser); !s.ok()) return Fail(streams, "bench", s);
   flags.report.max_noise = flags.max_noise / 100;
   if (flags.report.commit.empty()) flags.report.commit = Commit();
   Results results;

@@ -199,9 +199,10 @@ absl::Status BenchRanks(absl::Span<const AttentionProblem> problems, const Ranks
   }
   if (ways.empty()) ways.assign(Ways().begin(), Ways().end());
   for (const AttentionProblem& p : problems) {
-    if (p.lens == Lengths::kFixed && p.page == 0) continue;
-    return absl::InvalidArgumentError(absl::StrCat(
-        "--problem: ", p.ToString(), ": with --gpus, lengths must be fixed, without pages"));
+    if (p.lens == Lengths::kFixed && p.page == 0 && SizeOf(p.KvDType()) > 1) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat("--problem: ", p.ToString(),
+                     ": with --gpus, lengths must be fixed, without pages and fp8"));
   }
   absl::StatusOr<Ranks> all = MakeRanks(n, f.on_cpu), one = MakeRanks(1, f.on_cpu);
   if (!one.ok() || !all.ok()) return all.ok() ? one.status() : all.status();

@@ -1,6 +1,7 @@
 // attnlab replay: what memory a paged cache takes for a trace of requests.
 #include "paged/replay/replay.h"
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -85,7 +86,7 @@ ArgumentParser MakeParser(Flags* f) {
   parser.AddInteger("layers", "N", &f->layers, 1, 10000, "layers [32]");
   parser.AddInteger("hkv", "N", &f->kv_heads, 1, 10000, "KV heads [8]");
   parser.AddInteger("d", "N", &f->head_dim, 1, 10000, "head dim [128]");
-  parser.AddString("dtype", "DTYPE", &f->dtype, "fp32, fp16, bf16, or fp8_e4m3 [bf16]");
+  parser.AddString("dtype", "DTYPE", &f->dtype, "fp32, fp16, bf16, fp8_e4m3 or fp8_e5m2 [bf16]");
   parser.AddGroup("Results");
   AddJsonFlag(&parser, &f->formats);
   AddCsvFlag(&parser, &f->formats);
@@ -255,7 +256,9 @@ void Print(const Result& result, const Streams& streams) {
                ? absl::StrCat(static_cast<int64_t>(value))
                : absl::StrFormat("%.1f", value);
   };
-  const auto bytes = [](double value) { return Bytes(static_cast<int64_t>(value)); };
+  const auto bytes = [](double value) {
+    return Bytes(static_cast<int64_t>(std::min(value, 9e18)));
+  };
   add("running sequences", [&](const Load& l) { return number(l.sequences); });
   add("their tokens", [&](const Load& l) { return number(l.tokens); });
   add("pages in use", [&](const Load& l) { return number(l.pages); });
@@ -267,9 +270,10 @@ void Print(const Result& result, const Streams& streams) {
 
   streams.out << result.title << "\n"
               << Counted(r.pages, "page") << " of " << Counted(r.page, "token") << ", "
-              << Bytes(r.pages * r.page * result.token_bytes) << "; a token has "
-              << Bytes(result.token_bytes) << "; contiguous preallocation reserves " << r.longest
-              << " tokens a sequence\n\n"
+              << bytes(static_cast<double>(r.pages * r.page) *
+                       static_cast<double>(result.token_bytes))
+              << "; a token has " << Bytes(result.token_bytes)
+              << "; contiguous preallocation reserves " << r.longest << " tokens a sequence\n\n"
               << counts.Text(streams.colours, streams.columns) << "\n"
               << memory.Text(streams.colours, streams.columns) << "\n"
               << Digits(r.TimesMore())

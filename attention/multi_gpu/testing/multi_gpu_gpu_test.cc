@@ -204,10 +204,13 @@ TEST_F(MultiGpuTest, AgreesWithTheOracle) {
 }
 
 TEST_F(MultiGpuTest, LongSequences) {
-  for (const char* const line : {"hq=16,hkv=4,sq=16384,d=128,mask=causal",
-                                 "hq=8,sq=20001,d=64,dtype=fp16,mask=window:3000:0",
-                                 "b=2,hq=8,hkv=2,sq=5000,skv=30000,d=128",
-                                 "b=7,hq=4,sq=5000,d=128,mask=causal,lens=packed"}) {
+  for (const char* const line :
+       {"hq=16,hkv=4,sq=16384,d=128,mask=causal",
+        "hq=8,sq=20001,d=64,dtype=fp16,mask=window:3000:0",
+        // In order, whole tiles of the first rank see no key of the second one.
+        "hq=16,hkv=4,sq=4096,skv=6144,d=128,mask=causal",
+        "hq=4,sq=8192,d=128,mask=window:1024:1024", "b=2,hq=8,hkv=2,sq=5000,skv=30000,d=128",
+        "b=7,hq=4,sq=5000,d=128,mask=causal,lens=packed"}) {
     for (const Way way : kWays) {
       const bool is_packed = std::strstr(line, "packed") != nullptr;
       if (is_packed && (way == Way::kAllToAll || way == Way::kSplitKv)) continue;
@@ -219,28 +222,32 @@ TEST_F(MultiGpuTest, LongSequences) {
 
 // A rank's O and LSE may be those of a caller that wants no LSE.
 TEST_F(MultiGpuTest, LseIsOptional) {
-  const auto p = AttentionProblem::Parse("hq=2,sq=100,d=64,mask=causal").value();
-  auto inputs = oracle::Inputs::Make(p, Device::Cpu());
-  ASSERT_TRUE(inputs.ok()) << inputs.status();
-  const AttentionTensors& t = inputs->host_tensors();
-  const Whole with = RunOn(ranks_, p, t, Way::kZigzagRing, false);
-  ASSERT_TRUE(with.status.ok()) << with.status;
-  Whole without(p, p.b, p.sq);
-  std::vector<Share> shares;
-  for (int rank : {0, 1}) shares.emplace_back(rank, Way::kZigzagRing, t, without);
-  for (const absl::Status& s : OnGpus(ranks_, [&](Communicator& c) {
-         AttentionTensors mine = shares[c.rank()].tensors();
-         mine.lse = {};
-         return RingForward(p, {Order::kZigzag, ""}, c, mine);
-       })) {
-    ASSERT_TRUE(s.ok()) << s;
+  for (const int d : {64, 128}) {  // at 128, the second part is added where the first one is
+    SCOPED_TRACE(d);
+    const auto p =
+        AttentionProblem::Parse(absl::StrCat("hq=2,sq=100,mask=causal,dtype=bf16,d=", d)).value();
+    auto inputs = oracle::Inputs::Make(p, Device::Cpu());
+    ASSERT_TRUE(inputs.ok()) << inputs.status();
+    const AttentionTensors& t = inputs->host_tensors();
+    const Whole with = RunOn(ranks_, p, t, Way::kZigzagRing, false);
+    ASSERT_TRUE(with.status.ok()) << with.status;
+    Whole without(p, p.b, p.sq);
+    std::vector<Share> shares;
+    for (int rank : {0, 1}) shares.emplace_back(rank, Way::kZigzagRing, t, without);
+    for (const absl::Status& s : OnGpus(ranks_, [&](Communicator& c) {
+           AttentionTensors mine = shares[c.rank()].tensors();
+           mine.lse = {};
+           return RingForward(p, {Order::kZigzag, ""}, c, mine);
+         })) {
+      ASSERT_TRUE(s.ok()) << s;
+    }
+    for (int rank : {0, 1}) {
+      ASSERT_TRUE(cuda_backend::Synchronize(rank).ok());
+      shares[rank].o.Download();
+      PutBack(shares[rank].queries, without.o, shares[rank].o.host.view);
+    }
+    EXPECT_TRUE(with.o_bytes == without.o_bytes);
   }
-  for (int rank : {0, 1}) {
-    ASSERT_TRUE(cuda_backend::Synchronize(rank).ok());
-    shares[rank].o.Download();
-    PutBack(shares[rank].queries, without.o, shares[rank].o.host.view);
-  }
-  EXPECT_TRUE(with.o_bytes == without.o_bytes);
 }
 
 // Each rank's status, of a call with a problem of its own, "leaves" or "hangs".
