@@ -187,7 +187,7 @@ std::string CheckAppend(const AppendCase& c, Device device) {
   for (Tensor* t : {&q, &new_q, &new_k, &new_v}) t->Draw(random);
 
   Array<int32_t> offsets_there, q_lens_there, kv_lens_there, table_there;
-  Array<float> scales_there, rotary_there;
+  Array<float> k_scales_there, v_scales_there, rotary_there;
   AttentionTensors t;
   t.q = q.there;
   t.k = k.there;
@@ -197,15 +197,17 @@ std::string CheckAppend(const AppendCase& c, Device device) {
   if (padded) t.q_len = {q_lens_there.Upload(device, q_lens), p.b};
   if (packed || padded) t.kv_len = {kv_lens_there.Upload(device, kv_lens), p.b};
   t.page_table = {table_there.Upload(device, table), p.b, columns, columns};
-  std::vector<float> scales(p.hkv, 1);
+  // Of K for each sequence and head; of V the same for all sequences.
+  std::vector<float> k_scales(p.b * p.hkv, 1), v_scales(p.hkv, 1);
   if (p.KvDType() != p.dtype) {
-    for (float& scale : scales) scale = 0.01f + static_cast<float>(random() % 100) / 100;
-    // The same for all sequences.
-    t.k_scale = {scales_there.Upload(device, scales),
-                 DType::kFloat32,
-                 device,
-                 {p.b, 1, p.hkv, 1},
-                 {0, 0, 1, 0}};
+    for (std::vector<float>* scales : {&k_scales, &v_scales}) {
+      for (float& scale : *scales) scale = 0.01f + static_cast<float>(random() % 100) / 100;
+    }
+    const std::array<int64_t, 4> shape = {p.b, 1, p.hkv, 1};
+    t.k_scale = {
+        k_scales_there.Upload(device, k_scales), DType::kFloat32, device, shape, {p.hkv, 0, 1, 0}};
+    t.v_scale = {
+        v_scales_there.Upload(device, v_scales), DType::kFloat32, device, shape, {0, 0, 1, 0}};
   }
   NewTokens added;
   added.k = new_k.there;
@@ -273,9 +275,10 @@ std::string CheckAppend(const AppendCase& c, Device device) {
       const int64_t position = kv_lens[i] - q_lens[i] + j;
       const int64_t page = table[i * columns + position / p.page], in_page = position % p.page;
       for (int64_t head = 0; head < p.hkv; ++head) {
-        expect(new_k, from_batch, token, head, true, position, scales[head], k, page, in_page,
-               &in_k);
-        expect(new_v, from_batch, token, head, false, position, 1, v, page, in_page, &in_v);
+        expect(new_k, from_batch, token, head, true, position, k_scales[i * p.hkv + head], k, page,
+               in_page, &in_k);
+        expect(new_v, from_batch, token, head, false, position, v_scales[head], v, page, in_page,
+               &in_v);
       }
       for (int64_t head = 0; head < p.hq && c.queries != AppendCase::kNone; ++head) {
         expect(c.queries == AppendCase::kApart ? new_q : q, from_batch, token, head, true, position,
