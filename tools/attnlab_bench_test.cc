@@ -53,6 +53,11 @@ TEST_F(AttnlabTest, BenchOnRanks) {
   EXPECT_THAT(
       TestAttnlab({"bench", "--gpus=2", "--device=cpu", "--problem=sq=9,lens=packed,d=8,hq=1"}).err,
       HasSubstr("lengths must be fixed"));
+  wrong = words;
+  wrong.push_back("--config=tile_kv=32");
+  EXPECT_THAT(TestAttnlab(wrong).err, HasSubstr("--config does not go with --gpus"));
+  EXPECT_THAT(TestAttnlab({"bench", "--parallel=ring"}).err,
+              HasSubstr("--parallel goes with --gpus alone"));
 }
 
 TEST_F(AttnlabTest, BenchAsJson) {

@@ -8,7 +8,8 @@
 //
 // K and V of the next step travel while this one is computed. Where Q, O and LSE are less, Q travels instead, and
 // parts of O come back. Each step is a problem for the default kernel;
-// its O and LSE are merged with those of the steps before (device/online_softmax.h), in fp32.
+// its O and LSE are merged with those of the steps before (device/online_softmax.h), in fp32, or added by the kernel
+// if it can.
 #ifndef ATTENTION_MULTI_GPU_RING_H_
 #define ATTENTION_MULTI_GPU_RING_H_
 

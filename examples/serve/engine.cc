@@ -93,7 +93,8 @@ absl::Status Engine::Add(Request request) {
   if (tokens < 1 || request.generate < 1 || tokens + request.generate > most) {
     return absl::InvalidArgumentError(absl::StrCat("request: ", tokens, " and ", request.generate,
                                                    " tokens; must be 1 or more each, and at most ",
-                                                   most, " together"));
+                                                   most, " together, with ", options_.cache.pages,
+                                                   " pages of ", options_.cache.page, " tokens"));
   }
   for (const int32_t token : request.tokens) {
     if (token >= 0 && token < Model::kVocabulary) continue;

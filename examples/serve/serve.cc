@@ -79,7 +79,18 @@ absl::Status Check(const Model& model, EngineOptions options, const Engine& engi
   return absl::OkStatus();
 }
 
-absl::Status Main(const Flags& f) {
+// Checks what the parser did not.
+absl::Status CheckFlags(const Flags& f, Device* device) {
+  if ((f.page & (f.page - 1)) != 0) {
+    return absl::InvalidArgumentError(absl::StrFormat("--page: %d is not a power of two", f.page));
+  }
+  const absl::StatusOr<Device> parsed = ParseDevice(f.device);
+  if (!parsed.ok()) return parsed.status();
+  *device = *parsed;
+  return absl::OkStatus();
+}
+
+absl::Status Main(const Flags& f, Device device) {
   EngineOptions options;
   options.cache.pages = f.pages;
   options.cache.page = f.page;
@@ -87,9 +98,7 @@ absl::Status Main(const Flags& f) {
   options.cache.sequences = f.rows;
   options.cache.most_tokens = f.system + f.prompt + f.generate;
   options.chunk = f.chunk;
-  const absl::StatusOr<Device> device = ParseDevice(f.device);
-  if (!device.ok()) return device.status();
-  options.device = *device;
+  options.device = device;
   const Model model(/*seed=*/1);
   absl::StatusOr<std::unique_ptr<Engine>> engine = Engine::Create(model, options);
   if (!engine.ok()) return engine.status();
@@ -143,8 +152,10 @@ int main(int argc, char** argv) {
     std::cout << parser.Help();
     return 0;
   }
+  attnlab::Device device;
+  if (s.ok()) s = attnlab::serve::CheckFlags(f, &device);
   const bool usage = !s.ok();
-  if (s.ok()) s = attnlab::serve::Main(f);
+  if (s.ok()) s = attnlab::serve::Main(f, device);
   if (s.ok()) return 0;
   std::cerr << "serve: " << s.message() << "\n";
   return usage ? 2 : 1;

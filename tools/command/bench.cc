@@ -249,7 +249,9 @@ absl::Status CheckFlags(const Flags& f, const ArgumentParser& parser) {
   return absl::OkStatus();
 }
 
-absl::Status BenchOnRanks(Flags* f, const Streams& streams, ResultFiles* files, bool* wrong) {
+// `wrong`: whether an output was; `some`: whether there are rows.
+absl::Status BenchOnRanks(Flags* f, const Streams& streams, ResultFiles* files, bool* wrong,
+                          bool* some) {
   f->ranks.on_cpu = f->device == "cpu";
   if (!f->ranks.on_cpu && f->device != "auto") {
     return absl::InvalidArgumentError("--device: with --gpus it is auto or cpu");
@@ -265,6 +267,7 @@ absl::Status BenchOnRanks(Flags* f, const Streams& streams, ResultFiles* files, 
   std::vector<std::string> left_out;
   absl::Status s = BenchRanks(*problems, f->ranks, &rows, &left_out);
   for (const std::string& line : left_out) streams.err << "attnlab bench: " << line << "\n";
+  *some = !rows.empty();
   if (rows.empty()) return s;
   for (const Json& row : rows) *wrong |= row.value("verdict", "ok") != "ok";
   s.Update(WriteRows(f->report.commit, &rows, files, streams));
@@ -288,8 +291,11 @@ int Bench(const Arguments& arguments, const Streams& streams) {
   absl::Status s;
   if (flags.ranks.gpus > 0) {
     const StopOnCtrlC stop("bench");
-    bool wrong = false;
-    s = BenchOnRanks(&flags, streams, &*files, &wrong);
+    bool wrong = false, some = false;
+    s = BenchOnRanks(&flags, streams, &*files, &wrong, &some);
+    if (Interrupt::Pressed() && (s.ok() || absl::IsCancelled(s))) {
+      return Interrupted(streams, "bench", !some);
+    }
     return !s.ok() ? Fail(streams, "bench", s) : wrong ? kFailed : kOk;
   }
   {

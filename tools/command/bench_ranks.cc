@@ -23,6 +23,7 @@
 #include "tools/command/ranks.h"
 #include "tools/lib/interrupt.h"
 #include "tools/lib/table.h"
+#include "tools/lib/terminal.h"
 
 namespace attnlab::command {
 namespace {
@@ -206,7 +207,10 @@ absl::Status BenchRanks(absl::Span<const AttentionProblem> problems, const Ranks
   }
   absl::StatusOr<Ranks> all = MakeRanks(n, f.on_cpu), one = MakeRanks(1, f.on_cpu);
   if (!one.ok() || !all.ok()) return all.ok() ? one.status() : all.status();
+  Progress progress(stderr, static_cast<int64_t>(problems.size() * (1 + ways.size())));
+  int64_t begun = 0;
   for (const AttentionProblem& p : problems) {
+    progress.Show(begun++, absl::StrCat(kOne.name, " ", p.ToString()));
     absl::StatusOr<Case> of = MakeCase(p, f);
     if (!of.ok()) return of.status();
     const absl::StatusOr<Judged> alone = TimeWay(p, kOne, *one, *of, f);
@@ -216,6 +220,7 @@ absl::Status BenchRanks(absl::Span<const AttentionProblem> problems, const Ranks
     if (!f.on_cpu) rows->back()["model_chooses"] = Chosen(p, n, seconds);
     for (const NamedWay& way : ways) {
       if (Interrupt::Pressed()) return absl::OkStatus();
+      progress.Show(begun++, absl::StrCat(way.name, " ", p.ToString()));
       const absl::StatusOr<Judged> judged = TimeWay(p, way, *all, *of, f);
       if (absl::IsUnimplemented(judged.status())) {
         left_out->push_back(absl::StrCat(way.name, ": ", judged.status().message()));

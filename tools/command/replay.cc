@@ -235,7 +235,8 @@ void Print(const Result& result, const Streams& streams) {
   counts.AddRow({"rejected", absl::StrCat(r.rejected)});
   counts.AddRow({"preempted and swapped", absl::StrCat(r.swapped)});
   counts.AddRow({"preempted and recomputed", absl::StrCat(r.recomputed)});
-  counts.AddRow({"simulated time", Duration(r.seconds)});
+  counts.AddRow({"simulated time",
+                 r.seconds < 60 ? absl::StrCat(Digits(r.seconds), " s") : Duration(r.seconds)});
   counts.AddRow({"steps", absl::StrCat(r.steps)});
   counts.AddRow({"generated tokens", absl::StrCat(r.generated_tokens)});
   counts.AddRow({"cached prompt tokens", share_of(r.cached_tokens, r.prompt_tokens, "")});
