@@ -73,8 +73,10 @@ TEST(Engine, DeclinesWhatCannotRun) {
   options.cache.pages = 2;
   options.cache.page = 4;
   const std::unique_ptr<Engine> engine = Engine::Create(model, options).value();
-  EXPECT_EQ(engine->Add({{1, 2, 3, 4, 5}, 0, 4}).message(),
-            "request: 5 and 4 tokens; must be 1 or more each, and at most 8 together");
+  EXPECT_EQ(
+      engine->Add({{1, 2, 3, 4, 5}, 0, 4}).message(),
+      "request: 5 and 4 tokens; must be 1 or more each, and at most 8 together, with 2 pages of 4 "
+      "tokens");
   EXPECT_EQ(engine->Add({{1, 256}, 0, 1}).message(), "request: token 256 is not in [0, 256)");
 }
 
