@@ -16,6 +16,13 @@ __device__ inline void ClusterArrive() {
 }
 __device__ inline void ClusterWait() { asm volatile("barrier.cluster.wait;" ::: "memory"); }
 
+// Of this block in its cluster.
+__device__ inline uint32_t BlockOfCluster() {
+  uint32_t rank;
+  asm("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
+  return rank;
+}
+
 // The same place in the shared memory of another block. Addresses are those of SharedAddress().
 __device__ inline uint32_t InBlock(uint32_t address, uint32_t block) {
   uint32_t there;
