@@ -42,8 +42,8 @@ __global__ void __launch_bounds__(Shape::kThreads, 1)
       Schedule<Shape>(h, shared);
     }
   }
-  // The other block still copies to this one, and tells it what it has read.
-  if constexpr (Shape::kCluster > 1) device::ClusterArrive(), device::ClusterWait();
+  // The other block still copies to this one, and tells it what it has read: that must have come.
+  if constexpr (Shape::kCluster > 1) device::ClusterArriveAfterAll(), device::ClusterWait();
 }
 
 template <typename T, typename Shape>

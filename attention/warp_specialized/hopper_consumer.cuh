@@ -205,7 +205,8 @@ class Consumer {
     if (!others_begun) LeaveOutTurn();
     for (int i = work.tiles - 1; i >= 0; --i) {
       SkipK();
-      if (i == work.tiles - 1) ClearV(work, /*waits=*/false);
+      // Without rows in the whole block, nobody would wait for the others' arrivals.
+      if (i == work.tiles - 1 && work.rows > 0) ClearV(work, /*waits=*/false);
       shared_.v_ring.WaitFull(v_at_);
       __syncwarp();
       ReleaseV();

@@ -64,8 +64,8 @@ struct HopperShape {
                 "a tile begins where a block of scales does, and a row of V has 128 bytes");
 };
 
-// A shape of blocks that run in pairs, clusters of two. They have neighbouring query tiles of a head, so they need the same K
-// and V, and each copies half of a tile to both.
+// A shape of blocks that run in pairs, clusters of two. They have neighbouring query tiles of a head, so they
+// need the same K and V, and each copies half of a tile to both.
 template <typename Shape>
 struct PairOf : Shape {
   static constexpr int kCluster = 2;

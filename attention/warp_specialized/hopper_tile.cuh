@@ -192,7 +192,8 @@ __device__ void Produce(const HopperArguments& h, HopperShared<Shape>& shared, i
     while (i > 0) {
       if (i == last_but_one && first) shared.work_wanted.Arrive();
       --i;
-      // A box without keys begins behind the last row of its page: TMA reads nothing and writes zeros.
+      // A box without keys begins behind the last row of its page, or outside the tensor: TMA reads nothing and
+      // writes zeros.
       const int key = i * kKeys + row;
       const device::TileOrigin from = {
           key < work.keys ? pages.RowOf(work.kv.token + key) : pages.Rows(), work.kv.head,

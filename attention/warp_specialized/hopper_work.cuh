@@ -36,8 +36,8 @@ struct alignas(16) Work {
 };
 static_assert(sizeof(Work) == 64);
 
-// Writes tile `index` to `work`. In a pair that is twice as long, and each block has half of its rows. Both walk all keys
-// that either sees.
+// Writes tile `index` to `work`. In a pair that is twice as long, and each block has half of its rows. Both
+// walk all keys that either sees.
 template <typename Shape>
 __device__ void Describe(const HopperArguments& h, uint32_t index, Work& work) {
   constexpr int kKeys = Shape::kKeys, kFar = 1 << 30;
@@ -127,7 +127,8 @@ __device__ inline uint32_t TileAfter(uint32_t index, uint32_t blocks) {
   return (index + 1) % blocks == 0 ? index + 1 : index + 1 + blocks;
 }
 
-// One thread of each block of a pair. The first one has taken tile `index`, and tells the second one. Returns it.
+// One thread of each block of a pair. The first one has taken tile `index`, and tells the second one. Returns
+// it.
 template <class Shared>
 __device__ uint32_t TellPair(Shared& shared, uint32_t index, uint32_t parity) {
   if (device::BlockOfCluster() == 0) {

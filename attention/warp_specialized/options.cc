@@ -76,12 +76,15 @@ absl::StatusOr<device::Grid> GridFor(const AttentionProblem& p, const DeviceInfo
 
 // Whether pairs of blocks are faster. They wait for each other at the start of a query tile, so it has to have many
 // keys. Under a causal mask the first of them skips the last keys, and windows are too short for that. With an
-// odd number of tiles, one block has none at the end.
-bool PairsAreFaster(const AttentionProblem& p, const HopperTile& tile) {
-  const int64_t tiles = (p.sq + tile.rows - 1) / tile.rows;
+// odd number of tiles, one block has none at the end, which must not take another round.
+bool PairsAreFaster(const AttentionProblem& p, const HopperTile& tile, int multiprocessors) {
+  const auto divide = [](int64_t x, int64_t by) { return (x + by - 1) / by; };
+  const int64_t tiles = divide(p.sq, tile.rows), units = p.b * p.hq;
   return (p.mask == Mask::None() || p.mask == Mask::Causal()) && p.lens == Lengths::kFixed &&
          p.skv >= (tile.head_dim > 128 ? 8192 : 4096) && tiles > 1 &&
-         (tiles % 2 == 0 || tiles > 32);
+         (tiles % 2 == 0 || tiles > 32) &&
+         divide(units * divide(tiles, 2), multiprocessors / 2) <=
+             divide(units * tiles, multiprocessors);
 }
 
 // Whether blocks run in pairs.
@@ -98,7 +101,7 @@ absl::StatusOr<bool> PairsFor(const AttentionProblem& p, const HopperTile& tile,
     why = "for two multiprocessors and more";
   }
   const absl::StatusOr<bool> pairs =
-      config.GetBool("pairs", why.empty() && PairsAreFaster(p, tile));
+      config.GetBool("pairs", why.empty() && PairsAreFaster(p, tile, multiprocessors));
   if (!pairs.ok() || !*pairs || why.empty()) return pairs;
   return absl::UnimplementedError(absl::StrCat("pairs: ", why));
 }

@@ -151,7 +151,8 @@ TEST(OptionsTest, LongContextsTakePairsOfBlocks) {
       {"sq=128,skv=9000,d=128", false},  // one tile
       {"sq=384,skv=9000,d=128", false},  // three
       {"sq=5000,d=128", true},           // 40
-      {"sq=4097,d=128", true},           // 33: the second block misses one of 34
+      {"sq=4097,d=128", false},          // 33 of each head: 132 at once, 68 pairs in two rounds
+      {"sq=8300,d=128", true},           // 65: the second block misses one of 66
       {"sq=8192,d=64", false},           // three consumers leave no registers
       {"sq=4096,d=128,softcap=3", false},
       {"sq=4096,d=128,page=64", false},

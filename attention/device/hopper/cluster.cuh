@@ -14,6 +14,11 @@ __device__ inline void ClusterArrive() {
   asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
   asm volatile("barrier.cluster.arrive.relaxed;" ::: "memory");
 }
+// The same, after all that this thread has done, arrivals at mbarriers of other blocks among it. A fence: for the
+// end of a kernel.
+__device__ inline void ClusterArriveAfterAll() {
+  asm volatile("barrier.cluster.arrive.release;" ::: "memory");
+}
 __device__ inline void ClusterWait() { asm volatile("barrier.cluster.wait;" ::: "memory"); }
 
 // Of this block in its cluster.
