@@ -57,6 +57,13 @@ absl::StatusOr<int64_t> LaunchConfig::GetInteger(absl::string_view key, int64_t 
   return value;
 }
 
+absl::StatusOr<bool> LaunchConfig::GetBool(absl::string_view key, bool otherwise) const {
+  const std::string value = Get(key, otherwise ? "true" : "false");
+  if (value == "true" || value == "false") return value == "true";
+  return absl::InvalidArgumentError(
+      absl::StrCat("config: ", key, "=", value, " is neither true nor false"));
+}
+
 absl::Status LaunchConfig::CheckKeys(absl::Span<const absl::string_view> known) const {
   for (const auto& [key, value] : values_) {
     bool found = false;

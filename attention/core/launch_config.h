@@ -39,10 +39,11 @@ class LaunchConfig {
   void Set(absl::string_view key, int64_t value);
 
   // The value of the key, or `otherwise` if the key is not set. GetInteger() returns
-  // InvalidArgument if the value is not an integer in low..high.
+  // InvalidArgument if the value is not an integer in low..high, GetBool() if it is neither true nor false.
   std::string Get(absl::string_view key, absl::string_view otherwise) const;
   absl::StatusOr<int64_t> GetInteger(absl::string_view key, int64_t otherwise, int64_t low,
                                      int64_t high) const;
+  absl::StatusOr<bool> GetBool(absl::string_view key, bool otherwise) const;
 
   // InvalidArgument names the first key that is not in `known`, and lists `known`.
   absl::Status CheckKeys(absl::Span<const absl::string_view> known) const;

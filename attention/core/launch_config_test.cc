@@ -17,6 +17,8 @@ TEST(LaunchConfigTest, ParsesAndPrints) {
   EXPECT_EQ(c->Get("split", "none"), "none");
   EXPECT_EQ(*c->GetInteger("tile_q", 128, 1, 256), 64);
   EXPECT_EQ(*c->GetInteger("tile_kv", 128, 1, 256), 128);
+  EXPECT_EQ(*c->GetBool("pairs", true), true);
+  EXPECT_EQ(*LaunchConfig::Parse("pairs=false")->GetBool("pairs", true), false);
   EXPECT_EQ(c->Keys(), (std::vector<std::string>{"mma", "tile_q"}));
   EXPECT_TRUE(LaunchConfig::Parse("")->empty());
 }
@@ -39,6 +41,8 @@ TEST(LaunchConfigTest, RejectsWithTheReason) {
             "config: tile_q: \"512\" is not an integer in 1..256");
   c.Set("tile_q", "big");
   EXPECT_FALSE(c.GetInteger("tile_q", 64, 1, 256).ok());
+  EXPECT_EQ(c.GetBool("tile_q", false).status().message(),
+            "config: tile_q=big is neither true nor false");
   EXPECT_TRUE(c.CheckKeys({"tile_q"}).ok());
   EXPECT_EQ(c.CheckKeys({"a", "b"}).message(), "config: unknown key \"tile_q\"; known are a, b");
   EXPECT_EQ(c.CheckKeys({}).message(), "config: unknown key \"tile_q\"; this kernel has none");

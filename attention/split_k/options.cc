@@ -155,13 +155,6 @@ bool TakesFour(const AttentionProblem& p, const DeviceInfo& device, int capabili
   return seconds(4) < seconds(1);
 }
 
-absl::StatusOr<bool> GetBool(const LaunchConfig& config, const char* key) {
-  const std::string value = config.Get(key, "false");
-  if (value == "true" || value == "false") return value == "true";
-  return absl::InvalidArgumentError(
-      absl::StrCat("config: ", key, "=", value, " is neither true nor false"));
-}
-
 }  // namespace
 
 int64_t Options::WorkspaceBytes(int64_t dv) const {
@@ -191,7 +184,7 @@ absl::StatusOr<Options> OptionsFor(const AttentionProblem& p, const DeviceInfo& 
   if (absl::Status s = config.CheckKeys({"k_splits", "batch_invariant"}); !s.ok()) return s;
   const absl::StatusOr<int64_t> wanted = config.GetInteger("k_splits", 0, 1, kMostParts);
   if (!wanted.ok()) return wanted.status();
-  const absl::StatusOr<bool> invariant = GetBool(config, "batch_invariant");
+  const absl::StatusOr<bool> invariant = config.GetBool("batch_invariant", false);
   if (!invariant.ok()) return invariant.status();
   if (*invariant && *wanted != 0) {
     return absl::InvalidArgumentError(

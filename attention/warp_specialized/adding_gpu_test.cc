@@ -1,6 +1,7 @@
 // ForwardAdding() against two calls of Forward() whose results are merged here.
 #include <cmath>
 #include <cstdint>
+#include <ostream>
 #include <random>
 #include <string>
 #include <vector>
@@ -10,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "attention/attention.h"
 #include "attention/core/dtype.h"
+#include "attention/core/launch_config.h"
 #include "attention/core/problem.h"
 #include "attention/core/tensor.h"
 #include "attention/core/tensors.h"
@@ -68,8 +70,9 @@ class Rows {
 // A call's inputs, and where its rows are among those of O.
 class Part {
  public:
-  Part(const std::string& problem, int64_t first_row, int seed)
-      : p_(AttentionProblem::Parse(problem).value()),
+  Part(const std::string& problem, bool pairs, int64_t first_row, int seed)
+      : pairs_(pairs),
+        p_(AttentionProblem::Parse(problem).value()),
         first_row_(first_row),
         q_(p_.dtype, p_.b, p_.sq, p_.hq, p_.d),
         k_(p_.dtype, p_.b, p_.skv, p_.hkv, p_.d),
@@ -86,7 +89,9 @@ class Part {
     AttentionTensors t;
     t.q = q_.View(), t.k = k_.View(), t.v = v_.View();
     t.o = o.View(first_row_, p_.sq), t.lse = lse.View(first_row_, p_.sq);
-    const absl::StatusOr<Plan> plan = MakePlan(p_, Device::Cuda(0), "warp_specialized");
+    LaunchConfig config;
+    config.Set("pairs", pairs_ ? "true" : "false");
+    const absl::StatusOr<Plan> plan = MakePlan(p_, Device::Cuda(0), "warp_specialized", config);
     if (!plan.ok()) return plan.status();
     absl::StatusOr<Buffer> scratch = Buffer::Allocate(Device::Cuda(0), plan->workspace_bytes);
     if (!scratch.ok()) return scratch.status();
@@ -97,12 +102,19 @@ class Part {
   }
 
  private:
+  const bool pairs_;  // of blocks
   const AttentionProblem p_;
   const int64_t first_row_;
   Rows q_, k_, v_;
 };
 
-class AddingTest : public ::testing::TestWithParam<const char*> {
+struct Case {
+  const char* dims;
+  bool pairs = false;
+};
+void PrintTo(const Case& c, std::ostream* out) { *out << c.dims << (c.pairs ? ", pairs" : ""); }
+
+class AddingTest : public ::testing::TestWithParam<Case> {
  protected:
   void SetUp() override {
     const absl::StatusOr<DeviceInfo> gpu = InfoOf(Device::Cuda(0));
@@ -111,9 +123,12 @@ class AddingTest : public ::testing::TestWithParam<const char*> {
   }
 };
 INSTANTIATE_TEST_SUITE_P(Problems, AddingTest,
-                         ::testing::Values("d=128", "d=96", "d=72,hkv=1", "d=192", "d=192,dv=128",
-                                           "d=256,hkv=1", "d=128,softcap=20", "d=128,dv=100",
-                                           "d=80,dv=77"));
+                         ::testing::Values(Case{"d=128"}, Case{"d=96"}, Case{"d=72,hkv=1"},
+                                           Case{"d=192"}, Case{"d=192,dv=128"}, Case{"d=256,hkv=1"},
+                                           Case{"d=128,softcap=20"}, Case{"d=128,dv=100"},
+                                           Case{"d=80,dv=77"}, Case{"d=128", true},
+                                           Case{"d=192,hkv=1", true}, Case{"d=192,dv=128", true},
+                                           Case{"d=256", true}));
 
 TEST_P(AddingTest, MergesWhatIsThere) {
   constexpr int64_t kB = 2, kHeads = 3, kRows = 300, kFirst = 43;
@@ -121,9 +136,10 @@ TEST_P(AddingTest, MergesWhatIsThere) {
   for (const char* of_second : {"bf16,skv=200", "fp16,skv=200", "bf16,skv=70"}) {
     SCOPED_TRACE(of_second);
     const std::string dtype(of_second, 4),
-        dims = absl::StrCat("b=2,hq=3,", GetParam(), ",mask=causal");
-    const Part first(absl::StrCat(dims, ",sq=300,skv=270,dtype=", dtype), 0, 1);
-    const Part second(absl::StrCat(dims, ",sq=257,dtype=", of_second), kFirst, 2);
+        dims = absl::StrCat("b=2,hq=3,", GetParam().dims, ",mask=causal");
+    const bool pairs = GetParam().pairs;
+    const Part first(absl::StrCat(dims, ",sq=300,skv=270,dtype=", dtype), pairs, 0, 1);
+    const Part second(absl::StrCat(dims, ",sq=257,dtype=", of_second), pairs, kFirst, 2);
     const DType of_o = first.problem().dtype;
     const int64_t dv = first.problem().dv;
     const Rows o(of_o, kB, kRows, kHeads, dv), lse(DType::kFloat32, kB, kRows, kHeads, 1);

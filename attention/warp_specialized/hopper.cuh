@@ -26,6 +26,7 @@ __global__ void __launch_bounds__(Shape::kThreads, 1)
   constexpr int kProducers = 128 * Shape::kConsumers;  // its first thread
   if (threadIdx.x == 0) shared.Init(Producers<Shape>(h));
   __syncthreads();
+  if constexpr (Shape::kCluster > 1) device::ClusterArrive(), device::ClusterWait();
   if (threadIdx.x < kProducers) {
     device::TakeRegisters<Shape::kConsumerRegisters>();
     Consumer<T, Shape, kCaps>(h, shared).Consume();
@@ -38,16 +39,26 @@ __global__ void __launch_bounds__(Shape::kThreads, 1)
       if (warp % 2 == 1) Transpose(h, shared, warp / 2);
     }
     if (warp == 2) {
-      Schedule<Shape>(h, shared.work, shared.work_ring, shared.work_wanted);
+      Schedule<Shape>(h, shared);
     }
   }
+  // The other block still copies to this one, and tells it what it has read: that must have come.
+  if constexpr (Shape::kCluster > 1) device::ClusterArriveAfterAll(), device::ClusterWait();
 }
 
 template <typename T, typename Shape>
 cudaError_t LaunchElement(const HopperCall& call) {
+  device::LaunchRecord record;
+  record.grid = dim3(call.blocks), record.block = dim3(Shape::kThreads);
+  record.shared_bytes = Shape::kSharedBytes, record.stream = call.stream;
+  if constexpr (Shape::kPairs) {
+    if (call.pairs) {
+      record.cluster = 2;
+      return device::Launch(HopperKernel<T, PairOf<Shape>, false>, record, call.arguments);
+    }
+  }
   const bool caps = call.arguments.a.softcap != 0;
-  return device::Launch(caps ? HopperKernel<T, Shape, true> : HopperKernel<T, Shape, false>,
-                        dim3(call.blocks), dim3(Shape::kThreads), Shape::kSharedBytes, call.stream,
+  return device::Launch(caps ? HopperKernel<T, Shape, true> : HopperKernel<T, Shape, false>, record,
                         call.arguments);
 }
 

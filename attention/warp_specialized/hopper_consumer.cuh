@@ -205,7 +205,8 @@ class Consumer {
     if (!others_begun) LeaveOutTurn();
     for (int i = work.tiles - 1; i >= 0; --i) {
       SkipK();
-      if (i == work.tiles - 1) ClearV(work, /*waits=*/false);
+      // Without rows in the whole block, nobody would wait for the others' arrivals.
+      if (i == work.tiles - 1 && work.rows > 0) ClearV(work, /*waits=*/false);
       shared_.v_ring.WaitFull(v_at_);
       __syncwarp();
       ReleaseV();
@@ -223,7 +224,7 @@ class Consumer {
   // Whether this consumer's rows see nothing of the tile that is walked first, as may be under a causal
   // mask. It then leaves that tile out.
   __device__ bool SkipsTile(const Work& work) const {
-    if constexpr (Shape::kRows - 64 < kKeys) return false;
+    if constexpr (Shape::kRows * Shape::kCluster - 64 < kKeys) return false;
     const int last = static_cast<int>(h_.pack.Divide(group_ * 64 + 63));
     return work.tiles > 1 && work.sees_end + last <= (work.tiles - 1) * kKeys;
   }
@@ -238,7 +239,7 @@ class Consumer {
       LeaveOutTurn();
       shared_.v_ring.WaitFull(v_at_);
       __syncwarp();
-      if (ActsForWarp()) shared_.v_ring.Release(v_at_);
+      Release(shared_.v_ring, v_at_);
     }
     auto next = v_at_;
     next.Advance();
@@ -397,13 +398,22 @@ class Consumer {
       __syncwarp();  // all lanes have read the scales of the tile before
       scales_at_ = NextScales<Shape>(scales_at_);
     }
-    if (ActsForWarp()) shared_.k_ring.Release(k_at_);
+    Release(shared_.k_ring, k_at_);
     k_at_.Advance();
     if (!Shape::kKeepsQ && i == 0) ReleaseQ();
   }
+  // In all blocks of the cluster: each copies to all.
+  template <class Ring, class At>
+  __device__ void Release(Ring& ring, const At& at) {
+    if constexpr (Shape::kCluster > 1) {
+      if (Lane() < Shape::kCluster) ring.ReleaseIn(Lane(), at);
+    } else {
+      if (ActsForWarp()) ring.Release(at);
+    }
+  }
   __device__ uint32_t VAddress() const { return device::SharedAddress(shared_.v[v_at_.stage]); }
   __device__ void ReleaseV() {
-    if (ActsForWarp()) shared_.v_ring.Release(v_at_);
+    Release(shared_.v_ring, v_at_);
     v_at_.Advance();
   }
 

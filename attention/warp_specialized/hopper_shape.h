@@ -21,6 +21,9 @@ struct HopperShape {
       kFp8 && (kDimV > 128 || kConsumers > 2) ? kRows * kDimV * 2 : 0;
   // Whether the kernel can add to O of other keys. At head dim 64 that would spill.
   static constexpr bool kAdds = !kFp8 && kDim > 64;
+  // Whether two blocks may share copies of K and V (PairOf).
+  static constexpr bool kPairs = !kFp8 && kDim >= 128;
+  static constexpr int kCluster = 1;  // blocks that do
   static constexpr int kThreads = 128 * (kConsumers + 1);
   // Query tiles that are worked out: the current one, and those of which the producer copies keys ahead.
   static constexpr int kWorks = 4;
@@ -59,6 +62,14 @@ struct HopperShape {
   static_assert(kSharedBytes <= 227 * 1024);
   static_assert(!kFp8 || kKeys == 64 || kKeys == 128,
                 "a tile begins where a block of scales does, and a row of V has 128 bytes");
+};
+
+// A shape of blocks that run in pairs, clusters of two. They have neighbouring query tiles of a head, so they
+// need the same K and V, and each copies half of a tile to both.
+template <typename Shape>
+struct PairOf : Shape {
+  static constexpr int kCluster = 2;
+  static constexpr int kSharedBytes = Shape::kSharedBytes + 16;
 };
 
 // By head dim. In registers, S takes kKeys / 2 per thread, P kKeys / 4, O kDimV / 2, and Q, where it

@@ -51,8 +51,17 @@ struct HopperScales<Shape, true> : HopperTiles<Shape> {
   TileScales<Shape> scales[Shape::kScales];
 };
 
+// In a pair, which query tiles the first block takes for both.
+template <typename Shape, bool = (Shape::kCluster > 1)>
+struct HopperNext : HopperScales<Shape> {};
 template <typename Shape>
-struct HopperShared : HopperScales<Shape> {
+struct HopperNext<Shape, true> : HopperScales<Shape> {
+  device::Barrier next_sent, next_read;
+  float2 next;
+};
+
+template <typename Shape>
+struct HopperShared : HopperNext<Shape> {
   device::Ring<Shape::kWorks> work_ring;
   device::Ring<Shape::kQStages> q_ring;
   device::Ring<Shape::kStages> k_ring, v_ring;
@@ -64,14 +73,15 @@ struct HopperShared : HopperScales<Shape> {
     constexpr uint32_t kWarps = 4 * Shape::kConsumers;
     work_ring.Init(kWarps + producers + Shape::kTransposers);
     q_ring.Init(kWarps);
-    k_ring.Init(kWarps);
+    k_ring.Init(kWarps * Shape::kCluster);
     if constexpr (Shape::kFp8) {
       this->copied_v_ring.Init(Shape::kTransposers);
       v_ring.Init(kWarps, /*fills=*/Shape::kTransposers);
     } else {
-      v_ring.Init(kWarps);
+      v_ring.Init(kWarps * Shape::kCluster);
     }
     work_wanted.Init(1);
+    if constexpr (Shape::kCluster > 1) this->next_sent.Init(1), this->next_read.Init(1);
     cuda::ptx::fence_mbarrier_init(cuda::ptx::sem_release, cuda::ptx::scope_cluster);
   }
 };
@@ -80,7 +90,7 @@ struct HopperShared : HopperScales<Shape> {
 // other work.
 template <typename Shape>
 __device__ int Producers(const HopperArguments& h) {
-  return h.box_keys < Shape::kKeys && !Shape::kFp8 ? 2 : 1;
+  return h.box_keys < Shape::kKeys && Shape::kCluster == 1 && !Shape::kFp8 ? 2 : 1;
 }
 
 // Where V is copied to.
@@ -127,7 +137,7 @@ __device__ int NextScales(int place) {
 // has every other one. Producer 0 alone says how many bytes are to come. No stage is full before that.
 template <typename Shape>
 __device__ void Produce(const HopperArguments& h, HopperShared<Shape>& shared, int producer) {
-  constexpr int kKeys = Shape::kKeys, kColumns = Shape::kBlockColumns;
+  constexpr int kKeys = Shape::kKeys, kColumns = Shape::kBlockColumns, kCluster = Shape::kCluster;
   const device::Pages& pages = h.a.pages;
   typename device::Ring<Shape::kWorks>::Place work_at;
   typename device::Ring<Shape::kQStages>::Place q_at;
@@ -136,7 +146,8 @@ __device__ void Produce(const HopperArguments& h, HopperShared<Shape>& shared, i
   const int lane = static_cast<int>(threadIdx.x) % 32;
   const bool first = lane == 0 && producer == 0;
   // The lane's box begins there in a tile of keys.
-  const int row = (lane * Producers<Shape>(h) + producer) * h.box_keys;
+  const int row = kCluster > 1 ? (lane * kCluster + BlockOfPair<Shape>()) * h.box_keys
+                               : (lane * Producers<Shape>(h) + producer) * h.box_keys;
   const bool copies = row < kKeys;
   bool owes_v = false;
   int scales_at = 0;
@@ -145,7 +156,7 @@ __device__ void Produce(const HopperArguments& h, HopperShared<Shape>& shared, i
     VRing(shared).WaitEmpty(v_at);
     uint64_t* const full = VRing(shared).FillWith(v_at, Shape::kCopiedVBytes, first);
     char* const to = VPlace(shared, v_at.stage) + row * 128;
-    if (copies) device::LoadTile<Shape::kBlocksV, kColumns>(h.v, v_from, to, kKeys, full);
+    if (copies) device::LoadTile<Shape::kBlocksV, kColumns, kCluster>(h.v, v_from, to, kKeys, full);
     v_at.Advance();
     owes_v = false;
   };
@@ -181,7 +192,8 @@ __device__ void Produce(const HopperArguments& h, HopperShared<Shape>& shared, i
     while (i > 0) {
       if (i == last_but_one && first) shared.work_wanted.Arrive();
       --i;
-      // A box without keys begins behind the last row of its page: TMA reads nothing and writes zeros.
+      // A box without keys begins behind the last row of its page, or outside the tensor: TMA reads nothing and
+      // writes zeros.
       const int key = i * kKeys + row;
       const device::TileOrigin from = {
           key < work.keys ? pages.RowOf(work.kv.token + key) : pages.Rows(), work.kv.head,
@@ -196,7 +208,7 @@ __device__ void Produce(const HopperArguments& h, HopperShared<Shape>& shared, i
       }
       uint64_t* const full = shared.k_ring.FillWith(k_at, Shape::kKBytes, first);
       char* const to = shared.k[k_at.stage] + row * 128;
-      if (copies) device::LoadTile<Shape::kBlocks, kColumns>(h.k, from, to, kKeys, full);
+      if (copies) device::LoadTile<Shape::kBlocks, kColumns, kCluster>(h.k, from, to, kKeys, full);
       k_at.Advance();
       if (owes_v) load_v();
       v_from = from;

@@ -7,11 +7,19 @@
 #include "attention/core/mask.h"
 #include "attention/device/counter.cuh"
 #include "attention/device/cp_async.cuh"
+#include "attention/device/fragments.cuh"
+#include "attention/device/hopper/cluster.cuh"
 #include "attention/device/hopper/mbarrier.cuh"
 #include "attention/device/hopper/tma.cuh"
 #include "attention/warp_specialized/hopper_call.h"
 
 namespace attnlab::warp_specialized {
+
+// Which block of a pair this is.
+template <typename Shape>
+__device__ int BlockOfPair() {
+  return Shape::kCluster > 1 ? static_cast<int>(device::BlockOfCluster()) : 0;
+}
 
 // A query tile as the producer and the consumers need it. Tiles of keys are numbered from 0.
 struct alignas(16) Work {
@@ -28,7 +36,8 @@ struct alignas(16) Work {
 };
 static_assert(sizeof(Work) == 64);
 
-// Writes tile `index` to `work`.
+// Writes tile `index` to `work`. In a pair that is twice as long, and each block has half of its rows. Both
+// walk all keys that either sees.
 template <typename Shape>
 __device__ void Describe(const HopperArguments& h, uint32_t index, Work& work) {
   constexpr int kKeys = Shape::kKeys, kFar = 1 << 30;
@@ -38,25 +47,32 @@ __device__ void Describe(const HopperArguments& h, uint32_t index, Work& work) {
   const device::Span q = h.a.q_sequences[sequence], kv = h.a.kv_sequences[sequence];
   const int pack = static_cast<int>(h.pack.Value());
   const int q_len = static_cast<int>(q.length), kv_len = static_cast<int>(kv.length);
-  const int first_row = static_cast<int>(place.tile) * Shape::kRows;
-  const int rows = max(0, min(Shape::kRows, q_len * pack - first_row));
-  const int query = static_cast<int>(h.pack.Divide(first_row));
-  const int last = static_cast<int>(h.pack.Divide(first_row + max(rows, 1) - 1));
-  int begin = 0, end = kv_len;  // the keys that some row sees
+  const int shared_row = static_cast<int>(place.tile) * Shape::kRows * Shape::kCluster,
+            shared_rows = max(0, min(Shape::kRows * Shape::kCluster, q_len * pack - shared_row));
+  const int before = BlockOfPair<Shape>() * Shape::kRows;  // rows of the block before
+  const int rows = max(0, min(Shape::kRows, shared_rows - before));
+  const int query = static_cast<int>(h.pack.Divide(shared_row));
+  const int last = static_cast<int>(h.pack.Divide(shared_row + max(shared_rows, 1) - 1));
+  const int own = Shape::kCluster > 1 ? static_cast<int>(h.pack.Divide(shared_row + before)) - query
+                                      : 0;  // the block's first query
+  int begin = 0, end = kv_len;              // the keys that some row sees
   int sees_begin = -kFar, sees_end = kFar;
   if (h.a.mask.kind != Mask::Kind::kNone) {
     const int position = query - q_len + kv_len, after = last - query;
     constexpr int64_t kAll = int64_t{1} << 32;  // more keys than there are
     sees_end = static_cast<int>(min(position + min(h.a.mask.right, kAll) + 1, int64_t{kv_len}));
     end = sees_end > kv_len - after ? kv_len : max(0, sees_end + after);
+    sees_end = min(sees_end + own, kv_len);
     if (h.a.mask.kind == Mask::Kind::kSlidingWindow) {
       sees_begin = static_cast<int>(max(position - min(h.a.mask.left, kAll), int64_t{-kFar}));
       begin = max(0, min(kv_len, sees_begin));
+      sees_begin += own;
     }
   }
   begin = begin / kKeys * kKeys;
-  const int tiles = rows > 0 && end > begin ? (end - begin + kKeys - 1) / kKeys : 0;
-  work.q = {static_cast<int>(q.begin) + query, static_cast<int>(head), static_cast<int>(q.batch)};
+  const int tiles = shared_rows > 0 && end > begin ? (end - begin + kKeys - 1) / kKeys : 0;
+  work.q = {static_cast<int>(q.begin) + query + own, static_cast<int>(head),
+            static_cast<int>(q.batch)};
   work.kv = {static_cast<int>(kv.begin) + begin,
              static_cast<int>(h.a.group.Divide(head * h.pack.Value())), static_cast<int>(kv.batch)};
   work.rows = rows;
@@ -104,31 +120,51 @@ __device__ inline void PrefetchEarlier(const HopperArguments& h, const Work& wor
   }
 }
 
-// The tile that a block takes after tile `index` if there is no counter: all take one per round, and
-// each moves on by one place. If they did not, a block might have the last tile of its unit in every
-// round, with few rows.
-__device__ inline uint32_t TileAfter(uint32_t index) {
-  return (index + 1) % gridDim.x == 0 ? index + 1 : index + 1 + gridDim.x;
+// The tile that one of `blocks` blocks takes after tile `index` if there is no counter: all take one per
+// round, and each moves on by one place. If they did not, a block might have the last tile of its unit in
+// every round, with few rows.
+__device__ inline uint32_t TileAfter(uint32_t index, uint32_t blocks) {
+  return (index + 1) % blocks == 0 ? index + 1 : index + 1 + blocks;
 }
 
-// One warp. The producer says through `wanted` when it will soon need the next tile. A block that took
+// One thread of each block of a pair. The first one has taken tile `index`, and tells the second one. Returns
+// it.
+template <class Shared>
+__device__ uint32_t TellPair(Shared& shared, uint32_t index, uint32_t parity) {
+  if (device::BlockOfCluster() == 0) {
+    shared.next_read.Wait(parity ^ 1);  // the tile before
+    device::StoreAsync(device::InBlock(device::SharedAddress(&shared.next), 1),
+                       make_float2(__uint_as_float(index), 0),
+                       device::InBlock(device::SharedAddress(shared.next_sent.Word()), 1));
+    return index;
+  }
+  shared.next_sent.ArriveAndExpect(sizeof(shared.next));
+  shared.next_sent.Wait(parity);
+  index = __float_as_uint(*static_cast<volatile float*>(&shared.next.x));
+  shared.next_read.ArriveIn(0);
+  return index;
+}
+
+// One warp. The producer says through `work_wanted` when it will soon need the next tile. A block that took
 // its next tile earlier, at the start of a long one, would keep it from blocks that are done sooner.
-template <typename Shape>
-__device__ void Schedule(const HopperArguments& h, Work (&works)[Shape::kWorks],
-                         device::Ring<Shape::kWorks>& ring, device::Barrier& wanted) {
+template <typename Shape, class Shared>
+__device__ void Schedule(const HopperArguments& h, Shared& shared) {
+  device::Ring<Shape::kWorks>& ring = shared.work_ring;
   typename device::Ring<Shape::kWorks>::Place at;
   const bool first = threadIdx.x % 32 == 0, counts = h.taken != nullptr;
-  const uint32_t tiles = BlocksOf(h.grid);
+  const bool takes = first && counts && BlockOfPair<Shape>() == 0;
+  const uint32_t tiles = BlocksOf(h.grid), blocks = gridDim.x / Shape::kCluster,
+                 block = blockIdx.x / Shape::kCluster;  // or pairs
   // Of the tiles that blocks take beyond their first.
   device::Counter counter(h.taken, /*takes=*/tiles);
-  uint32_t parity = 0;
-  for (uint32_t index = blockIdx.x; index < tiles;) {
-    Work& work = works[at.stage];
+  uint32_t parity = 0, told = 0;
+  for (uint32_t index = block; index < tiles;) {
+    Work& work = shared.work[at.stage];
     if (first) Describe<Shape>(h, index, work);
     __syncwarp();
     const bool empty = work.tiles == 0;
     if (first && !empty) ring.Fill(at);
-    if (first && counts && index == blockIdx.x) counter.Read(), counter.Begin();
+    if (takes && index == block) counter.Read(), counter.Begin();
     if (empty) {
       // Consumers need not know. Where O is added, it stays as it is.
       if (!(Shape::kAdds && h.adds)) StoreEmpty(h, work);
@@ -136,16 +172,21 @@ __device__ void Schedule(const HopperArguments& h, Work (&works)[Shape::kWorks],
       if (Shape::kAdds && h.adds) PrefetchEarlier(h, work);
       at.Advance();
       ring.WaitEmpty(at);
-      wanted.Wait(parity);
+      shared.work_wanted.Wait(parity);
       parity ^= 1;
     }
     __syncwarp();  // all lanes have read `work`, which may be written again now
     // Of the takes, all but the last of each block get a tile; its first tile was not taken.
-    if (first) index = counts ? gridDim.x + counter.Take() : TileAfter(index);
+    if (first && !counts) index = TileAfter(index, blocks);
+    if (takes) index = blocks + counter.Take();
+    if constexpr (Shape::kCluster > 1) {
+      if (first && counts) index = TellPair(shared, index, told);
+      told ^= 1;
+    }
     index = __shfl_sync(0xFFFFFFFF, index, 0);
   }
   if (!first) return;
-  works[at.stage].tiles = Work::kNoMore;
+  shared.work[at.stage].tiles = Work::kNoMore;
   ring.Fill(at);
 }
 

@@ -57,6 +57,7 @@ class PreparedHopper : public Prepared {
     h.o_is_fp16 = p.ODType() == DType::kFloat16;
     call_.element = device::ElementOf(p.dtype);
     call_.blocks = options.blocks;
+    call_.pairs = options.pairs;
     launch_ = kLaunchers[options.shape];
   }
 
@@ -132,6 +133,10 @@ class WarpSpecializedKernel : public Kernel {
     traits_.device = DeviceKind::kCuda;
     traits_.compute_capabilities = {90};
     traits_.needs_aligned_rows = true;
+    traits_.config_keys = {
+        "pairs: true, if two blocks are to share copies of K and V; or false [true for long "
+        "contexts of head dims above 96, where it is faster]"};
+    traits_.config_examples = {"pairs=true", "pairs=false"};
     traits_.preference = 60;
   }
 
@@ -157,6 +162,7 @@ class WarpSpecializedKernel : public Kernel {
     const absl::StatusOr<Options> options =
         OptionsFor(p, device, cuda_backend::CodeCapabilityOf(device), config);
     if (!options.ok()) return options.status();
+    // Pairs: half as many at a time, with tiles of twice the rows.
     return device::GridTraffic(p, device, options->grid, options->tile.rows,
                                /*blocks_a_multiprocessor=*/1);
   }

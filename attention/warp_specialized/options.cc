@@ -19,8 +19,9 @@ namespace {
 
 template <typename... Shapes>
 constexpr std::array<HopperTile, sizeof...(Shapes)> TilesOf(Shapes...) {
-  return {{{Shapes::kBytes, Shapes::kE5m2V, Shapes::kDim, Shapes::kDimV, Shapes::kRows,
-            Shapes::kKeys, Shapes::kSharedBytes, Shapes::kAsideBytes, Shapes::kAdds}...}};
+  return {
+      {{Shapes::kBytes, Shapes::kE5m2V, Shapes::kDim, Shapes::kDimV, Shapes::kRows, Shapes::kKeys,
+        Shapes::kSharedBytes, Shapes::kAsideBytes, Shapes::kAdds, Shapes::kPairs}...}};
 }
 constexpr auto kHopperTiles = WithHopperShapes([](auto... shapes) { return TilesOf(shapes...); });
 
@@ -42,8 +43,10 @@ absl::StatusOr<size_t> ShapeFor(const AttentionProblem& p) {
 // quarter of the L2 cache. A group has tiles enough for two per block: the longest ones then end
 // before the others have run out. Of short sequences it has fewer heads than that: blocks then read
 // K and V of the next group while others still compute.
+// `cluster` blocks have a tile together.
 absl::StatusOr<device::Grid> GridFor(const AttentionProblem& p, const DeviceInfo& device, int rows,
-                                     int pack) {
+                                     int cluster, int pack) {
+  rows *= cluster;
   const int64_t units = p.b * (p.hq / pack), tiles = (p.sq * pack + rows - 1) / rows;
   constexpr int64_t kMost = std::numeric_limits<int32_t>::max();
   if (tiles > 0 && units > kMost / tiles) {
@@ -61,8 +64,8 @@ absl::StatusOr<device::Grid> GridFor(const AttentionProblem& p, const DeviceInfo
                             1;
     const double fit = kv_heads * static_cast<double>(pack == 1 ? p.GroupSize() : 1);
     const double blocks = std::max(1, device.multiprocessors);
-    const double least =
-        std::min(blocks / 8, 2 * blocks / static_cast<double>(std::max<int64_t>(1, tiles)));
+    const double least = std::min(
+        blocks / 8, 2 * blocks / static_cast<double>(std::max<int64_t>(1, tiles * cluster)));
     groups = static_cast<int64_t>(
         std::ceil(static_cast<double>(units) / std::ceil(std::max(fit, least))));
     groups = std::max<int64_t>(1, groups);
@@ -71,11 +74,43 @@ absl::StatusOr<device::Grid> GridFor(const AttentionProblem& p, const DeviceInfo
                           static_cast<uint32_t>(tiles), static_cast<uint32_t>(groups), pack);
 }
 
+// Whether pairs of blocks are faster. They wait for each other at the start of a query tile, so it has to have many
+// keys. Under a causal mask the first of them skips the last keys, and windows are too short for that. With an
+// odd number of tiles, one block has none at the end, which must not take another round.
+bool PairsAreFaster(const AttentionProblem& p, const HopperTile& tile, int multiprocessors) {
+  const auto divide = [](int64_t x, int64_t by) { return (x + by - 1) / by; };
+  const int64_t tiles = divide(p.sq, tile.rows), units = p.b * p.hq;
+  return (p.mask == Mask::None() || p.mask == Mask::Causal()) && p.lens == Lengths::kFixed &&
+         p.skv >= (tile.head_dim > 128 ? 8192 : 4096) && tiles > 1 &&
+         (tiles % 2 == 0 || tiles > 32) &&
+         divide(units * divide(tiles, 2), multiprocessors / 2) <=
+             divide(units * tiles, multiprocessors);
+}
+
+// Whether blocks run in pairs.
+absl::StatusOr<bool> PairsFor(const AttentionProblem& p, const HopperTile& tile, int box_keys,
+                              int multiprocessors, const LaunchConfig& config) {
+  std::string why;
+  if (!tile.pairs) {
+    why = tile.bytes == 1 ? "not for fp8" : "for head dims above 96 only";
+  } else if (p.softcap != 0) {
+    why = "not for softcap";
+  } else if (box_keys != tile.keys) {
+    why = absl::StrCat("not for pages that divide a tile of ", tile.keys, " keys");
+  } else if (multiprocessors < 2) {
+    why = "for two multiprocessors and more";
+  }
+  const absl::StatusOr<bool> pairs =
+      config.GetBool("pairs", why.empty() && PairsAreFaster(p, tile, multiprocessors));
+  if (!pairs.ok() || !*pairs || why.empty()) return pairs;
+  return absl::UnimplementedError(absl::StrCat("pairs: ", why));
+}
+
 }  // namespace
 
 absl::StatusOr<Options> OptionsFor(const AttentionProblem& p, const DeviceInfo& device,
                                    int code_capability, const LaunchConfig& config) {
-  if (absl::Status s = config.CheckKeys({}); !s.ok()) return s;
+  if (absl::Status s = config.CheckKeys({"pairs"}); !s.ok()) return s;
   for (const int capability : {device.compute_capability, code_capability}) {
     if (capability == 90) continue;
     return absl::UnimplementedError(absl::StrCat("device: ", device.compute_capability / 10, ".",
@@ -111,14 +146,21 @@ absl::StatusOr<Options> OptionsFor(const AttentionProblem& p, const DeviceInfo& 
   // A query that is shorter than a tile shares it with the other heads of its KV head.
   const int64_t group = p.GroupSize();
   const bool packs = p.sq < tile.rows && group <= tile.rows && tile.rows % group == 0;
+  options.box_keys = p.page == 0 ? tile.keys : static_cast<int>(std::gcd(p.page, tile.keys));
+  const int multiprocessors = std::max(1, device.multiprocessors);
+  const absl::StatusOr<bool> pairs = PairsFor(p, tile, options.box_keys, multiprocessors, config);
+  if (!pairs.ok()) return pairs.status();
+  options.pairs = *pairs;
+  const int cluster = *pairs ? 2 : 1;
+  options.box_keys /= cluster;
   const absl::StatusOr<device::Grid> grid =
-      GridFor(p, device, tile.rows, packs ? static_cast<int>(group) : 1);
+      GridFor(p, device, tile.rows, cluster, packs ? static_cast<int>(group) : 1);
   if (!grid.ok()) return grid.status();
   options.grid = *grid;
-  options.box_keys = p.page == 0 ? tile.keys : static_cast<int>(std::gcd(p.page, tile.keys));
   const int64_t tiles = BlocksOf(*grid);
-  options.blocks = static_cast<int>(std::min<int64_t>(std::max(1, device.multiprocessors), tiles));
-  options.dynamic = (p.mask != Mask::None() || p.lens != Lengths::kFixed) && tiles > options.blocks;
+  const int clusters = static_cast<int>(std::min<int64_t>(multiprocessors / cluster, tiles));
+  options.blocks = clusters * cluster;
+  options.dynamic = (p.mask != Mask::None() || p.lens != Lengths::kFixed) && tiles > clusters;
   return options;
 }
 

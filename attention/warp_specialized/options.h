@@ -22,6 +22,7 @@ struct HopperTile {
   int shared_bytes = 0;
   int64_t workspace_bytes = 0;  // of a block
   bool adds = false;            // can add to O of other keys
+  bool pairs = false;           // two blocks may share copies
 };
 
 struct Options {
@@ -32,6 +33,9 @@ struct Options {
   // page.
   int box_keys = 0;
   int blocks = 0;
+  // Whether two blocks at a time, a cluster, have neighbouring query tiles of a head, and each copies half of K
+  // and V to both. A tile of `grid` is that of both.
+  bool pairs = false;
   // Whether blocks take the next tile when they need one: tiles may differ in length. If not, their
   // order is fixed.
   bool dynamic = false;
@@ -44,8 +48,9 @@ struct Options {
 //
 //   Unimplemented       GPUs and code other than those of compute capability 9.0; fp32; O of fp32 of fp8;
 //                       pages of fewer than 8 keys; head dims above 256; rows that see too many keys; more
-//                       than 2^31 - 1 query tiles
-//   InvalidArgument     any configuration: there is nothing to configure
+//                       than 2^31 - 1 query tiles; pairs=true for fp8, head dims to 96, softcap, or pages that divide a
+//                       tile of keys
+//   InvalidArgument     a configuration with keys other than pairs, or with neither true nor false
 //   ResourceExhausted   a tile that does not fit the device's shared memory
 absl::StatusOr<Options> OptionsFor(const AttentionProblem& problem, const DeviceInfo& device,
                                    int code_capability, const LaunchConfig& config);

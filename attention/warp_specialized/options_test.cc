@@ -137,6 +137,54 @@ TEST(OptionsTest, BoxesLieInOnePage) {
   }
 }
 
+TEST(OptionsTest, LongContextsTakePairsOfBlocks) {
+  const struct {
+    const char* line;
+    bool pairs;
+  } kCases[] = {
+      {"sq=4096,d=128", true},
+      {"sq=4096,d=128,mask=causal", true},
+      {"sq=4096,d=128,page=128", true},
+      {"sq=8192,d=256", true},
+      {"sq=4096,d=256", false},  // is slower
+      {"sq=2048,d=128", false},
+      {"sq=128,skv=9000,d=128", false},  // one tile
+      {"sq=384,skv=9000,d=128", false},  // three
+      {"sq=5000,d=128", true},           // 40
+      {"sq=4097,d=128", false},          // 33 of each head: 132 at once, 68 pairs in two rounds
+      {"sq=8300,d=128", true},           // 65: the second block misses one of 66
+      {"sq=8192,d=64", false},           // three consumers leave no registers
+      {"sq=4096,d=128,softcap=3", false},
+      {"sq=4096,d=128,page=64", false},
+      {"sq=4096,d=128,mask=window:8000:0", false},
+      {"sq=4096,d=128,lens=packed", false},
+      {"sq=8192,d=128,dtype=fp8_e4m3", false},
+  };
+  for (const auto& c : kCases) {
+    const bool has_dtype = std::string(c.line).find("dtype") != std::string::npos;
+    const auto options = For(std::string(has_dtype ? "hq=4," : "hq=4,dtype=bf16,") + c.line);
+    ASSERT_TRUE(options.ok()) << c.line << ": " << options.status();
+    EXPECT_EQ(options->pairs, c.pairs) << c.line;
+  }
+  const auto full = For("hq=4,sq=5000,d=128,dtype=bf16");
+  EXPECT_EQ(full->grid.tiles, 20);  // of 256 rows
+  EXPECT_EQ(full->blocks, 132);
+  EXPECT_EQ(full->box_keys, 64);
+  EXPECT_EQ(For("hq=1,sq=5000,d=128,dtype=bf16")->blocks, 40);
+
+  const auto with = [](const char* line, const char* value) {
+    LaunchConfig config;
+    config.Set("pairs", value);
+    return OptionsFor(*AttentionProblem::Parse(line), Gpu(90), 90, config);
+  };
+  EXPECT_FALSE(with("hq=1,sq=5000,d=128,dtype=bf16", "false")->pairs);
+  EXPECT_TRUE(with("hq=1,sq=1,skv=7,d=128,dtype=bf16,mask=window:3:1,lens=padded", "true")->pairs);
+  EXPECT_THAT(std::string(with("hq=1,sq=8,d=64,dtype=bf16", "true").status().message()),
+              HasSubstr("pairs: for head dims above 96 only"));
+  EXPECT_THAT(std::string(with("hq=1,sq=8,d=128,dtype=bf16", "1").status().message()),
+              HasSubstr("pairs=1 is neither true nor false"));
+}
+
 TEST(OptionsTest, DeclinesWithValueAndLimit) {
   const struct {
     const char* line;

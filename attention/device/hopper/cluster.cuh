@@ -14,7 +14,19 @@ __device__ inline void ClusterArrive() {
   asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
   asm volatile("barrier.cluster.arrive.relaxed;" ::: "memory");
 }
+// The same, after all that this thread has done, arrivals at mbarriers of other blocks among it. A fence: for the
+// end of a kernel.
+__device__ inline void ClusterArriveAfterAll() {
+  asm volatile("barrier.cluster.arrive.release;" ::: "memory");
+}
 __device__ inline void ClusterWait() { asm volatile("barrier.cluster.wait;" ::: "memory"); }
+
+// Of this block in its cluster.
+__device__ inline uint32_t BlockOfCluster() {
+  uint32_t rank;
+  asm("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
+  return rank;
+}
 
 // The same place in the shared memory of another block. Addresses are those of SharedAddress().
 __device__ inline uint32_t InBlock(uint32_t address, uint32_t block) {

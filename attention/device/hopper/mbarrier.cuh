@@ -8,6 +8,8 @@
 #include <cstdint>
 #include <cuda/ptx>
 
+#include "attention/device/hopper/cluster.cuh"
+
 namespace attnlab::device {
 
 // A phase ends with its last arrival and the last byte that it expects. Phases have parity 0, 1, 0,
@@ -25,6 +27,14 @@ class Barrier {
   __device__ void Wait(uint32_t parity) {
     while (!cuda::ptx::mbarrier_try_wait_parity(&word_, parity)) {
     }
+  }
+  // Arrives at the same barrier of block `block` of the cluster, which waits for reads that are complete,
+  // and for nothing else: with the order of a cluster, a fence of the whole GPU came with it.
+  __device__ void ArriveIn(uint32_t block) {
+    asm volatile("mbarrier.arrive.shared::cluster.b64 _, [%0];"
+                 :
+                 : "r"(InBlock(static_cast<uint32_t>(__cvta_generic_to_shared(&word_)), block))
+                 : "memory");
   }
   // For copies that report their bytes to it.
   __device__ uint64_t* Word() { return &word_; }
@@ -76,6 +86,7 @@ class Ring {
   // Consumers.
   __device__ void WaitFull(const Place& at) { full_[at.stage].Wait(at.parity); }
   __device__ void Release(const Place& at) { empty_[at.stage].Arrive(); }
+  __device__ void ReleaseIn(uint32_t block, const Place& at) { empty_[at.stage].ArriveIn(block); }
 
  private:
   Barrier full_[kStages], empty_[kStages];

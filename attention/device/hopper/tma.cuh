@@ -19,15 +19,22 @@ struct TileOrigin {
 
 // Starts to copy kBlocks blocks of kColumns columns (128 bytes) to `to`, each `rows` rows after the one before. A block
 // has as many rows as the map's box: all `rows` of a tile, or a part of them, a multiple of 8. Its
-// bytes are reported to `barrier`. Elements beyond the tensor are zeros, and count as bytes.
-template <int kBlocks, int kColumns = 64>
+// bytes are reported to `barrier`. Elements beyond the tensor are zeros, and count as bytes. All kCluster blocks
+// of a cluster get them at the same place, and each learns of them from its own barrier.
+template <int kBlocks, int kColumns = 64, int kCluster = 1>
 __device__ void LoadTile(const CUtensorMap& map, TileOrigin from, char* to, int rows,
                          uint64_t* barrier) {
 #pragma unroll
   for (int i = 0; i < kBlocks; ++i) {
     const int32_t at[5] = {kColumns * i, 0, from.token, from.head, from.batch};
-    cuda::ptx::cp_async_bulk_tensor(cuda::ptx::space_cluster, cuda::ptx::space_global,
-                                    to + i * rows * 128, &map, at, barrier);
+    if constexpr (kCluster > 1) {
+      cuda::ptx::cp_async_bulk_tensor(cuda::ptx::space_cluster, cuda::ptx::space_global,
+                                      to + i * rows * 128, &map, at, barrier,
+                                      static_cast<uint16_t>((1 << kCluster) - 1));
+    } else {
+      cuda::ptx::cp_async_bulk_tensor(cuda::ptx::space_cluster, cuda::ptx::space_global,
+                                      to + i * rows * 128, &map, at, barrier);
+    }
   }
 }
 
