@@ -160,7 +160,7 @@ TEST_P(AddingTest, MergesWhatIsThere) {
       if (std::isinf(state.Lse())) {
         ASSERT_EQ(got_lse[row], state.Lse());
       } else {
-        ASSERT_NEAR(got_lse[row], state.Lse(), 1e-4);
+        ASSERT_NEAR(got_lse[row], state.Lse(), 1e-5 * (1 + std::abs(state.Lse())));
       }
       for (int64_t i = row * stride; i < (row + 1) * stride; ++i) {
         if (i - row * stride >= dv) {
@@ -171,7 +171,7 @@ TEST_P(AddingTest, MergesWhatIsThere) {
         const float expected = (f.mine * o1[i] + f.parts * second_o) * state.Inverse();
         // Both O of the second part and the sum are rounded.
         ASSERT_NEAR(got[i], expected,
-                    2 * Epsilon(of_o) * (std::abs(expected) + std::abs(second_o)) + 1e-5)
+                    Epsilon(of_o) * (std::abs(expected) + std::abs(second_o)) + 1e-6)
             << "row " << row << ", element " << i;
       }
     }

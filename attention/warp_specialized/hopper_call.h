@@ -29,7 +29,7 @@ struct Scales {
 };
 
 struct HopperArguments {
-  CUtensorMap q, k, v;
+  CUtensorMap q, k, v, o;  // o: if `adds`
   device::Arguments a;
   device::Grid grid;     // the order of the query tiles
   device::Divisor pack;  // grid.pack

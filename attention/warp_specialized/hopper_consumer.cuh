@@ -139,6 +139,8 @@ class Consumer {
 
   // The last P V, beside S of the next query tile if there is one. Returns whether there was.
   __device__ bool Last(const Work& work) {
+    LaneRows earlier;
+    LoadEarlierLse(work, earlier);
     if constexpr (Shape::kGoesAcross) {
       if (BeginsNext()) {
         const Work& next = NextWork();
@@ -154,7 +156,7 @@ class Consumer {
         wgmma::Wait<1>();
         wgmma::Keep(sum_.o().x);
         ReleaseV();
-        Store(work);
+        Store(work, earlier);
         ReleaseWork();
         wgmma::Wait<0>();
         wgmma::Keep(s.x);
@@ -169,7 +171,7 @@ class Consumer {
     wgmma::Wait<0>();
     wgmma::Keep(sum_.o().x);
     ReleaseV();
-    Store(work);
+    Store(work, earlier);
     ReleaseWork();
     return false;
   }
@@ -211,6 +213,12 @@ class Consumer {
       __syncwarp();
       ReleaseV();
       if (i > 0 || !BeginsNext()) LeaveOutTurn();
+    }
+    if constexpr (Shape::kAdds) {
+      if (h_.adds) {
+        WaitForEarlier();
+        ReleaseEarlier();
+      }
     }
     ReleaseWork();
   }
@@ -470,13 +478,14 @@ class Consumer {
            static_cast<int>(threadIdx.x) % 128;
   }
 
-  __device__ void Store(const Work& work) {
+  // `earlier`: LSE of other keys, to which this query tile is added.
+  __device__ void Store(const Work& work, const LaneRows& earlier) {
     const device::Arguments& a = h_.a;
     if constexpr (Shape::kFp8) AddAside();
     Rows& rows = softmax_.rows();
     rows.Finish();
     if constexpr (Shape::kAdds) {
-      if (h_.adds) AddEarlier(work);
+      if (h_.adds) AddEarlier(earlier);
     }
     if (a.lse.data != nullptr && Rows::Pair() == 0) {
 #pragma unroll
@@ -490,26 +499,65 @@ class Consumer {
     StoreO(work, {rows.State(0).Inverse(), rows.State(1).Inverse()});
   }
 
-  // Adds what is at O's place, of other keys. Its LSE says how much it weighs.
-  __device__ void AddEarlier(const Work& work) {
-    const device::Arguments& a = h_.a;
-    float lse[2];
+  // Early, because that takes a while.
+  __device__ void LoadEarlierLse(const Work& work, LaneRows& lse) const {
+    if constexpr (Shape::kAdds) {
+      if (!h_.adds) return;
+      const device::Arguments& a = h_.a;
+#pragma unroll
+      for (int r = 0; r < 2; ++r) {
+        const Place at = PlaceOf(work, Rows::Row(r));
+        lse[r] = Rows::Row(r) < work.rows
+                     ? static_cast<float*>(a.lse.data)[a.lse.Offset(work.q.batch, at.token, at.head)]
+                     : -INFINITY;
+      }
+    }
+  }
+  // Adds O of other keys, which has this LSE.
+  __device__ void AddEarlier(const LaneRows& lse) {
+    device::OnlineSoftmax::MergeFactors factors[2];
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
-      const Place at = PlaceOf(work, Rows::Row(r));
-      lse[r] = Rows::Row(r) < work.rows
-                   ? static_cast<float*>(a.lse.data)[a.lse.Offset(work.q.batch, at.token, at.head)]
-                   : -INFINITY;
+      factors[r] = softmax_.rows().State(r).Merge(device::OnlineSoftmax::OfLse(lse[r]));
     }
+    const int stage = WaitForEarlier();
+    const uint32_t tile = device::SharedAddress(EarlierPlace(shared_, stage));
+    const int row = static_cast<int>(threadIdx.x) / 32 * 16 + Lane() % 16;
 #pragma unroll
-    for (int r = 0; r < 2; ++r) {
-      const Place at = PlaceOf(work, Rows::Row(r));
-      const uint16_t* const o =
-          static_cast<uint16_t*>(a.o.data) + a.o.Offset(work.q.batch, at.token, at.head);
-      AddRow<T>(sum_.o(), r, softmax_.rows().State(r), lse[r], o, Rows::Row(r) < work.rows, a.dv,
-                a.o.whole_chunks);
+    for (int i = 0; i < Shape::kDimV / 16; ++i) {
+      uint32_t words[4];  // of rows 0 and 8, then 8 columns on
+      device::LoadMatrices(words, Chunk(tile, Shape::kRows, row, i, Lane() / 16));
+#pragma unroll
+      for (int w = 0; w < 4; ++w) {
+        const T* const there = reinterpret_cast<const T*>(&words[w]);
+        const int r = w % 2;
+#pragma unroll
+        for (int j = 0; j < 2; ++j) {
+          float& x = sum_.o().At(r, 4 * i + w / 2 * 2 + j);
+          x = fmaf(device::ToFloat(there[j]), factors[r].parts, x * factors[r].mine);
+        }
+      }
     }
-    __syncwarp();  // all lanes of a row have read its LSE
+    ReleaseEarlier();
+  }
+  // Returns the stage for EarlierPlace().
+  __device__ int WaitForEarlier() {
+    if constexpr (Shape::kGoesAcross) {
+      shared_.v_ring.WaitFull(v_at_);
+      return v_at_.stage;
+    } else {
+      shared_.q_ring.WaitFull(q_at_);
+      return q_at_.stage;
+    }
+  }
+  // All lanes have read O and LSE.
+  __device__ void ReleaseEarlier() {
+    __syncwarp();
+    if constexpr (Shape::kGoesAcross) {
+      ReleaseV();
+    } else {
+      ReleaseQ();
+    }
   }
 
   // Times these factors, with what was set aside in memory.

@@ -11,7 +11,6 @@
 #include "attention/device/convert.cuh"
 #include "attention/device/hopper/wgmma.cuh"
 #include "attention/device/mma.cuh"
-#include "attention/device/online_softmax.h"
 
 namespace attnlab::warp_specialized {
 
@@ -45,54 +44,6 @@ struct Pairs<__nv_fp8_e4m3> {
     return is_fp16 ? half : bfloat;
   }
 };
-
-// The first `count` of 8 elements, then zeros.
-__device__ inline uint4 LoadChunk(const uint16_t* from, int count, bool whole_chunks) {
-  if (whole_chunks) {
-    return count > 0 ? *reinterpret_cast<const uint4*>(from) : make_uint4(0, 0, 0, 0);
-  }
-  uint32_t words[4] = {0, 0, 0, 0};
-#pragma unroll
-  for (int i = 0; i < 8; ++i) {
-    if (i < count) words[i / 2] |= uint32_t{from[i]} << i % 2 * 16;
-  }
-  return make_uint4(words[0], words[1], words[2], words[3]);
-}
-
-// Adds to the lane's r-th row, of this state, the row at `from` that has this LSE: StoreRow() backwards.
-template <typename T, int kColumns>
-__device__ void AddRow(device::wgmma::Accumulators<kColumns>& o, int r,
-                       device::OnlineSoftmax& state, float lse, const uint16_t* from, bool exists,
-                       int dv, bool whole_chunks) {
-  device::OnlineSoftmax::MergeFactors factors;
-  // So many loads start together.
-  constexpr int kAhead = kColumns == 128 ? 4 : kColumns % 64 == 0 ? 2 : 3;
-  const int first_column = static_cast<int>(threadIdx.x) % 4 * 8;
-#pragma unroll
-  for (int first = 0; first < kColumns / 32; first += kAhead) {
-    uint4 chunks[kAhead];
-#pragma unroll
-    for (int c = 0; c < kAhead; ++c) {
-      const int column = 32 * (first + c) + first_column;
-      chunks[c] = LoadChunk(from + column, exists ? dv - column : 0, whole_chunks);
-    }
-    if (first == 0) factors = state.Merge(device::OnlineSoftmax::OfLse(lse));
-#pragma unroll
-    for (int c = 0; c < kAhead; ++c) {
-      uint32_t words[4] = {chunks[c].x, chunks[c].y, chunks[c].z, chunks[c].w};
-      TransposeWords(words);
-#pragma unroll
-      for (int j = 0; j < 4; ++j) {
-        const T* const there = reinterpret_cast<const T*>(&words[j]);
-#pragma unroll
-        for (int i = 0; i < 2; ++i) {
-          float& x = o.At(r, 8 * (first + c) + 2 * j + i);
-          x = fmaf(device::ToFloat(there[i]), factors.parts, x * factors.mine);
-        }
-      }
-    }
-  }
-}
 
 // Stores the lane's r-th row, times `factor`, at `to`. All lanes of the warp call it; those whose
 // row does not `exist` store nothing. A lane has two neighbouring columns of each 8; after an

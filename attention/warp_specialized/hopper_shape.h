@@ -19,8 +19,6 @@ struct HopperShape {
   // Of fp8: what a block sets aside of O in the workspace, as bf16. 0: in registers.
   static constexpr int kAsideBytes =
       kFp8 && (kDimV > 128 || kConsumers > 2) ? kRows * kDimV * 2 : 0;
-  // Whether the kernel can add to O of other keys. At head dim 64 that would spill.
-  static constexpr bool kAdds = !kFp8 && kDim > 64;
   // Whether two blocks may share copies of K and V (PairOf).
   static constexpr bool kPairs = !kFp8 && kDim >= 128;
   static constexpr int kCluster = 1;  // blocks that do
@@ -48,6 +46,10 @@ struct HopperShape {
   // V as TMA copies it, and as consumers read it: fp8 is transposed in between (hopper_transpose.cuh).
   static constexpr int kCopiedVBytes = kKeys * kBlocksV * 128;
   static constexpr int kVBytes = kFp8 ? kDimV * 128 : kCopiedVBytes;
+  // O of other keys, to which a query tile is added, comes after the last tile of V as if it were one more. If
+  // products do not go across, it takes Q's place, which is free by then.
+  static constexpr int kOBytes = kRows * kBlocksV * 128;
+  static constexpr bool kAdds = !kFp8 && kOBytes <= (kGoesAcross ? kVBytes : kQBytes);
   static constexpr int kCopiedStages = kFp8 ? 2 : 0;
   static constexpr int kTransposers = kFp8 ? 2 : 0;  // warps
   static constexpr int kScales = kStages + 1;        // places for the scales of a tile

@@ -111,6 +111,12 @@ __device__ char* VPlace(HopperShared<Shape>& shared, int stage) {
   }
 }
 
+// Where O of other keys is copied to (HopperShape::kOBytes).
+template <typename Shape>
+__device__ char* EarlierPlace(HopperShared<Shape>& shared, int stage) {
+  return Shape::kGoesAcross ? shared.v[stage] : shared.q[stage];
+}
+
 // The place of a tile's scales. There is one more than stages of K, so it holds them until K of the next
 // tile is released.
 template <typename Shape>
@@ -149,9 +155,18 @@ __device__ void Produce(const HopperArguments& h, HopperShared<Shape>& shared, i
   const int row = kCluster > 1 ? (lane * kCluster + BlockOfPair<Shape>()) * h.box_keys
                                : (lane * Producers<Shape>(h) + producer) * h.box_keys;
   const bool copies = row < kKeys;
-  bool owes_v = false;
+  bool owes_v = false, owes_o = false;
   int scales_at = 0;
-  device::TileOrigin v_from;
+  device::TileOrigin v_from, o_from;
+  const auto load_o = [&](auto& ring, auto& at) {
+    ring.WaitEmpty(at);
+    uint64_t* const full = ring.FillWith(at, Shape::kOBytes, first);
+    if (first) {
+      device::LoadTile<Shape::kBlocksV, kColumns>(h.o, o_from, EarlierPlace(shared, at.stage),
+                                                  Shape::kRows, full);
+    }
+    at.Advance();
+  };
   const auto load_v = [&] {
     VRing(shared).WaitEmpty(v_at);
     uint64_t* const full = VRing(shared).FillWith(v_at, Shape::kCopiedVBytes, first);
@@ -159,6 +174,13 @@ __device__ void Produce(const HopperArguments& h, HopperShared<Shape>& shared, i
     if (copies) device::LoadTile<Shape::kBlocksV, kColumns, kCluster>(h.v, v_from, to, kKeys, full);
     v_at.Advance();
     owes_v = false;
+    if (!owes_o) return;
+    owes_o = false;
+    if constexpr (Shape::kAdds && Shape::kGoesAcross) {
+      load_o(shared.v_ring, v_at);
+    } else if constexpr (Shape::kAdds) {
+      if (producer == 0) load_o(shared.q_ring, q_at);
+    }
   };
   for (;; work_at.Advance()) {
     shared.work_ring.WaitFull(work_at);
@@ -214,6 +236,7 @@ __device__ void Produce(const HopperArguments& h, HopperShared<Shape>& shared, i
       v_from = from;
       owes_v = true;
     }
+    if (Shape::kAdds && h.adds) owes_o = true, o_from = work.q;
     // Not earlier: `work` takes no registers meanwhile. Consumers still need it.
     __syncwarp();
     if (lane == 0) shared.work_ring.Release(work_at);

@@ -6,7 +6,6 @@
 
 #include "attention/core/mask.h"
 #include "attention/device/counter.cuh"
-#include "attention/device/cp_async.cuh"
 #include "attention/device/fragments.cuh"
 #include "attention/device/hopper/cluster.cuh"
 #include "attention/device/hopper/mbarrier.cuh"
@@ -105,21 +104,6 @@ __device__ inline void StoreEmpty(const HopperArguments& h, const Work& work) {
   }
 }
 
-// So that it comes to L2 in time: O and LSE of other keys, to which a tile will be added. All lanes of a warp call this.
-__device__ inline void PrefetchEarlier(const HopperArguments& h, const Work& work) {
-  const device::Arguments& a = h.a;
-  const int pack = static_cast<int>(h.pack.Value());
-  for (int row = static_cast<int>(threadIdx.x) % 32; row < work.rows; row += 32) {
-    const int query = static_cast<int>(h.pack.Divide(row)),
-              head = work.q.head * pack + row - query * pack;
-    const auto* const o =
-        static_cast<uint16_t*>(a.o.data) + a.o.Offset(work.q.batch, work.q.token + query, head);
-    for (int i = 0; i < a.dv; i += 64) device::PrefetchLine(o + i);
-    device::PrefetchLine(static_cast<float*>(a.lse.data) +
-                         a.lse.Offset(work.q.batch, work.q.token + query, head));
-  }
-}
-
 // The tile that one of `blocks` blocks takes after tile `index` if there is no counter: all take one per
 // round, and each moves on by one place. If they did not, a block might have the last tile of its unit in
 // every round, with few rows.
@@ -169,7 +153,6 @@ __device__ void Schedule(const HopperArguments& h, Shared& shared) {
       // Consumers need not know. Where O is added, it stays as it is.
       if (!(Shape::kAdds && h.adds)) StoreEmpty(h, work);
     } else {
-      if (Shape::kAdds && h.adds) PrefetchEarlier(h, work);
       at.Advance();
       ring.WaitEmpty(at);
       shared.work_wanted.Wait(parity);

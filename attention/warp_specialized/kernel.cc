@@ -98,7 +98,13 @@ class PreparedHopper : public Prepared {
       call.arguments.k_scales = ScalesOf(problem_, t.k_scale);
       call.arguments.v_scales = ScalesOf(problem_, t.v_scale);
     }
-    call.arguments.adds = launch.adds;
+    if (launch.adds) {
+      const absl::StatusOr<CUtensorMap> o =
+          device::MakeTensorMap("o", t.o, options_.tile.rows, options_.grid.pack);
+      if (!o.ok()) return o.status();
+      call.arguments.o = *o;
+      call.arguments.adds = true;
+    }
     call.stream = static_cast<cudaStream_t>(launch.stream);
     const cuda_backend::ScopedDevice current(ordinal_);
     if (!current.status().ok()) return current.status();
@@ -136,7 +142,7 @@ class WarpSpecializedKernel : public Kernel {
     traits_.config_keys = {
         "pairs: true, if two blocks are to share copies of K and V; or false [true for long "
         "contexts of head dims above 96, where it is faster]"};
-    traits_.config_examples = {"pairs=true", "pairs=false"};
+    traits_.config_examples = traits_.variants = {"pairs=true"};
     traits_.preference = 60;
   }
 
