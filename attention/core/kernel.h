@@ -48,7 +48,7 @@ struct KernelTraits {
   // Configurations that take other code paths than the default, such as "softmax=fused,block=32".
   // The conformance suite runs them all.
   std::vector<std::string> config_examples;
-  // The examples that change the arithmetic, not only the tile. Tests that are too long for all
+  // The examples that run other code, not only another tile. Tests that are too long for all
   // examples run the default and these.
   std::vector<std::string> variants;
   // Keys and values whose combinations may be faster than the kernel's own choice, for the tuner

@@ -1,4 +1,5 @@
-// ForwardAdding() against two calls of Forward() whose results are merged here.
+// ForwardAdding() against two calls of Forward() whose results are merged here; and calls whose blocks share query
+// tiles against those whose blocks do not.
 #include <cmath>
 #include <cstdint>
 #include <ostream>
@@ -70,8 +71,8 @@ class Rows {
 // A call's inputs, and where its rows are among those of O.
 class Part {
  public:
-  Part(const std::string& problem, bool pairs, int64_t first_row, int seed)
-      : pairs_(pairs),
+  Part(const std::string& problem, const char* config, int64_t first_row, int seed)
+      : config_(config),
         p_(AttentionProblem::Parse(problem).value()),
         first_row_(first_row),
         q_(p_.dtype, p_.b, p_.sq, p_.hq, p_.d),
@@ -85,34 +86,37 @@ class Part {
 
   const AttentionProblem& problem() const { return p_; }
 
-  absl::Status Run(bool adds, const Rows& o, const Rows& lse) const {
+  // So many times, one after the other, with the same workspace.
+  absl::Status Run(bool adds, const Rows& o, const Rows& lse, int times = 1) const {
     AttentionTensors t;
     t.q = q_.View(), t.k = k_.View(), t.v = v_.View();
     t.o = o.View(first_row_, p_.sq), t.lse = lse.View(first_row_, p_.sq);
-    LaunchConfig config;
-    config.Set("pairs", pairs_ ? "true" : "false");
-    const absl::StatusOr<Plan> plan = MakePlan(p_, Device::Cuda(0), "warp_specialized", config);
+    const absl::StatusOr<Plan> plan =
+        MakePlan(p_, Device::Cuda(0), "warp_specialized", LaunchConfig::Parse(config_).value());
     if (!plan.ok()) return plan.status();
     absl::StatusOr<Buffer> scratch = Buffer::Allocate(Device::Cuda(0), plan->workspace_bytes);
     if (!scratch.ok()) return scratch.status();
     const Workspace workspace = {scratch->data(), scratch->bytes()};
-    absl::Status s = adds ? ForwardAdding(*plan, t, workspace) : Forward(*plan, t, workspace);
+    absl::Status s;
+    for (int i = 0; i < times && s.ok(); ++i) {
+      s = adds ? ForwardAdding(*plan, t, workspace) : Forward(*plan, t, workspace);
+    }
     if (s.ok()) s = cuda_backend::Synchronize(0);
     return s;
   }
 
  private:
-  const bool pairs_;  // of blocks
+  const char* const config_;
   const AttentionProblem p_;
   const int64_t first_row_;
   Rows q_, k_, v_;
 };
 
 struct Case {
-  const char* dims;
-  bool pairs = false;
+  const char* problem;
+  const char* config = "";
 };
-void PrintTo(const Case& c, std::ostream* out) { *out << c.dims << (c.pairs ? ", pairs" : ""); }
+void PrintTo(const Case& c, std::ostream* out) { *out << c.problem << " " << c.config; }
 
 class AddingTest : public ::testing::TestWithParam<Case> {
  protected:
@@ -126,9 +130,10 @@ INSTANTIATE_TEST_SUITE_P(Problems, AddingTest,
                          ::testing::Values(Case{"d=128"}, Case{"d=96"}, Case{"d=72,hkv=1"},
                                            Case{"d=192"}, Case{"d=192,dv=128"}, Case{"d=256,hkv=1"},
                                            Case{"d=128,softcap=20"}, Case{"d=128,dv=100"},
-                                           Case{"d=80,dv=77"}, Case{"d=128", true},
-                                           Case{"d=192,hkv=1", true}, Case{"d=192,dv=128", true},
-                                           Case{"d=256", true}));
+                                           Case{"d=80,dv=77"}, Case{"d=128", "pairs=true"},
+                                           Case{"d=192,hkv=1", "pairs=true"},
+                                           Case{"d=192,dv=128", "pairs=true"},
+                                           Case{"d=256", "pairs=true"}));
 
 TEST_P(AddingTest, MergesWhatIsThere) {
   constexpr int64_t kB = 2, kHeads = 3, kRows = 300, kFirst = 43;
@@ -136,10 +141,10 @@ TEST_P(AddingTest, MergesWhatIsThere) {
   for (const char* of_second : {"bf16,skv=200", "fp16,skv=200", "bf16,skv=70"}) {
     SCOPED_TRACE(of_second);
     const std::string dtype(of_second, 4),
-        dims = absl::StrCat("b=2,hq=3,", GetParam().dims, ",mask=causal");
-    const bool pairs = GetParam().pairs;
-    const Part first(absl::StrCat(dims, ",sq=300,skv=270,dtype=", dtype), pairs, 0, 1);
-    const Part second(absl::StrCat(dims, ",sq=257,dtype=", of_second), pairs, kFirst, 2);
+        dims = absl::StrCat("b=2,hq=3,", GetParam().problem, ",mask=causal");
+    const char* const config = GetParam().config;
+    const Part first(absl::StrCat(dims, ",sq=300,skv=270,dtype=", dtype), config, 0, 1);
+    const Part second(absl::StrCat(dims, ",sq=257,dtype=", of_second), config, kFirst, 2);
     const DType of_o = first.problem().dtype;
     const int64_t dv = first.problem().dv;
     const Rows o(of_o, kB, kRows, kHeads, dv), lse(DType::kFloat32, kB, kRows, kHeads, 1);
@@ -175,6 +180,48 @@ TEST_P(AddingTest, MergesWhatIsThere) {
             << "row " << row << ", element " << i;
       }
     }
+  }
+}
+
+// 240 query tiles, or 120 of pairs, of 3 tiles of keys or more: no GPU's blocks get as many each.
+class SharingTest : public AddingTest {};
+INSTANTIATE_TEST_SUITE_P(
+    Problems, SharingTest,
+    ::testing::Values(Case{"sq=300,d=64,dtype=fp16"}, Case{"sq=200,d=96,dtype=bf16"},
+                      Case{"sq=200,d=128,dtype=bf16"}, Case{"sq=200,d=128,dtype=fp16,softcap=20"},
+                      Case{"sq=400,d=128,dtype=bf16", "pairs=true,"},
+                      Case{"sq=200,d=192,dv=128,dtype=bf16"}, Case{"sq=200,d=192,dtype=fp16"},
+                      Case{"sq=200,d=256,dtype=bf16"},
+                      Case{"sq=400,d=256,dtype=bf16", "pairs=true,"},
+                      Case{"sq=300,d=64,dtype=fp8_e4m3"}, Case{"sq=200,d=128,dtype=fp8_e4m3"},
+                      Case{"sq=200,d=256,dtype=fp8_e4m3"}));
+
+TEST_P(SharingTest, GivesWhatBlocksGiveThatDoNotShare) {
+  constexpr int kSeed = 3;
+  const std::string problem = absl::StrCat("b=3,hq=40,hkv=20,skv=400,", GetParam().problem),
+                    shares = absl::StrCat(GetParam().config, "shares=true"),
+                    alone = absl::StrCat(GetParam().config, "shares=false");
+  const Part with(problem, shares.c_str(), 0, kSeed), without(problem, alone.c_str(), 0, kSeed);
+  const AttentionProblem& p = with.problem();
+  const bool fp8 = p.dtype == DType::kFloat8E4M3;
+  for (const bool adds : {false, true}) {
+    if (adds && (fp8 || p.d == 64)) continue;  // cannot
+    SCOPED_TRACE(adds ? "adds" : "");
+    std::vector<float> o[2], lse[2];
+    for (const Part* part : {&with, &without}) {
+      const Rows of_o(p.ODType(), p.b, p.sq, p.hq, p.dv),
+          of_lse(DType::kFloat32, p.b, p.sq, p.hq, 1);
+      // Once more: what is left in the workspace does not disturb the next call. What is added changes each time.
+      if (adds) ASSERT_EQ(without.Run(/*adds=*/false, of_o, of_lse), absl::OkStatus());
+      ASSERT_EQ(part->Run(adds, of_o, of_lse, /*times=*/adds ? 1 : 3), absl::OkStatus());
+      o[part == &without] = of_o.Read(), lse[part == &without] = of_lse.Read();
+    }
+    // P is rounded relative to other maxima, and of what is added O is rounded, too.
+    const double of_p = fp8 ? 0.125 : Epsilon(p.dtype), of_o = Epsilon(p.ODType());
+    for (size_t i = 0; i < o[0].size(); ++i) {
+      ASSERT_NEAR(o[0][i], o[1][i], of_o * std::abs(o[1][i]) + of_p * 0.3) << "element " << i;
+    }
+    for (size_t i = 0; i < lse[0].size(); ++i) ASSERT_NEAR(lse[0][i], lse[1][i], 1e-4);
   }
 }
 

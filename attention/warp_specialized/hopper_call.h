@@ -12,6 +12,7 @@
 #include "attention/device/host_device.h"
 #include "attention/device/tile_order.h"
 #include "attention/warp_specialized/hopper_shape.h"
+#include "attention/warp_specialized/shares.h"
 #include "cuda_runtime.h"
 
 namespace attnlab::warp_specialized {
@@ -36,6 +37,11 @@ struct HopperArguments {
   int box_keys = 0;      // Options
   // A device::Counter. Null: blocks take tiles in a fixed order.
   unsigned long long* taken = nullptr;
+  // Of the last query tiles, if there are such. Per warp of consumers, whether its part is there; and per block,
+  // the parts (Shape::kPartBytes).
+  Shares shares;
+  unsigned long long* left = nullptr;
+  float* parts = nullptr;
   // Whether K and V may have rows beyond the end of a sequence: those of other sequences, padding, or
   // the rest of a last page.
   bool rows_beyond = false;

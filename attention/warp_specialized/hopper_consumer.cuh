@@ -18,6 +18,7 @@
 #include "attention/device/hopper/warpgroup.cuh"
 #include "attention/device/hopper/wgmma.cuh"
 #include "attention/device/mma.cuh"
+#include "attention/device/thread_index.cuh"
 #include "attention/warp_specialized/hopper_call.h"
 #include "attention/warp_specialized/hopper_output.cuh"
 #include "attention/warp_specialized/hopper_scales.cuh"
@@ -60,7 +61,8 @@ class Consumer {
   static constexpr int kSteps = Shape::kDim * Shape::kBytes / 32;  // of a product that sums over d
   static constexpr int kMostSummed = 2048 / kKeys;                 // tiles
   static constexpr bool kAsideInRegisters = Shape::kFp8 && Shape::kAsideBytes == 0;
-  static constexpr int kPairs = Shape::kDimV / 8;  // of neighbouring numbers of O, of a lane's row
+  static constexpr int kOfRow = Shape::kDimV / 4;  // numbers of O that a lane has of a row
+  static constexpr int kPairs = kOfRow / 2;        // that are neighbours
   using Softmax = HopperSoftmax<Shape, kCaps>;
   using Rows = typename Softmax::Rows;
   using LaneRows = typename Softmax::LaneRows;
@@ -142,7 +144,7 @@ class Consumer {
     LaneRows earlier;
     LoadEarlierLse(work, earlier);
     if constexpr (Shape::kGoesAcross) {
-      if (BeginsNext()) {
+      if (BeginsNext(work)) {
         const Work& next = NextWork();
         Scores s;
         TakeQ();
@@ -156,6 +158,7 @@ class Consumer {
         wgmma::Wait<1>();
         wgmma::Keep(sum_.o().x);
         ReleaseV();
+        Finish();
         Store(work, earlier);
         ReleaseWork();
         wgmma::Wait<0>();
@@ -171,7 +174,13 @@ class Consumer {
     wgmma::Wait<0>();
     wgmma::Keep(sum_.o().x);
     ReleaseV();
-    Store(work, earlier);
+    Finish();
+    if (work.Takes()) TakePart(work.takes);
+    if (work.Leaves()) {
+      LeavePart(work.leaves);
+    } else {
+      Store(work, earlier);
+    }
     ReleaseWork();
     return false;
   }
@@ -204,7 +213,7 @@ class Consumer {
     shared_.q_ring.WaitFull(q_at_);
     __syncwarp();
     ReleaseQ();
-    if (!others_begun) LeaveOutTurn();
+    if (!others_begun || work.follows_part) LeaveOutTurn();
     for (int i = work.tiles - 1; i >= 0; --i) {
       SkipK();
       // Without rows in the whole block, nobody would wait for the others' arrivals.
@@ -212,19 +221,21 @@ class Consumer {
       shared_.v_ring.WaitFull(v_at_);
       __syncwarp();
       ReleaseV();
-      if (i > 0 || !BeginsNext()) LeaveOutTurn();
+      if (i > 0 || !BeginsNext(work)) LeaveOutTurn();
     }
     if constexpr (Shape::kAdds) {
-      if (h_.adds) {
+      if (h_.adds && !work.Leaves()) {
         WaitForEarlier();
         ReleaseEarlier();
       }
     }
     ReleaseWork();
   }
-  // Not before the last tile of keys: only then is the next query tile worked out.
-  __device__ bool BeginsNext() {
+  // Not before the last tile of keys: only then is the next query tile worked out. To leave or take a part, there
+  // are too few registers beside the next tile's products.
+  __device__ bool BeginsNext(const Work& work) {
     if constexpr (!Shape::kGoesAcross) return false;
+    if (work.IsPart()) return false;
     const Work& next = NextWork();
     return next.tiles != Work::kNoMore && HasRows(next);
   }
@@ -478,12 +489,15 @@ class Consumer {
            static_cast<int>(threadIdx.x) % 128;
   }
 
+  // After the last key.
+  __device__ void Finish() {
+    if constexpr (Shape::kFp8) AddAside();
+    softmax_.rows().Finish();
+  }
   // `earlier`: LSE of other keys, to which this query tile is added.
   __device__ void Store(const Work& work, const LaneRows& earlier) {
     const device::Arguments& a = h_.a;
-    if constexpr (Shape::kFp8) AddAside();
     Rows& rows = softmax_.rows();
-    rows.Finish();
     if constexpr (Shape::kAdds) {
       if (h_.adds) AddEarlier(earlier);
     }
@@ -491,12 +505,62 @@ class Consumer {
 #pragma unroll
       for (int r = 0; r < 2; ++r) {
         if (Rows::Row(r) >= work.rows) continue;
-        const Place at = PlaceOf(work, Rows::Row(r));
+        const RowPlace at = PlaceOf(h_, work, Rows::Row(r));
         static_cast<float*>(a.lse.data)[a.lse.Offset(work.q.batch, at.token, at.head)] =
             rows.State(r).Lse();
       }
     }
     StoreO(work, {rows.State(0).Inverse(), rows.State(1).Inverse()});
+  }
+
+  // Leaves the rows' states and O for the block that has the rest of the query tile's keys.
+  __device__ void LeavePart(int block) {
+    float* const to = PartOf(block);
+#pragma unroll
+    for (int r = 0; r < 2; ++r) {
+      to[r * 256] = softmax_.rows().State(r).neg_max;
+      to[r * 256 + 128] = softmax_.rows().State(r).sum;
+    }
+#pragma unroll
+    for (int i = 0; i < 2 * kOfRow; ++i) to[(4 + i) * 128] = sum_.o().At(i / kOfRow, i % kOfRow);
+    __syncwarp();
+    if (ActsForWarp()) {
+      __threadfence();
+      *LeftOf(block) = kLeft;
+    }
+  }
+  // Adds what the block before has left, for which it waits.
+  __device__ void TakePart(int block) {
+    const float* const from = PartOf(block);
+    while (!__all_sync(0xFFFFFFFF, *LeftOf(block) == kLeft)) {
+    }
+    __threadfence();
+    device::OnlineSoftmax::MergeFactors factors[2];
+#pragma unroll
+    for (int r = 0; r < 2; ++r) {
+      factors[r] =
+          softmax_.rows().State(r).Merge({__ldcg(from + r * 256), __ldcg(from + r * 256 + 128)});
+    }
+#pragma unroll
+    for (int i = 0; i < 2 * kOfRow; ++i) {
+      const auto& f = factors[i / kOfRow];
+      float& o = sum_.o().At(i / kOfRow, i % kOfRow);
+      o = fmaf(__ldcg(from + (4 + i) * 128), f.parts, o * f.mine);
+    }
+    __syncwarp();
+    if (ActsForWarp()) *LeftOf(block) = 0;  // for the next launch
+  }
+  // The lane's first number. Its others are 128 apart: with four side by side, ptxas needs registers that are so,
+  // and spills.
+  __device__ float* PartOf(int block) const {
+    const int thread = device::ThreadIndex();
+    return h_.parts + (block * Shape::kConsumers + thread / 128) * (Shape::kPartFloats * 128) +
+           thread % 128;
+  }
+  // The workspace may hold anything when the kernel starts: this, by a chance of 1 / 2^64 a word.
+  static constexpr unsigned long long kLeft = 0xA77E0C08'5A4E5EED;
+  __device__ volatile unsigned long long* LeftOf(int block) const {
+    return h_.left + block * (4 * Shape::kConsumers) + device::ThreadIndex() / 32;
   }
 
   // Early, because that takes a while.
@@ -506,10 +570,11 @@ class Consumer {
       const device::Arguments& a = h_.a;
 #pragma unroll
       for (int r = 0; r < 2; ++r) {
-        const Place at = PlaceOf(work, Rows::Row(r));
-        lse[r] = Rows::Row(r) < work.rows
-                     ? static_cast<float*>(a.lse.data)[a.lse.Offset(work.q.batch, at.token, at.head)]
-                     : -INFINITY;
+        const RowPlace at = PlaceOf(h_, work, Rows::Row(r));
+        lse[r] =
+            Rows::Row(r) < work.rows
+                ? static_cast<float*>(a.lse.data)[a.lse.Offset(work.q.batch, at.token, at.head)]
+                : -INFINITY;
       }
     }
   }
@@ -571,22 +636,13 @@ class Consumer {
     for (int r = 0; r < 2; ++r) {
       const int row = Rows::Row(r);
       exists[r] = row < work.rows;
-      const Place at = PlaceOf(work, row);
+      const RowPlace at = PlaceOf(h_, work, row);
       o[r] = static_cast<uint16_t*>(a.o.data) + a.o.Offset(work.q.batch, at.token, at.head);
     }
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
       StoreRow(sum_.o(), r, factors[r], pairs, o[r], exists[r], a.dv, a.o.whole_chunks);
     }
-  }
-
-  struct Place {
-    int token, head;
-  };
-  __device__ Place PlaceOf(const Work& work, int row) const {
-    const int pack = static_cast<int>(h_.pack.Value()),
-              query = static_cast<int>(h_.pack.Divide(row));
-    return {work.q.token + query, work.q.head * pack + row - query * pack};
   }
 
   static __device__ int Lane() { return static_cast<int>(threadIdx.x) % 32; }

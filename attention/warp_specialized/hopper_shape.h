@@ -50,6 +50,10 @@ struct HopperShape {
   // products do not go across, it takes Q's place, which is free by then.
   static constexpr int kOBytes = kRows * kBlocksV * 128;
   static constexpr bool kAdds = !kFp8 && kOBytes <= (kGoesAcross ? kVBytes : kQBytes);
+  // What a block leaves in the workspace of a query tile that it shares: the rows' states and O, in the lanes'
+  // order.
+  static constexpr int kPartFloats = 4 + kDimV / 2;  // per thread
+  static constexpr int kPartBytes = kConsumers * 128 * kPartFloats * 4;
   static constexpr int kCopiedStages = kFp8 ? 2 : 0;
   static constexpr int kTransposers = kFp8 ? 2 : 0;  // warps
   static constexpr int kScales = kStages + 1;        // places for the scales of a tile

@@ -236,7 +236,7 @@ __device__ void Produce(const HopperArguments& h, HopperShared<Shape>& shared, i
       v_from = from;
       owes_v = true;
     }
-    if (Shape::kAdds && h.adds) owes_o = true, o_from = work.q;
+    if (Shape::kAdds && h.adds && !work.Leaves()) owes_o = true, o_from = work.q;
     // Not earlier: `work` takes no registers meanwhile. Consumers still need it.
     __syncwarp();
     if (lane == 0) shared.work_ring.Release(work_at);

@@ -30,6 +30,15 @@ struct alignas(16) Work {
   int keys, sees_begin, sees_end;
   // Of fp8, for the scales: the first query and the first key, counted from the sequence's beginning.
   int sequence, first_query, first_key;
+  // Of a tile that blocks share (Shares): the block that this one leaves its part as, which is itself, or whose part
+  // it takes. kWhole: neither.
+  int16_t leaves, takes;
+  bool follows_part;  // the tile before is such a part
+
+  static constexpr int kWhole = -1;
+  __device__ bool Leaves() const { return leaves != kWhole; }
+  __device__ bool Takes() const { return takes != kWhole; }
+  __device__ bool IsPart() const { return Leaves() || Takes(); }
 
   static constexpr int kNoMore = -1;
 };
@@ -79,6 +88,8 @@ __device__ void Describe(const HopperArguments& h, uint32_t index, Work& work) {
   work.keys = kv_len - begin;
   work.sees_begin = sees_begin - begin;
   work.sees_end = max(sees_end, begin - kFar) - begin;
+  work.leaves = work.takes = Work::kWhole;
+  work.follows_part = false;
   if constexpr (Shape::kFp8) {
     work.sequence = static_cast<int>(sequence);
     work.first_query = query;
@@ -86,20 +97,39 @@ __device__ void Describe(const HopperArguments& h, uint32_t index, Work& work) {
   }
 }
 
+// Leaves of `work` the key tiles of this piece.
+template <typename Shape>
+__device__ void Cut(const Piece& piece, Work& work) {
+  const auto block = static_cast<int16_t>(blockIdx.x);
+  if (piece.begin > 0) work.leaves = block;
+  if (piece.end < work.tiles) work.takes = block - Shape::kCluster;
+  work.tiles = piece.end - piece.begin;
+  const int before = piece.begin * Shape::kKeys;
+  work.kv.token += before;
+  work.keys -= before;
+  if constexpr (Shape::kFp8) work.first_key += before;
+}
+
+// Where a row of a query tile lies in Q, O and LSE.
+struct RowPlace {
+  int token, head;
+};
+__device__ inline RowPlace PlaceOf(const HopperArguments& h, const Work& work, int row) {
+  const int pack = static_cast<int>(h.pack.Value()), query = static_cast<int>(h.pack.Divide(row));
+  return {work.q.token + query, work.q.head * pack + row - query * pack};
+}
+
 // Rows that see no key: O is 0, and LSE minus infinity. All lanes of a warp call this.
 __device__ inline void StoreEmpty(const HopperArguments& h, const Work& work) {
   const device::Arguments& a = h.a;
-  const int lane = static_cast<int>(threadIdx.x) % 32, pack = static_cast<int>(h.pack.Value());
+  const int lane = static_cast<int>(threadIdx.x) % 32;
   for (int row = 0; row < work.rows; ++row) {
-    const int query = static_cast<int>(h.pack.Divide(row)),
-              head = work.q.head * pack + row - query * pack;
+    const RowPlace at = PlaceOf(h, work, row);
     // Of 16 bits, whichever: zeros are the same.
-    auto* const o =
-        static_cast<uint16_t*>(a.o.data) + a.o.Offset(work.q.batch, work.q.token + query, head);
+    auto* const o = static_cast<uint16_t*>(a.o.data) + a.o.Offset(work.q.batch, at.token, at.head);
     for (int i = lane; i < a.dv; i += 32) o[i] = 0;
     if (lane == 0 && a.lse.data != nullptr) {
-      static_cast<float*>(a.lse.data)[a.lse.Offset(work.q.batch, work.q.token + query, head)] =
-          -INFINITY;
+      static_cast<float*>(a.lse.data)[a.lse.Offset(work.q.batch, at.token, at.head)] = -INFINITY;
     }
   }
 }
@@ -142,9 +172,25 @@ __device__ void Schedule(const HopperArguments& h, Shared& shared) {
   // Of the tiles that blocks take beyond their first.
   device::Counter counter(h.taken, /*takes=*/tiles);
   uint32_t parity = 0, told = 0;
-  for (uint32_t index = block; index < tiles;) {
+  // Of the first lane, its place in what is shared, if anything is.
+  Share share = ShareOf(h.shares, block);
+  bool follows_part = false;
+  const uint32_t whole = share.begin < share.end ? h.shares.whole : tiles;
+  const auto next_shared = [&] {
+    return share.begin < share.end ? FirstPiece(h.shares, share).query_tile : tiles;
+  };
+  for (uint32_t index = block < whole ? block : next_shared(); index < tiles;) {
     Work& work = shared.work[at.stage];
-    if (first) Describe<Shape>(h, index, work);
+    if (first) {
+      Describe<Shape>(h, index, work);
+      if (index >= whole) {
+        const Piece piece = FirstPiece(h.shares, share);
+        Cut<Shape>(piece, work);
+        share.begin += piece.end - piece.begin;
+        work.follows_part = follows_part;
+        follows_part = work.IsPart();
+      }
+    }
     __syncwarp();
     const bool empty = work.tiles == 0;
     if (first && !empty) ring.Fill(at);
@@ -160,7 +206,10 @@ __device__ void Schedule(const HopperArguments& h, Shared& shared) {
     }
     __syncwarp();  // all lanes have read `work`, which may be written again now
     // Of the takes, all but the last of each block get a tile; its first tile was not taken.
-    if (first && !counts) index = TileAfter(index, blocks);
+    if (first && !counts) {
+      if (index < whole) index = TileAfter(index, blocks);
+      if (index >= whole) index = next_shared();
+    }
     if (takes) index = blocks + counter.Take();
     if constexpr (Shape::kCluster > 1) {
       if (first && counts) index = TellPair(shared, index, told);

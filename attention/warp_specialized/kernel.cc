@@ -56,16 +56,19 @@ class PreparedHopper : public Prepared {
     h.rows_beyond = p.lens != Lengths::kFixed || (p.page != 0 && p.skv % p.page != 0);
     h.o_is_fp16 = p.ODType() == DType::kFloat16;
     call_.element = device::ElementOf(p.dtype);
+    h.shares = options.shares;
     call_.blocks = options.blocks;
     call_.pairs = options.pairs;
     launch_ = kLaunchers[options.shape];
   }
 
   int64_t WorkspaceBytes() const override {
-    return AsideOffset() + options_.blocks * options_.tile.workspace_bytes;
+    return PartsOffset() +
+           (options_.has_shares ? int64_t{options_.blocks} * options_.tile.part_bytes : 0);
   }
   int64_t CounterBytes() const override {
-    return options_.dynamic ? sizeof(unsigned long long) : 0;
+    const int64_t warps = options_.has_shares ? options_.blocks * (options_.tile.rows / 16) : 0;
+    return (warps + options_.dynamic) * sizeof(unsigned long long);
   }
 
   bool CanAdd() const override { return options_.tile.adds; }
@@ -108,18 +111,25 @@ class PreparedHopper : public Prepared {
     call.stream = static_cast<cudaStream_t>(launch.stream);
     const cuda_backend::ScopedDevice current(ordinal_);
     if (!current.status().ok()) return current.status();
-    if (options_.dynamic) {
-      call.arguments.taken = static_cast<unsigned long long*>(launch.workspace.data);
-    }
-    call.arguments.aside =
-        reinterpret_cast<uint4*>(static_cast<char*>(launch.workspace.data) + AsideOffset());
+    // Either all tiles take as long, or blocks take them as they come.
+    char* const scratch = static_cast<char*>(launch.workspace.data);
+    auto* const counters = reinterpret_cast<unsigned long long*>(scratch);
+    if (options_.dynamic) call.arguments.taken = counters;
+    if (options_.has_shares) call.arguments.left = counters;
+    call.arguments.aside = reinterpret_cast<uint4*>(scratch + AsideOffset());
+    call.arguments.parts = reinterpret_cast<float*>(scratch + PartsOffset());
     return cuda_backend::ToStatus(launch_(call), "warp_specialized");
   }
 
  private:
-  // Behind the counter. A workspace begins at a multiple of 256 bytes.
+  // Behind the counters. A workspace begins at a multiple of 256 bytes.
   int64_t AsideOffset() const {
-    return options_.dynamic && options_.tile.workspace_bytes > 0 ? 256 : CounterBytes();
+    return options_.tile.workspace_bytes > 0 || options_.has_shares
+               ? (CounterBytes() + 255) / 256 * 256
+               : CounterBytes();
+  }
+  int64_t PartsOffset() const {
+    return AsideOffset() + options_.blocks * options_.tile.workspace_bytes;
   }
 
   const AttentionProblem problem_;
@@ -141,8 +151,12 @@ class WarpSpecializedKernel : public Kernel {
     traits_.needs_aligned_rows = true;
     traits_.config_keys = {
         "pairs: true, if two blocks are to share copies of K and V; or false [true for long "
-        "contexts of head dims above 96, where it is faster]"};
-    traits_.config_examples = traits_.variants = {"pairs=true"};
+        "contexts of head dims above 96, where it is faster]",
+        "shares: true, if blocks are to share the last query tiles, so that all end at the same "
+        "time; or false, and the bits of a sequence do not depend on the rest of the batch [true "
+        "without mask and lengths, where it is faster]"};
+    traits_.config_examples = {"pairs=true", "shares=true"};
+    traits_.variants = {"pairs=true"};
     traits_.preference = 60;
   }
 
@@ -169,8 +183,13 @@ class WarpSpecializedKernel : public Kernel {
         OptionsFor(p, device, cuda_backend::CodeCapabilityOf(device), config);
     if (!options.ok()) return options.status();
     // Pairs: half as many at a time, with tiles of twice the rows.
-    return device::GridTraffic(p, device, options->grid, options->tile.rows,
-                               /*blocks_a_multiprocessor=*/1);
+    Traffic traffic = device::GridTraffic(p, device, options->grid, options->tile.rows,
+                                          /*blocks_a_multiprocessor=*/1);
+    // Parts are read while L2 still has them.
+    if (options->has_shares) {
+      traffic.bytes_written += int64_t{options->blocks} * options->tile.part_bytes;
+    }
+    return traffic;
   }
 
  private:

@@ -19,14 +19,16 @@ namespace {
 
 template <typename... Shapes>
 constexpr std::array<HopperTile, sizeof...(Shapes)> TilesOf(Shapes...) {
-  return {
-      {{Shapes::kBytes, Shapes::kE5m2V, Shapes::kDim, Shapes::kDimV, Shapes::kRows, Shapes::kKeys,
-        Shapes::kSharedBytes, Shapes::kAsideBytes, Shapes::kAdds, Shapes::kPairs}...}};
+  return {{{Shapes::kBytes, Shapes::kE5m2V, Shapes::kDim, Shapes::kDimV, Shapes::kRows,
+            Shapes::kKeys, Shapes::kSharedBytes, Shapes::kAsideBytes, Shapes::kPartBytes,
+            Shapes::kAdds, Shapes::kPairs}...}};
 }
 constexpr auto kHopperTiles = WithHopperShapes([](auto... shapes) { return TilesOf(shapes...); });
 
 // Rows of a box: the 128-byte swizzle repeats every 8 rows, so boxes of a tile begin at multiples of 8.
 constexpr int kLeastBoxKeys = 8;
+
+int64_t CeilDivide(int64_t x, int64_t by) { return (x + by - 1) / by; }
 
 absl::StatusOr<size_t> ShapeFor(const AttentionProblem& p) {
   for (size_t i = 0; i < kHopperTiles.size(); ++i) {
@@ -78,13 +80,12 @@ absl::StatusOr<device::Grid> GridFor(const AttentionProblem& p, const DeviceInfo
 // keys. Under a causal mask the first of them skips the last keys, and windows are too short for that. With an
 // odd number of tiles, one block has none at the end, which must not take another round.
 bool PairsAreFaster(const AttentionProblem& p, const HopperTile& tile, int multiprocessors) {
-  const auto divide = [](int64_t x, int64_t by) { return (x + by - 1) / by; };
-  const int64_t tiles = divide(p.sq, tile.rows), units = p.b * p.hq;
+  const int64_t tiles = CeilDivide(p.sq, tile.rows), units = p.b * p.hq;
   return (p.mask == Mask::None() || p.mask == Mask::Causal()) && p.lens == Lengths::kFixed &&
          p.skv >= (tile.head_dim > 128 ? 8192 : 4096) && tiles > 1 &&
          (tiles % 2 == 0 || tiles > 32) &&
-         divide(units * divide(tiles, 2), multiprocessors / 2) <=
-             divide(units * tiles, multiprocessors);
+         CeilDivide(units * CeilDivide(tiles, 2), multiprocessors / 2) <=
+             CeilDivide(units * tiles, multiprocessors);
 }
 
 // Whether blocks run in pairs.
@@ -106,11 +107,32 @@ absl::StatusOr<bool> PairsFor(const AttentionProblem& p, const HopperTile& tile,
   return absl::UnimplementedError(absl::StrCat("pairs: ", why));
 }
 
+// Whether blocks share the last of so many query tiles.
+absl::StatusOr<bool> SharesFor(const AttentionProblem& p, int keys, int64_t tiles, int64_t blocks,
+                               const LaunchConfig& config) {
+  // Tiles of keys that a block saves at least, to make up for the parts that it stores and loads.
+  constexpr int64_t kLeastSaved = 7;
+  const int64_t key_tiles = CeilDivide(p.skv, keys);
+  std::string why;
+  if (p.mask != Mask::None() || p.lens != Lengths::kFixed) {
+    why = "only if all query tiles take equally long, without mask or lengths";
+  } else if (tiles < blocks || tiles % std::max<int64_t>(1, blocks) == 0) {
+    why = absl::StrCat(tiles, " query tiles on ", blocks, " blocks leave none to share");
+  } else if (key_tiles < 2 || key_tiles > (int64_t{1} << 30) / blocks) {
+    why = absl::StrCat("not for ", key_tiles, " tiles of keys");
+  }
+  const bool faster = why.empty() && (CeilDivide(tiles, blocks) * blocks - tiles) * key_tiles >=
+                                         kLeastSaved * blocks;
+  const absl::StatusOr<bool> shares = config.GetBool("shares", faster);
+  if (!shares.ok() || !*shares || why.empty()) return shares;
+  return absl::UnimplementedError(absl::StrCat("shares: ", why));
+}
+
 }  // namespace
 
 absl::StatusOr<Options> OptionsFor(const AttentionProblem& p, const DeviceInfo& device,
                                    int code_capability, const LaunchConfig& config) {
-  if (absl::Status s = config.CheckKeys({"pairs"}); !s.ok()) return s;
+  if (absl::Status s = config.CheckKeys({"pairs", "shares"}); !s.ok()) return s;
   for (const int capability : {device.compute_capability, code_capability}) {
     if (capability == 90) continue;
     return absl::UnimplementedError(absl::StrCat("device: ", device.compute_capability / 10, ".",
@@ -160,6 +182,14 @@ absl::StatusOr<Options> OptionsFor(const AttentionProblem& p, const DeviceInfo& 
   const int64_t tiles = BlocksOf(*grid);
   const int clusters = static_cast<int>(std::min<int64_t>(multiprocessors / cluster, tiles));
   options.blocks = clusters * cluster;
+  const absl::StatusOr<bool> shares = SharesFor(p, tile.keys, tiles, clusters, config);
+  if (!shares.ok()) return shares.status();
+  options.has_shares = *shares;
+  if (*shares) {
+    options.shares =
+        SharesOf(static_cast<uint32_t>(tiles), static_cast<uint32_t>(CeilDivide(p.skv, tile.keys)),
+                 static_cast<uint32_t>(clusters));
+  }
   options.dynamic = (p.mask != Mask::None() || p.lens != Lengths::kFixed) && tiles > clusters;
   return options;
 }

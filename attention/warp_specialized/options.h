@@ -10,6 +10,7 @@
 #include "attention/core/launch_config.h"
 #include "attention/core/problem.h"
 #include "attention/device/tile_order.h"
+#include "attention/warp_specialized/shares.h"
 
 namespace attnlab::warp_specialized {
 
@@ -21,6 +22,7 @@ struct HopperTile {
   int rows = 0, keys = 0;
   int shared_bytes = 0;
   int64_t workspace_bytes = 0;  // of a block
+  int part_bytes = 0;           // of a block that shares query tiles
   bool adds = false;            // can add to O of other keys
   bool pairs = false;           // two blocks may share copies
 };
@@ -39,6 +41,9 @@ struct Options {
   // Whether blocks take the next tile when they need one: tiles may differ in length. If not, their
   // order is fixed.
   bool dynamic = false;
+  // Whether blocks, or pairs, share the last query tiles, and how (shares.h).
+  bool has_shares = false;
+  Shares shares;
 };
 
 // `code_capability`: the compute capability for which the device code that runs there was compiled
@@ -49,8 +54,8 @@ struct Options {
 //   Unimplemented       GPUs and code other than those of compute capability 9.0; fp32; O of fp32 of fp8;
 //                       pages of fewer than 8 keys; head dims above 256; rows that see too many keys; more
 //                       than 2^31 - 1 query tiles; pairs=true for fp8, head dims to 96, softcap, or pages that divide a
-//                       tile of keys
-//   InvalidArgument     a configuration with keys other than pairs, or with neither true nor false
+//                       tile of keys; shares=true with a mask or lengths, or where nothing is left to share
+//   InvalidArgument     a configuration with keys other than pairs and shares, or with neither true nor false
 //   ResourceExhausted   a tile that does not fit the device's shared memory
 absl::StatusOr<Options> OptionsFor(const AttentionProblem& problem, const DeviceInfo& device,
                                    int code_capability, const LaunchConfig& config);

@@ -185,6 +185,45 @@ TEST(OptionsTest, LongContextsTakePairsOfBlocks) {
               HasSubstr("pairs=1 is neither true nor false"));
 }
 
+TEST(OptionsTest, BlocksShareTheLastTilesWhereThatSavesTime) {
+  const struct {
+    const char* line;
+    bool shares;
+  } kCases[] = {
+      {"b=2,hq=16,sq=8192,d=128", true},    // 1024 tiles on 66 pairs
+      {"b=8,hq=16,sq=2048,d=128", true},    // 2048 on 132: half a round, of 16 tiles of keys
+      {"b=16,hq=16,sq=1024,d=128", false},  // of 8
+      {"b=2,hq=33,sq=8192,d=128", false},   // 2112 on 66
+      {"hq=1,sq=4096,d=64", false},         // 22 on 132
+      {"b=2,hq=16,sq=8192,d=128,dtype=fp8_e4m3", true},
+      {"b=2,hq=16,sq=8192,d=128,mask=causal", false},
+      {"b=2,hq=16,sq=8192,d=128,lens=padded", false},
+  };
+  for (const auto& c : kCases) {
+    const bool has_dtype = std::string(c.line).find("dtype") != std::string::npos;
+    const auto options = For(std::string(has_dtype ? "" : "dtype=bf16,") + c.line);
+    ASSERT_TRUE(options.ok()) << c.line << ": " << options.status();
+    EXPECT_EQ(options->has_shares, c.shares) << c.line;
+    EXPECT_FALSE(options->dynamic && options->has_shares) << c.line;  // both begin the workspace
+  }
+  const auto pairs = For("b=2,hq=16,sq=8192,d=128,dtype=bf16");
+  EXPECT_EQ(pairs->shares.blocks, 66);
+  EXPECT_EQ(pairs->shares.whole, 924);
+  EXPECT_EQ(pairs->shares.key_tiles.Value(), 64);
+
+  const auto with = [](const char* line, const char* value) {
+    LaunchConfig config;
+    config.Set("shares", value);
+    return OptionsFor(*AttentionProblem::Parse(line), Gpu(90), 90, config);
+  };
+  EXPECT_FALSE(with("b=2,hq=16,sq=8192,d=128,dtype=bf16", "false")->has_shares);
+  EXPECT_TRUE(with("b=16,hq=16,sq=1024,d=128,dtype=bf16", "true")->has_shares);
+  EXPECT_THAT(std::string(with("hq=1,sq=4096,d=64,dtype=bf16", "true").status().message()),
+              HasSubstr("shares: 22 query tiles on 22 blocks leave none to share"));
+  EXPECT_THAT(std::string(with("hq=1,sq=9,d=64,mask=causal,dtype=bf16", "true").status().message()),
+              HasSubstr("shares: only if all query tiles take equally long"));
+}
+
 TEST(OptionsTest, DeclinesWithValueAndLimit) {
   const struct {
     const char* line;
