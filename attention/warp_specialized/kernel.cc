@@ -155,8 +155,7 @@ class WarpSpecializedKernel : public Kernel {
         "shares: true, if blocks are to share the last query tiles, so that all end at the same "
         "time; or false, and the bits of a sequence do not depend on the rest of the batch [true "
         "without mask and lengths, where it is faster]"};
-    traits_.config_examples = {"pairs=true", "shares=true"};
-    traits_.variants = {"pairs=true"};
+    traits_.config_examples = traits_.variants = {"pairs=true"};
     traits_.preference = 60;
   }
 
