@@ -64,10 +64,10 @@ class PreparedHopper : public Prepared {
 
   int64_t WorkspaceBytes() const override {
     return PartsOffset() +
-           (options_.has_shares ? int64_t{options_.blocks} * options_.tile.part_bytes : 0);
+           (options_.HasShares() ? int64_t{options_.blocks} * options_.tile.part_bytes : 0);
   }
   int64_t CounterBytes() const override {
-    const int64_t warps = options_.has_shares ? options_.blocks * (options_.tile.rows / 16) : 0;
+    const int64_t warps = options_.HasShares() ? options_.blocks * (options_.tile.rows / 16) : 0;
     return (warps + options_.dynamic) * sizeof(unsigned long long);
   }
 
@@ -115,7 +115,7 @@ class PreparedHopper : public Prepared {
     char* const scratch = static_cast<char*>(launch.workspace.data);
     auto* const counters = reinterpret_cast<unsigned long long*>(scratch);
     if (options_.dynamic) call.arguments.taken = counters;
-    if (options_.has_shares) call.arguments.left = counters;
+    if (options_.HasShares()) call.arguments.left = counters;
     call.arguments.aside = reinterpret_cast<uint4*>(scratch + AsideOffset());
     call.arguments.parts = reinterpret_cast<float*>(scratch + PartsOffset());
     return cuda_backend::ToStatus(launch_(call), "warp_specialized");
@@ -124,7 +124,7 @@ class PreparedHopper : public Prepared {
  private:
   // Behind the counters. A workspace begins at a multiple of 256 bytes.
   int64_t AsideOffset() const {
-    return options_.tile.workspace_bytes > 0 || options_.has_shares
+    return options_.tile.workspace_bytes > 0 || options_.HasShares()
                ? (CounterBytes() + 255) / 256 * 256
                : CounterBytes();
   }
@@ -185,7 +185,7 @@ class WarpSpecializedKernel : public Kernel {
     Traffic traffic = device::GridTraffic(p, device, options->grid, options->tile.rows,
                                           /*blocks_a_multiprocessor=*/1);
     // Parts are read while L2 still has them.
-    if (options->has_shares) {
+    if (options->HasShares()) {
       traffic.bytes_written += int64_t{options->blocks} * options->tile.part_bytes;
     }
     return traffic;

@@ -6,9 +6,11 @@
 #include <cstddef>
 #include <limits>
 #include <numeric>
+#include <string>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
 #include "attention/core/dtype.h"
 #include "attention/core/mask.h"
 #include "attention/core/supports.h"
@@ -49,7 +51,7 @@ absl::StatusOr<size_t> ShapeFor(const AttentionProblem& p) {
 absl::StatusOr<device::Grid> GridFor(const AttentionProblem& p, const DeviceInfo& device, int rows,
                                      int cluster, int pack) {
   rows *= cluster;
-  const int64_t units = p.b * (p.hq / pack), tiles = (p.sq * pack + rows - 1) / rows;
+  const int64_t units = p.b * (p.hq / pack), tiles = CeilDivide(p.sq * pack, rows);
   constexpr int64_t kMost = std::numeric_limits<int32_t>::max();
   if (tiles > 0 && units > kMost / tiles) {
     return absl::UnimplementedError(
@@ -88,6 +90,14 @@ bool PairsAreFaster(const AttentionProblem& p, const HopperTile& tile, int multi
              CeilDivide(units * tiles, multiprocessors);
 }
 
+// The value of a key, by default `otherwise`. True is Unimplemented if there is a reason against it.
+absl::StatusOr<bool> ValueOf(const LaunchConfig& config, absl::string_view key, bool otherwise,
+                             const std::string& why_not) {
+  const absl::StatusOr<bool> value = config.GetBool(key, otherwise);
+  if (!value.ok() || !*value || why_not.empty()) return value;
+  return absl::UnimplementedError(absl::StrCat(key, ": ", why_not));
+}
+
 // Whether blocks run in pairs.
 absl::StatusOr<bool> PairsFor(const AttentionProblem& p, const HopperTile& tile, int box_keys,
                               int multiprocessors, const LaunchConfig& config) {
@@ -101,31 +111,30 @@ absl::StatusOr<bool> PairsFor(const AttentionProblem& p, const HopperTile& tile,
   } else if (multiprocessors < 2) {
     why = "for two multiprocessors and more";
   }
-  const absl::StatusOr<bool> pairs =
-      config.GetBool("pairs", why.empty() && PairsAreFaster(p, tile, multiprocessors));
-  if (!pairs.ok() || !*pairs || why.empty()) return pairs;
-  return absl::UnimplementedError(absl::StrCat("pairs: ", why));
+  return ValueOf(config, "pairs", why.empty() && PairsAreFaster(p, tile, multiprocessors), why);
 }
 
-// Whether blocks share the last of so many query tiles.
-absl::StatusOr<bool> SharesFor(const AttentionProblem& p, int keys, int64_t tiles, int64_t blocks,
-                               const LaunchConfig& config) {
+// How blocks share the last of so many query tiles.
+absl::StatusOr<Shares> SharesFor(const AttentionProblem& p, int keys, int64_t tiles, int64_t blocks,
+                                 const LaunchConfig& config) {
   // Tiles of keys that a block saves at least, to make up for the parts that it stores and loads.
   constexpr int64_t kLeastSaved = 7;
   const int64_t key_tiles = CeilDivide(p.skv, keys);
   std::string why;
   if (p.mask != Mask::None() || p.lens != Lengths::kFixed) {
     why = "only if all query tiles take equally long, without mask or lengths";
-  } else if (tiles < blocks || tiles % std::max<int64_t>(1, blocks) == 0) {
+  } else if (tiles % std::max<int64_t>(1, blocks) == 0) {  // there are not more blocks than tiles
     why = absl::StrCat(tiles, " query tiles on ", blocks, " blocks leave none to share");
   } else if (key_tiles < 2 || key_tiles > (int64_t{1} << 30) / blocks) {
     why = absl::StrCat("not for ", key_tiles, " tiles of keys");
   }
   const bool faster = why.empty() && (CeilDivide(tiles, blocks) * blocks - tiles) * key_tiles >=
                                          kLeastSaved * blocks;
-  const absl::StatusOr<bool> shares = config.GetBool("shares", faster);
-  if (!shares.ok() || !*shares || why.empty()) return shares;
-  return absl::UnimplementedError(absl::StrCat("shares: ", why));
+  const absl::StatusOr<bool> shares = ValueOf(config, "shares", faster, why);
+  if (!shares.ok()) return shares.status();
+  if (!*shares) return Shares();
+  return SharesOf(static_cast<uint32_t>(tiles), static_cast<uint32_t>(key_tiles),
+                  static_cast<uint32_t>(blocks));
 }
 
 }  // namespace
@@ -182,14 +191,9 @@ absl::StatusOr<Options> OptionsFor(const AttentionProblem& p, const DeviceInfo& 
   const int64_t tiles = BlocksOf(*grid);
   const int clusters = static_cast<int>(std::min<int64_t>(multiprocessors / cluster, tiles));
   options.blocks = clusters * cluster;
-  const absl::StatusOr<bool> shares = SharesFor(p, tile.keys, tiles, clusters, config);
+  const absl::StatusOr<Shares> shares = SharesFor(p, tile.keys, tiles, clusters, config);
   if (!shares.ok()) return shares.status();
-  options.has_shares = *shares;
-  if (*shares) {
-    options.shares =
-        SharesOf(static_cast<uint32_t>(tiles), static_cast<uint32_t>(CeilDivide(p.skv, tile.keys)),
-                 static_cast<uint32_t>(clusters));
-  }
+  options.shares = *shares;
   options.dynamic = (p.mask != Mask::None() || p.lens != Lengths::kFixed) && tiles > clusters;
   return options;
 }

@@ -41,9 +41,10 @@ struct Options {
   // Whether blocks take the next tile when they need one: tiles may differ in length. If not, their
   // order is fixed.
   bool dynamic = false;
-  // Whether blocks, or pairs, share the last query tiles, and how (shares.h).
-  bool has_shares = false;
+  // How blocks, or pairs, share the last query tiles, if they do (shares.h).
   Shares shares;
+
+  bool HasShares() const { return shares.each > 0; }
 };
 
 // `code_capability`: the compute capability for which the device code that runs there was compiled

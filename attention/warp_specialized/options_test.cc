@@ -25,6 +25,12 @@ absl::StatusOr<Options> For(const std::string& line, int capability = 90) {
   return OptionsFor(*AttentionProblem::Parse(line), Gpu(capability), capability, {});
 }
 
+absl::StatusOr<Options> With(const char* line, const char* key, const char* value) {
+  LaunchConfig config;
+  config.Set(key, value);
+  return OptionsFor(*AttentionProblem::Parse(line), Gpu(90), 90, config);
+}
+
 TEST(OptionsTest, ATileForEachHeadDim) {
   const struct {
     const char* dims;
@@ -161,8 +167,7 @@ TEST(OptionsTest, LongContextsTakePairsOfBlocks) {
       {"sq=8192,d=128,dtype=fp8_e4m3", false},
   };
   for (const auto& c : kCases) {
-    const bool has_dtype = std::string(c.line).find("dtype") != std::string::npos;
-    const auto options = For(std::string(has_dtype ? "hq=4," : "hq=4,dtype=bf16,") + c.line);
+    const auto options = For(std::string("hq=4,") + c.line);
     ASSERT_TRUE(options.ok()) << c.line << ": " << options.status();
     EXPECT_EQ(options->pairs, c.pairs) << c.line;
   }
@@ -171,12 +176,7 @@ TEST(OptionsTest, LongContextsTakePairsOfBlocks) {
   EXPECT_EQ(full->blocks, 132);
   EXPECT_EQ(full->box_keys, 64);
   EXPECT_EQ(For("hq=1,sq=5000,d=128,dtype=bf16")->blocks, 40);
-
-  const auto with = [](const char* line, const char* value) {
-    LaunchConfig config;
-    config.Set("pairs", value);
-    return OptionsFor(*AttentionProblem::Parse(line), Gpu(90), 90, config);
-  };
+  const auto with = [](const char* line, const char* value) { return With(line, "pairs", value); };
   EXPECT_FALSE(with("hq=1,sq=5000,d=128,dtype=bf16", "false")->pairs);
   EXPECT_TRUE(with("hq=1,sq=1,skv=7,d=128,dtype=bf16,mask=window:3:1,lens=padded", "true")->pairs);
   EXPECT_THAT(std::string(with("hq=1,sq=8,d=64,dtype=bf16", "true").status().message()),
@@ -200,24 +200,18 @@ TEST(OptionsTest, BlocksShareTheLastTilesWhereThatSavesTime) {
       {"b=2,hq=16,sq=8192,d=128,lens=padded", false},
   };
   for (const auto& c : kCases) {
-    const bool has_dtype = std::string(c.line).find("dtype") != std::string::npos;
-    const auto options = For(std::string(has_dtype ? "" : "dtype=bf16,") + c.line);
+    const auto options = For(c.line);
     ASSERT_TRUE(options.ok()) << c.line << ": " << options.status();
-    EXPECT_EQ(options->has_shares, c.shares) << c.line;
-    EXPECT_FALSE(options->dynamic && options->has_shares) << c.line;  // both begin the workspace
+    EXPECT_EQ(options->HasShares(), c.shares) << c.line;
+    EXPECT_FALSE(options->dynamic && options->HasShares()) << c.line;  // both begin the workspace
   }
   const auto pairs = For("b=2,hq=16,sq=8192,d=128,dtype=bf16");
   EXPECT_EQ(pairs->shares.blocks, 66);
   EXPECT_EQ(pairs->shares.whole, 924);
   EXPECT_EQ(pairs->shares.key_tiles.Value(), 64);
-
-  const auto with = [](const char* line, const char* value) {
-    LaunchConfig config;
-    config.Set("shares", value);
-    return OptionsFor(*AttentionProblem::Parse(line), Gpu(90), 90, config);
-  };
-  EXPECT_FALSE(with("b=2,hq=16,sq=8192,d=128,dtype=bf16", "false")->has_shares);
-  EXPECT_TRUE(with("b=16,hq=16,sq=1024,d=128,dtype=bf16", "true")->has_shares);
+  const auto with = [](const char* line, const char* value) { return With(line, "shares", value); };
+  EXPECT_FALSE(with("b=2,hq=16,sq=8192,d=128,dtype=bf16", "false")->HasShares());
+  EXPECT_TRUE(with("b=16,hq=16,sq=1024,d=128,dtype=bf16", "true")->HasShares());
   EXPECT_THAT(std::string(with("hq=1,sq=4096,d=64,dtype=bf16", "true").status().message()),
               HasSubstr("shares: 22 query tiles on 22 blocks leave none to share"));
   EXPECT_THAT(std::string(with("hq=1,sq=9,d=64,mask=causal,dtype=bf16", "true").status().message()),
