@@ -190,9 +190,10 @@ dash: the kernel supports none. The checks (`conformance.h` says what each does)
       " problems\n\nThe sanitizers run only the checks that launch what others do "
       "not.\n\n",
       FeatureTable(columns, reduced, full),
-      "\n## Configurations\n\nThe kernels' examples, and on how many of `TileCases()` "
-      "`config_overrides` runs each. Both sets have\n`TileCases()`; under the sanitizers it "
-      "runs two of them in turn on each. On every fourth\nother problem it runs one, which is "
+      "\n## Configurations\n\nThe kernels' examples, and on how many of `TileCases()` and "
+      "`SharedTileCases()` `config_overrides`\nruns each. Both sets have these; under the "
+      "sanitizers "
+      "it runs two of them in turn on each. On every\nfourth other problem it runs one, which is "
       "not counted.\n\n",
       ConfigTable(columns, reduced));
 }

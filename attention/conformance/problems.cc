@@ -286,6 +286,16 @@ std::vector<Case> ManyTileCases() {
   };
 }
 
+std::vector<Case> SharedTileCases() {
+  std::vector<Case> cases = {
+      Special("b=2,hq=140,sq=5,skv=140,d=64,dtype=fp16", 35),
+      Special("b=1,hq=140,sq=5,skv=200,d=128,dtype=bf16,page=16", 36),
+      Special("b=1,hq=140,sq=5,skv=200,d=128,dtype=fp8_e4m3,scaleblock=128", 37),
+  };
+  for (Case& c : cases) c.every_config = true;
+  return cases;
+}
+
 std::vector<Case> Fp8CacheCases() {
   return {
       Special("b=3,hq=8,hkv=2,sq=1,skv=300,d=64,dtype=bf16,kvdtype=fp8_e4m3", 31),
@@ -462,6 +472,7 @@ std::vector<Case> ConformanceCases(uint64_t seed, int count) {
   for (Case& c : Fp8CacheCases()) cases.push_back(std::move(c));
   for (Case& c : PagedCases()) cases.push_back(std::move(c));
   for (Case& c : Fp8Cases()) cases.push_back(std::move(c));
+  for (Case& c : SharedTileCases()) cases.push_back(std::move(c));
   return Numbered(std::move(cases));
 }
 
@@ -514,6 +525,7 @@ std::vector<Case> ReducedCases() {
         "hq=2,sq=70,skv=150,d=64,dtype=fp8_e4m3,vdtype=fp8_e5m2,mask=causal,scaleblock=128"}) {
     cases.push_back(Special(line, 91 + cases.size(), oracle::Values::kLargeScores));
   }
+  for (Case& c : SharedTileCases()) cases.push_back(std::move(c));
   return Numbered(std::move(cases));
 }
 

@@ -48,6 +48,10 @@ std::vector<Case> TileCases();
 // Several query tiles for each block of the largest GPU, the last of a head with few rows.
 std::vector<Case> ManyTileCases();
 
+// Small problems with a few more query tiles than an H200 has multiprocessors, and several tiles of keys: blocks may
+// share them. They run with every configuration, too.
+std::vector<Case> SharedTileCases();
+
 // K and V of fp8, with scales, under 16-bit queries.
 std::vector<Case> Fp8CacheCases();
 
@@ -60,7 +64,7 @@ std::vector<Case> Fp8Cases();
 std::vector<Case> PagedCases();
 
 // What the conformance suite runs: SpecialCases(), TileCases(), EdgeCases(seed, count),
-// ManyTileCases(), Fp8CacheCases(), PagedCases(), Fp8Cases().
+// ManyTileCases(), Fp8CacheCases(), PagedCases(), Fp8Cases(), SharedTileCases().
 std::vector<Case> ConformanceCases(uint64_t seed = 1, int count = 320);
 
 // The case for a kernel that needs aligned rows (KernelTraits): with a layout whose rows lie at
@@ -70,7 +74,8 @@ Case WithAlignedRows(Case c);
 // A few dozen small problems, for code of older GPUs and for tools that make a GPU 10 to 50 times
 // slower. They are TileCases() and a selection of EdgeCases(). The selection has every possible
 // pair of values of dtype, mask, lens and layout. It also has every other property of a problem,
-// including sizes of more than one tile and of zero. At the end are four of PagedCases().
+// including sizes of more than one tile and of zero. At the end are some of PagedCases(), some of fp8, and
+// SharedTileCases().
 std::vector<Case> ReducedCases();
 
 }  // namespace attnlab::conformance

@@ -13,6 +13,7 @@
 
 #include <cstdint>
 
+#include "attention/device/convert.cuh"
 #include "attention/device/fragments.cuh"
 #include "attention/device/hopper/mbarrier.cuh"
 #include "attention/device/hopper/warpgroup.cuh"
@@ -566,7 +567,7 @@ class Consumer {
   // Early, because that takes a while.
   __device__ void LoadEarlierLse(const Work& work, LaneRows& lse) const {
     if constexpr (Shape::kAdds) {
-      if (!h_.adds) return;
+      if (!h_.adds || work.Leaves()) return;
       const device::Arguments& a = h_.a;
 #pragma unroll
       for (int r = 0; r < 2; ++r) {

@@ -58,10 +58,12 @@ struct HopperShape {
   static constexpr int kTransposers = kFp8 ? 2 : 0;  // warps
   static constexpr int kScales = kStages + 1;        // places for the scales of a tile
   // The rest of HopperShared: the Works, the barriers, and of fp8 three numbers per 64 keys.
-  static constexpr int kSharedBytes = kQStages * kQBytes + kStages * (kKBytes + kVBytes) +
-                                      kCopiedStages * kCopiedVBytes + kWorks * 64 +
-                                      16 * (kWorks + kQStages + 2 * kStages + kCopiedStages) +
-                                      ((kFp8 ? kScales * kKeys * 3 / 16 : 0) + 8 + 15) / 16 * 16;
+  static constexpr int SharedBytes(int more) {
+    return kQStages * kQBytes + kStages * (kKBytes + kVBytes) + kCopiedStages * kCopiedVBytes +
+           kWorks * 64 + 16 * (kWorks + kQStages + 2 * kStages + kCopiedStages) +
+           ((kFp8 ? kScales * kKeys * 3 / 16 : 0) + 8 + more + 15) / 16 * 16;
+  }
+  static constexpr int kSharedBytes = SharedBytes(0);
 
   static_assert(kProducerRegisters + kConsumers * kConsumerRegisters <=
                 (kConsumers + 1) * (65536 / kThreads / 8 * 8));
@@ -75,7 +77,8 @@ struct HopperShape {
 template <typename Shape>
 struct PairOf : Shape {
   static constexpr int kCluster = 2;
-  static constexpr int kSharedBytes = Shape::kSharedBytes + 16;
+  static constexpr int kSharedBytes = Shape::SharedBytes(/*more=*/24);  // HopperNext
+  static_assert(kSharedBytes <= 227 * 1024);
 };
 
 // By head dim. In registers, S takes kKeys / 2 per thread, P kKeys / 4, O kDimV / 2, and Q, where it

@@ -6,7 +6,7 @@
 // them large. Then the weights are scaled down or, if they overflowed, computed again from Q and K.
 //
 // A warp decides on its 16 rows together, but what changes a row's bits depends on its own scores and
-// on its place in the sequence alone.
+// on its place in the sequence alone, and on where its keys are divided (shares.h).
 #ifndef ATTENTION_WARP_SPECIALIZED_HOPPER_SOFTMAX_CUH_
 #define ATTENTION_WARP_SPECIALIZED_HOPPER_SOFTMAX_CUH_
 

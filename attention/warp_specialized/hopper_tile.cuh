@@ -3,7 +3,7 @@
 // A block has one warpgroup of producers and two or three of consumers. It walks query tiles until
 // there are no more. Each consumer has 64 rows of the query tile.
 //
-//   producers   warp 0   Produce()    copies Q, K and V of each tile to shared memory (TMA)
+//   producers   warp 0   Produce()    copies Q, K and V of each tile to shared memory (TMA), and O if it is added to
 //               warp 1   Produce()    copies half of K and V, if pages split tiles
 //               warp 2   Schedule()   works out which tiles these are (hopper_work.cuh)
 //   of fp8      warps 1, 3  Transpose()  V (hopper_transpose.cuh)
@@ -158,12 +158,15 @@ __device__ void Produce(const HopperArguments& h, HopperShared<Shape>& shared, i
   bool owes_v = false, owes_o = false;
   int scales_at = 0;
   device::TileOrigin v_from, o_from;
+  // O of other keys, after the last V. Producer 1 must not wait for its stage, which goes on without it.
   const auto load_o = [&](auto& ring, auto& at) {
-    ring.WaitEmpty(at);
-    uint64_t* const full = ring.FillWith(at, Shape::kOBytes, first);
-    if (first) {
-      device::LoadTile<Shape::kBlocksV, kColumns>(h.o, o_from, EarlierPlace(shared, at.stage),
-                                                  Shape::kRows, full);
+    if (producer == 0) {
+      ring.WaitEmpty(at);
+      uint64_t* const full = ring.FillWith(at, Shape::kOBytes, first);
+      if (first) {
+        device::LoadTile<Shape::kBlocksV, kColumns>(h.o, o_from, EarlierPlace(shared, at.stage),
+                                                    Shape::kRows, full);
+      }
     }
     at.Advance();
   };
@@ -179,7 +182,7 @@ __device__ void Produce(const HopperArguments& h, HopperShared<Shape>& shared, i
     if constexpr (Shape::kAdds && Shape::kGoesAcross) {
       load_o(shared.v_ring, v_at);
     } else if constexpr (Shape::kAdds) {
-      if (producer == 0) load_o(shared.q_ring, q_at);
+      load_o(shared.q_ring, q_at);
     }
   };
   for (;; work_at.Advance()) {

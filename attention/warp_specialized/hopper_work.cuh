@@ -97,7 +97,7 @@ __device__ void Describe(const HopperArguments& h, uint32_t index, Work& work) {
   }
 }
 
-// Leaves of `work` the key tiles of this piece.
+// Keeps only the key tiles of this piece.
 template <typename Shape>
 __device__ void Cut(const Piece& piece, Work& work) {
   const auto block = static_cast<int16_t>(blockIdx.x);

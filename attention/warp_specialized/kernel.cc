@@ -111,11 +111,10 @@ class PreparedHopper : public Prepared {
     call.stream = static_cast<cudaStream_t>(launch.stream);
     const cuda_backend::ScopedDevice current(ordinal_);
     if (!current.status().ok()) return current.status();
-    // Either all tiles take as long, or blocks take them as they come.
     char* const scratch = static_cast<char*>(launch.workspace.data);
     auto* const counters = reinterpret_cast<unsigned long long*>(scratch);
     if (options_.dynamic) call.arguments.taken = counters;
-    if (options_.HasShares()) call.arguments.left = counters;
+    if (options_.HasShares()) call.arguments.left = counters + options_.dynamic;
     call.arguments.aside = reinterpret_cast<uint4*>(scratch + AsideOffset());
     call.arguments.parts = reinterpret_cast<float*>(scratch + PartsOffset());
     return cuda_backend::ToStatus(launch_(call), "warp_specialized");
@@ -155,7 +154,8 @@ class WarpSpecializedKernel : public Kernel {
         "shares: true, if blocks are to share the last query tiles, so that all end at the same "
         "time; or false, and the bits of a sequence do not depend on the rest of the batch [true "
         "without mask and lengths, where it is faster]"};
-    traits_.config_examples = traits_.variants = {"pairs=true"};
+    traits_.config_examples = {"pairs=true", "shares=true"};
+    traits_.variants = {"pairs=true"};
     traits_.preference = 60;
   }
 

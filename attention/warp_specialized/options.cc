@@ -119,14 +119,17 @@ absl::StatusOr<Shares> SharesFor(const AttentionProblem& p, int keys, int64_t ti
                                  const LaunchConfig& config) {
   // Tiles of keys that a block saves at least, to make up for the parts that it stores and loads.
   constexpr int64_t kLeastSaved = 7;
-  const int64_t key_tiles = CeilDivide(p.skv, keys);
+  const int64_t key_tiles = CeilDivide(p.skv, keys),
+                most = (int64_t{1} << 30) / std::max<int64_t>(1, blocks);
   std::string why;
   if (p.mask != Mask::None() || p.lens != Lengths::kFixed) {
-    why = "only if all query tiles take equally long, without mask or lengths";
+    why = absl::StrCat(
+        "only without mask and lengths, where all query tiles take equally long; this is ",
+        p.ToString());
   } else if (tiles % std::max<int64_t>(1, blocks) == 0) {  // there are not more blocks than tiles
     why = absl::StrCat(tiles, " query tiles on ", blocks, " blocks leave none to share");
-  } else if (key_tiles < 2 || key_tiles > (int64_t{1} << 30) / blocks) {
-    why = absl::StrCat("not for ", key_tiles, " tiles of keys");
+  } else if (key_tiles < 2 || key_tiles > most) {
+    why = absl::StrCat(p.skv, " keys are ", key_tiles, " tiles, not 2 to ", most);
   }
   const bool faster = why.empty() && (CeilDivide(tiles, blocks) * blocks - tiles) * key_tiles >=
                                          kLeastSaved * blocks;

@@ -215,7 +215,7 @@ TEST(OptionsTest, BlocksShareTheLastTilesWhereThatSavesTime) {
   EXPECT_THAT(std::string(with("hq=1,sq=4096,d=64,dtype=bf16", "true").status().message()),
               HasSubstr("shares: 22 query tiles on 22 blocks leave none to share"));
   EXPECT_THAT(std::string(with("hq=1,sq=9,d=64,mask=causal,dtype=bf16", "true").status().message()),
-              HasSubstr("shares: only if all query tiles take equally long"));
+              HasSubstr("shares: only without mask and lengths"));
 }
 
 TEST(OptionsTest, DeclinesWithValueAndLimit) {

@@ -9,7 +9,8 @@
 //
 // A block walks its share from left to right. Block 2 begins with the end of query tile 1, and leaves its O and
 // the rows' states in the workspace. Block 3 ends with the beginning of that tile. By then the other part has been
-// there for long, so it does not wait, and it stores O. No block waits for one that begins later.
+// there for long, so it does not wait, and it stores O. No block waits for one of a higher index. GPUs begin blocks
+// in the order of their index, so all go on even if few run at a time. CUDA does not promise that order.
 //
 // Plain C++, because device code includes it.
 #ifndef ATTENTION_WARP_SPECIALIZED_SHARES_H_

@@ -1,4 +1,4 @@
-// Describes Q, K or V to TMA (tma.cuh).
+// Describes Q, K, V or O to TMA (tma.cuh).
 #ifndef ATTENTION_DEVICE_HOPPER_TENSOR_MAP_H_
 #define ATTENTION_DEVICE_HOPPER_TENSOR_MAP_H_
 
