@@ -207,8 +207,10 @@ INSTANTIATE_TEST_SUITE_P(
                       Case{"sq=200,d=192,dv=128,dtype=bf16"}, Case{"sq=200,d=192,dtype=fp16"},
                       Case{"sq=200,d=256,dtype=bf16"},
                       Case{"sq=400,d=256,dtype=bf16", "pairs=true,"},
-                      Case{"sq=300,d=64,dtype=fp8_e4m3"}, Case{"sq=200,d=128,dtype=fp8_e4m3"},
-                      Case{"sq=200,d=256,dtype=fp8_e4m3"}));
+                      Case{"sq=300,d=64,dtype=fp8_e4m3"},
+                      Case{"sq=300,d=128,dtype=fp8_e4m3", "pairs=true,"},
+                      Case{"sq=400,d=256,dtype=fp8_e4m3", "pairs=true,"},
+                      Case{"sq=200,d=128,dtype=fp8_e4m3"}, Case{"sq=200,d=256,dtype=fp8_e4m3"}));
 
 TEST_P(SharingTest, GivesWhatBlocksGiveThatDoNotShare) {
   constexpr int kSeed = 3;

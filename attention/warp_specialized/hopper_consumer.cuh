@@ -259,7 +259,7 @@ class Consumer {
       LeaveOutTurn();
       shared_.v_ring.WaitFull(v_at_);
       __syncwarp();
-      Release(shared_.v_ring, v_at_);
+      ReleaseStageOfV();
     }
     auto next = v_at_;
     next.Advance();
@@ -432,8 +432,16 @@ class Consumer {
     }
   }
   __device__ uint32_t VAddress() const { return device::SharedAddress(shared_.v[v_at_.stage]); }
+  // Of fp8, the block's own warps have filled it.
+  __device__ void ReleaseStageOfV() {
+    if constexpr (Shape::kFp8) {
+      if (ActsForWarp()) shared_.v_ring.Release(v_at_);
+    } else {
+      Release(shared_.v_ring, v_at_);
+    }
+  }
   __device__ void ReleaseV() {
-    Release(shared_.v_ring, v_at_);
+    ReleaseStageOfV();
     v_at_.Advance();
   }
 

@@ -20,7 +20,7 @@ struct HopperShape {
   static constexpr int kAsideBytes =
       kFp8 && (kDimV > 128 || kConsumers > 2) ? kRows * kDimV * 2 : 0;
   // Whether two blocks may share copies of K and V (PairOf).
-  static constexpr bool kPairs = !kFp8 && kDim >= 128;
+  static constexpr bool kPairs = !kE5m2V && kDim >= 128;
   static constexpr int kCluster = 1;  // blocks that do
   static constexpr int kThreads = 128 * (kConsumers + 1);
   // Query tiles that are worked out: the current one, and those of which the producer copies keys ahead.

@@ -75,7 +75,7 @@ struct HopperShared : HopperNext<Shape> {
     q_ring.Init(kWarps);
     k_ring.Init(kWarps * Shape::kCluster);
     if constexpr (Shape::kFp8) {
-      this->copied_v_ring.Init(Shape::kTransposers);
+      this->copied_v_ring.Init(Shape::kTransposers * Shape::kCluster);
       v_ring.Init(kWarps, /*fills=*/Shape::kTransposers);
     } else {
       v_ring.Init(kWarps * Shape::kCluster);

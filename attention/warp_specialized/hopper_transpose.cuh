@@ -103,10 +103,12 @@ __device__ void Transpose(const HopperArguments& h, HopperShared<Shape>& shared,
       }
       device::FenceSharedStores();
       __syncwarp();
-      if (lane == 0) {
-        shared.copied_v_ring.Release(from_at);
-        shared.v_ring.Fill(to_at);
+      if constexpr (Shape::kCluster > 1) {
+        if (lane < Shape::kCluster) shared.copied_v_ring.ReleaseIn(lane, from_at);
+      } else {
+        if (lane == 0) shared.copied_v_ring.Release(from_at);
       }
+      if (lane == 0) shared.v_ring.Fill(to_at);
       from_at.Advance();
       to_at.Advance();
     }

@@ -92,7 +92,7 @@ __device__ void Describe(const HopperArguments& h, uint32_t index, Work& work) {
   work.follows_part = false;
   if constexpr (Shape::kFp8) {
     work.sequence = static_cast<int>(sequence);
-    work.first_query = query;
+    work.first_query = query + own;
     work.first_key = begin;
   }
 }

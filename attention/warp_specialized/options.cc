@@ -83,8 +83,8 @@ absl::StatusOr<device::Grid> GridFor(const AttentionProblem& p, const DeviceInfo
 // odd number of tiles, one block has none at the end, which must not take another round.
 bool PairsAreFaster(const AttentionProblem& p, const HopperTile& tile, int multiprocessors) {
   const int64_t tiles = CeilDivide(p.sq, tile.rows), units = p.b * p.hq;
-  return (p.mask == Mask::None() || p.mask == Mask::Causal()) && p.lens == Lengths::kFixed &&
-         p.skv >= (tile.head_dim > 128 ? 8192 : 4096) && tiles > 1 &&
+  return tile.bytes == 2 && (p.mask == Mask::None() || p.mask == Mask::Causal()) &&
+         p.lens == Lengths::kFixed && p.skv >= (tile.head_dim > 128 ? 8192 : 4096) && tiles > 1 &&
          (tiles % 2 == 0 || tiles > 32) &&
          CeilDivide(units * CeilDivide(tiles, 2), multiprocessors / 2) <=
              CeilDivide(units * tiles, multiprocessors);
@@ -103,7 +103,7 @@ absl::StatusOr<bool> PairsFor(const AttentionProblem& p, const HopperTile& tile,
                               int multiprocessors, const LaunchConfig& config) {
   std::string why;
   if (!tile.pairs) {
-    why = tile.bytes == 1 ? "not for fp8" : "for head dims above 96 only";
+    why = tile.e5m2_v ? "not for fp8_e5m2" : "for head dims above 96 only";
   } else if (p.softcap != 0) {
     why = "not for softcap";
   } else if (box_keys != tile.keys) {
