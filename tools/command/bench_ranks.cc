@@ -217,7 +217,18 @@ absl::Status BenchRanks(absl::Span<const AttentionProblem> problems, const Ranks
     if (!alone.ok()) return alone.status();
     const double seconds = alone->timed.seconds;
     rows->push_back(RowOf(*of, kOne.name, 1, *alone, seconds));
-    if (!f.on_cpu) rows->back()["model_chooses"] = Chosen(p, n, seconds);
+    if (!f.on_cpu) {
+      rows->back()["model_chooses"] = Chosen(p, n, seconds);
+      // GPUs of one host differ. All get equal parts, so the slowest counts.
+      rows->back()["seconds_of_gpus"] = {seconds};
+      for (int i = 1; i < n; ++i) {
+        const absl::StatusOr<Ranks> other = MakeRanks(1, f.on_cpu, i);
+        if (!other.ok()) return other.status();
+        const absl::StatusOr<Judged> timed = TimeWay(p, kOne, *other, *of, f);
+        if (!timed.ok()) return timed.status();
+        rows->back()["seconds_of_gpus"].push_back(timed->timed.seconds);
+      }
+    }
     for (const NamedWay& way : ways) {
       if (Interrupt::Pressed()) return absl::OkStatus();
       progress.Show(begun++, absl::StrCat(way.name, " ", p.ToString()));
@@ -239,6 +250,10 @@ void PrintRanks(const std::vector<Json>& rows, const Streams& streams) {
   const auto milliseconds = [](const Json& seconds) { return Digits(1e3 * seconds.get<double>()); };
   for (size_t i = 0; i < rows.size();) {
     const std::string problem = rows[i]["problem"], chosen = rows[i].value("model_chooses", "");
+    std::string of_gpus;
+    for (const Json& seconds : rows[i].value("seconds_of_gpus", Json::array())) {
+      absl::StrAppend(&of_gpus, of_gpus.empty() ? "" : ", ", milliseconds(seconds));
+    }
     streams.out << problem << "\n\n";
     Table table({{"ranks", Table::kRight},
                  {"way", Table::kLeft},
@@ -262,6 +277,7 @@ void PrintRanks(const std::vector<Json>& rows, const Streams& streams) {
                     computing, waiting, row.value("verdict", "")});
     }
     streams.out << table.Text(streams.colours, streams.columns);
+    if (!of_gpus.empty()) streams.out << "\nAlone, the GPUs take " << of_gpus << " ms.\n";
     if (chosen == kOne.name) {
       streams.out << "\nThe model chooses one GPU: to divide rows would take longer.\n";
     } else if (!chosen.empty()) {

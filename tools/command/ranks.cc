@@ -104,16 +104,16 @@ absl::StatusOr<NamedWay> WayOf(absl::string_view name) {
       absl::StrJoin(kWays, ", ", [](std::string* s, const NamedWay& w) { s->append(w.name); })));
 }
 
-absl::StatusOr<Ranks> MakeRanks(int count, bool on_cpu) {
+absl::StatusOr<Ranks> MakeRanks(int count, bool on_cpu, int first) {
   if (on_cpu) return multi_gpu::RanksInMemory(count, kLimit);
   const auto devices = cuda_backend::Devices();
   if (!devices.ok()) return devices.status();
-  if (static_cast<int>(devices->size()) < count) {
+  if (static_cast<int>(devices->size()) < first + count) {
     return absl::UnavailableError(
-        absl::StrCat("--gpus: ", count, ", but this machine has ", devices->size()));
+        absl::StrCat("--gpus: ", first + count, ", but this machine has ", devices->size()));
   }
   std::vector<int> ordinals(count);
-  for (int i = 0; i < count; ++i) ordinals[i] = i;
+  for (int i = 0; i < count; ++i) ordinals[i] = first + i;
   return multi_gpu::RanksOnGpus(ordinals, kLimit);
 }
 

@@ -40,8 +40,8 @@ absl::Span<const NamedWay> Ways();
 absl::StatusOr<NamedWay> WayOf(absl::string_view name);
 
 using Ranks = std::vector<std::unique_ptr<multi_gpu::Communicator>>;
-// Threads, or GPUs 0 to count - 1: Unavailable, about --gpus, if there are fewer.
-absl::StatusOr<Ranks> MakeRanks(int count, bool on_cpu);
+// Threads, or so many GPUs from `first` on: Unavailable, about --gpus, if there are fewer.
+absl::StatusOr<Ranks> MakeRanks(int count, bool on_cpu, int first = 0);
 
 // Calls `of_rank` on a thread per rank. The first error.
 absl::Status OnRanks(const Ranks& ranks, const std::function<absl::Status(int)>& of_rank);
