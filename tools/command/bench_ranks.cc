@@ -216,9 +216,9 @@ absl::Status BenchRanks(absl::Span<const AttentionProblem> problems, const Ranks
     const absl::StatusOr<Judged> alone = TimeWay(p, kOne, *one, *of, f);
     if (!alone.ok()) return alone.status();
     const double seconds = alone->timed.seconds;
+    double slowest = seconds;
     rows->push_back(RowOf(*of, kOne.name, 1, *alone, seconds));
     if (!f.on_cpu) {
-      rows->back()["model_chooses"] = Chosen(p, n, seconds);
       // GPUs of one host differ. All get equal parts, so the slowest counts.
       rows->back()["seconds_of_gpus"] = {seconds};
       for (int i = 1; i < n; ++i) {
@@ -227,7 +227,9 @@ absl::Status BenchRanks(absl::Span<const AttentionProblem> problems, const Ranks
         const absl::StatusOr<Judged> timed = TimeWay(p, kOne, *other, *of, f);
         if (!timed.ok()) return timed.status();
         rows->back()["seconds_of_gpus"].push_back(timed->timed.seconds);
+        slowest = std::max(slowest, timed->timed.seconds);
       }
+      rows->back()["model_chooses"] = Chosen(p, n, slowest);
     }
     for (const NamedWay& way : ways) {
       if (Interrupt::Pressed()) return absl::OkStatus();
@@ -239,8 +241,11 @@ absl::Status BenchRanks(absl::Span<const AttentionProblem> problems, const Ranks
       }
       if (!judged.ok()) return judged.status();
       rows->push_back(RowOf(*of, way.name, n, *judged, seconds));
-      const std::optional<double> predicted = Predicted(p, way, n, seconds);
-      if (predicted.has_value() && !f.on_cpu) rows->back()["predicted_seconds"] = *predicted;
+      const std::optional<double> predicted = Predicted(p, way, n, slowest);
+      if (predicted.has_value() && !f.on_cpu) {
+        rows->back()["predicted_seconds"] = *predicted;
+        rows->back()["slowest_rank_seconds"] = slowest;
+      }
     }
   }
   return absl::OkStatus();
