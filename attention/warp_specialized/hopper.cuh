@@ -53,7 +53,7 @@ cudaError_t LaunchElement(const HopperCall& call) {
   record.shared_bytes = Shape::kSharedBytes, record.stream = call.stream;
   if constexpr (Shape::kPairs) {
     if (call.pairs) {
-      record.cluster = 2;
+      record.cluster = 2, record.shared_bytes = PairOf<Shape>::kSharedBytes;
       return device::Launch(HopperKernel<T, PairOf<Shape>, false>, record, call.arguments);
     }
   }
