@@ -93,10 +93,9 @@ class Consumer {
     sum_.Clear();
     if constexpr (Shape::kFp8) summed_ = 0, aside_[0] = aside_[1] = 0, is_aside_ = false;
     LaneRows factors;
-    softmax_.template Weigh</*kFirst=*/true>(s, work, i, scales, factors,
-                                             [](Scores&, const auto&...) {});
+    softmax_.template Weigh</*kFirst=*/true>(
+        s, work, i, scales, factors, [](Scores&, const auto&...) {}, [] {}, [&] { sum_.Round(s); });
     if (i > 0) shared_.k_ring.WaitFull(k_at_);
-    sum_.Round(s);
     ClearV(work, /*waits=*/true);
     SkipV(skips);
   }
@@ -115,26 +114,22 @@ class Consumer {
     LaneRows factors;
     if constexpr (!Softmax::kSpeculates) ReleaseK(i);
     const bool rescale = softmax_.template Weigh</*kFirst=*/false>(
-        s, work, i, scales, factors, [&](Scores& again, const auto&... of) {
+        s, work, i, scales, factors,
+        [&](Scores& again, const auto&... of) {
           if constexpr (Softmax::kSpeculates) ScoresAgain(again, of...);
-        });
+        },
+        [&] {
+          wgmma::Wait<0>();
+          wgmma::Keep(sum_.o().x);
+          ReleaseV();
+        },
+        [&] { sum_.Round(s); });
     if constexpr (Softmax::kSpeculates) ReleaseK(i);
-    wgmma::Keep(s.x);
-    // Waiting for K of the next tile also keeps ptxas from moving the exponentials behind Wait<0>(),
-    // because the parity depends on their sums. A sum is never negative.
-    if (i > 0) {
-      auto next = k_at_;
-      next.parity ^= softmax_.rows().State(0).sum + softmax_.rows().State(1).sum < 0;
-      shared_.k_ring.WaitFull(next);
-    }
-    wgmma::Wait<0>();
-    wgmma::Keep(sum_.o().x);
-    ReleaseV();
+    if (i > 0) shared_.k_ring.WaitFull(k_at_);
     if (rescale) {
       Rows::Multiply(sum_.o(), factors);
       if constexpr (Shape::kFp8) aside_[0] *= factors[0], aside_[1] *= factors[1];
     }
-    sum_.Round(s);
     if constexpr (Shape::kFp8) {
       if (++summed_ == kMostSummed) SetAside();
     }

@@ -52,12 +52,15 @@ class HopperSoftmax {
     if constexpr (Shape::kFp8) LoadRowScales(work);
   }
 
-  // Replaces the scores of tile i of keys by weights. Returns whether O has to be multiplied by
-  // `factors`. `again` computes the scores once more. kFirst: the first tile of a query tile. It needs
-  // neither.
-  template <bool kFirst, typename Again>
+  // Replaces the scores of tile i of keys by weights, and rounds them. Returns whether O has to be multiplied
+  // by `factors`. kFirst: the first tile of a query tile, which never has to.
+  //   again      computes the scores once more; not called if kFirst
+  //   meanwhile  is called between the exponentials of one row and those of the other
+  //   round      rounds the weights; called again if they change
+  // So the exponentials of the second row, which wait for their unit, leave slots for the first row's rounding.
+  template <bool kFirst, typename Again, typename Meanwhile, typename Round>
   __device__ bool Weigh(Scores& s, const Work& work, int i, const TileScales<Shape>& scales,
-                        LaneRows& factors, Again again) {
+                        LaneRows& factors, Again again, Meanwhile meanwhile, Round round) {
     const bool masked = i >= full_end_ || i < full_begin_;
     if constexpr (Shape::kFp8) {
       if constexpr (kCaps) CapScaled(s, scales);
@@ -80,11 +83,15 @@ class HopperSoftmax {
       }
     }
     LaneRows sums, totals;
-    Exponentiate(s, scales, sums, totals);
+    Exponentiate(s, 0, scales, sums, totals);
+    meanwhile();
+    Exponentiate(s, 1, scales, sums, totals);
+    round();
     if (speculates && AnyAbove(kMostSum, totals)) {
       if (AnyAbove(kMostScaled, totals)) WeighFar(s, scales, sums, totals, factors, again);
       ScaleDown(s, sums, totals, factors);
       rescale = true;
+      round();
     }
 #pragma unroll
     for (int r = 0; r < 2; ++r) rows_.State(r).sum += sums[r];

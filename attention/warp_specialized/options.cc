@@ -78,14 +78,19 @@ absl::StatusOr<device::Grid> GridFor(const AttentionProblem& p, const DeviceInfo
                           static_cast<uint32_t>(tiles), static_cast<uint32_t>(groups), pack);
 }
 
-// Whether pairs of blocks are faster. They wait for each other at the start of a query tile, so it has to have many
-// keys. Under a causal mask the first of them skips the last keys, and windows are too short for that. With an
-// odd number of tiles, one block has none at the end, which must not take another round.
+// The fewest keys of which pairs of blocks are faster: they wait for each other at the start of a query tile.
+int64_t FewestKeysOfPairs(const AttentionProblem& p, const HopperTile& tile) {
+  if (tile.bytes == 2) return tile.head_dim > 128 ? 8192 : 4096;
+  if (tile.head_dim > 128) return std::numeric_limits<int64_t>::max();
+  return p.mask == Mask::None() ? 2048 : 8192;
+}
+
+// Whether pairs of blocks are faster. Under a causal mask the first of them skips the last keys, and windows are too
+// short for that. With an odd number of tiles, one block has none at the end, which must not take another round.
 bool PairsAreFaster(const AttentionProblem& p, const HopperTile& tile, int multiprocessors) {
   const int64_t tiles = CeilDivide(p.sq, tile.rows), units = p.b * p.hq;
-  return tile.bytes == 2 && (p.mask == Mask::None() || p.mask == Mask::Causal()) &&
-         p.lens == Lengths::kFixed && p.skv >= (tile.head_dim > 128 ? 8192 : 4096) && tiles > 1 &&
-         (tiles % 2 == 0 || tiles > 32) &&
+  return (p.mask == Mask::None() || p.mask == Mask::Causal()) && p.lens == Lengths::kFixed &&
+         p.skv >= FewestKeysOfPairs(p, tile) && tiles > 1 && (tiles % 2 == 0 || tiles > 32) &&
          CeilDivide(units * CeilDivide(tiles, 2), multiprocessors / 2) <=
              CeilDivide(units * tiles, multiprocessors);
 }

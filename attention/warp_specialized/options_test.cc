@@ -164,7 +164,10 @@ TEST(OptionsTest, LongContextsTakePairsOfBlocks) {
       {"sq=4096,d=128,page=64", false},
       {"sq=4096,d=128,mask=window:8000:0", false},
       {"sq=4096,d=128,lens=packed", false},
-      {"sq=8192,d=128,dtype=fp8_e4m3", false},
+      {"sq=2048,d=128,dtype=fp8_e4m3", true},
+      {"sq=4096,d=128,dtype=fp8_e4m3,mask=causal", false},
+      {"sq=8192,d=128,dtype=fp8_e4m3,mask=causal", true},
+      {"sq=8192,d=256,dtype=fp8_e4m3", false},
   };
   for (const auto& c : kCases) {
     const auto options = For(std::string("hq=4,") + c.line);
