@@ -397,10 +397,12 @@ class Consumer {
     }
   }
 
-  __device__ void WaitForTurn() { device::NamedSync(kTurns + group_, 256); }
+  __device__ void WaitForTurn() {
+    if constexpr (Shape::kTakesTurns) device::NamedSync(kTurns + group_, 256);
+  }
   __device__ void PassTurn() {
     const int next = group_ + 1 == Shape::kConsumers ? 0 : group_ + 1;
-    device::NamedArrive(kTurns + next, 256);
+    if constexpr (Shape::kTakesTurns) device::NamedArrive(kTurns + next, 256);
   }
   __device__ void LeaveOutTurn() {
     WaitForTurn();

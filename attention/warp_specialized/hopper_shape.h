@@ -22,6 +22,8 @@ struct HopperShape {
   // Whether two blocks may share copies of K and V (PairOf).
   static constexpr bool kPairs = !kE5m2V && kDim >= 128;
   static constexpr int kCluster = 1;  // blocks that do
+  // Whether consumers take turns to start their products.
+  static constexpr bool kTakesTurns = true;
   static constexpr int kThreads = 128 * (kConsumers + 1);
   // Query tiles that are worked out: the current one, and those of which the producer copies keys ahead.
   static constexpr int kWorks = 4;
@@ -77,6 +79,7 @@ struct HopperShape {
 template <typename Shape>
 struct PairOf : Shape {
   static constexpr int kCluster = 2;
+  static constexpr bool kTakesTurns = !Shape::kFp8;                     // faster, by measurement
   static constexpr int kSharedBytes = Shape::SharedBytes(/*more=*/24);  // HopperNext
   static_assert(kSharedBytes <= 227 * 1024);
 };

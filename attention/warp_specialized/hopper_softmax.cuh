@@ -82,14 +82,14 @@ class HopperSoftmax {
         rescale = rows_.Grow(max, scale_log2_, factors);
       }
     }
-    LaneRows sums, totals;
-    Exponentiate(s, 0, scales, sums, totals);
+    LaneRows sums, tops;
+    Exponentiate(s, 0, scales, sums, tops);
     meanwhile();
-    Exponentiate(s, 1, scales, sums, totals);
+    Exponentiate(s, 1, scales, sums, tops);
     round();
-    if (speculates && AnyAbove(kMostSum, totals)) {
-      if (AnyAbove(kMostScaled, totals)) WeighFar(s, scales, sums, totals, factors, again);
-      ScaleDown(s, sums, totals, factors);
+    if (speculates && AnyAbove(kMostSum, tops)) {
+      if (AnyAbove(kMostScaled, tops)) WeighFar(s, scales, sums, tops, factors, again);
+      ScaleDown(s, sums, tops, factors);
       rescale = true;
       round();
     }
@@ -102,14 +102,14 @@ class HopperSoftmax {
 
  private:
   static constexpr int kKeys = Shape::kKeys;
-  // The largest sum of a lane's weights of a tile that is left as it is. No weight is larger, so P is in the
-  // range of fp16 or fp8.
+  // The largest sum of some of a lane's weights that is left as it is. No weight is larger, so P is in the range of
+  // fp16 or fp8.
   static constexpr float kMostSum = Shape::kFp8 ? 448 : 256;
-  // The logarithm of a row's largest weight after that, or when its maximum has just grown. Of fp8, weights of
-  // 2^5 to 2^8 leave small ones more bits. Where many are as large it is less: equal weights are not to be scaled
-  // again.
-  static constexpr float kLogTop = Shape::kFp8 ? 5 : 0, kTop = Shape::kFp8 ? 32 : 1,
-                         kTopSum = kMostSum / 2;
+  // The logarithm of a row's largest weight when its maximum is found, and that weight. Of fp8, a larger one would
+  // leave small ones more bits, but sums would be too large more often: a warp that scales down holds up the others.
+  static constexpr float kLogTop = Shape::kFp8 ? 3 : 0, kTop = Shape::kFp8 ? 8 : 1;
+  // Equal weights are not scaled again.
+  static_assert(kTop * (Shape::kKeys / 4 / TileScales<Shape>::kParts / 2) < kMostSum);
   // The logarithm of the largest weight that is scaled down, and that weight. 1 / 2^100 is normal. Of fp8, the sum
   // leaves out V's scale, which may be 2^-64 (Quantize()): 2^60 stays in the range of fp32.
   static constexpr float kMostLog = 100,
@@ -186,11 +186,11 @@ class HopperSoftmax {
   // In 16 bits all rows get theirs again, with the same bits; in fp8 only rows with such weights.
   template <typename Again>
   __device__ void WeighFar(Scores& s, const TileScales<Shape>& scales, LaneRows& sums,
-                           LaneRows& totals, LaneRows& factors, Again again) {
+                           LaneRows& tops, LaneRows& factors, Again again) {
     LaneRows max = {0, 0};
     if constexpr (Shape::kFp8) {
-      const bool far[2] = {Rows::RowMax(totals[0]) > kMostScaled,
-                           Rows::RowMax(totals[1]) > kMostScaled};
+      const bool far[2] = {Rows::RowMax(tops[0]) > kMostScaled,
+                           Rows::RowMax(tops[1]) > kMostScaled};
       again(s, far);
 #pragma unroll
       for (int r = 0; r < 2; ++r) {
@@ -203,7 +203,7 @@ class HopperSoftmax {
         if (!far[r]) continue;
         auto& row = rows_.State(r);
         factors[r] = row.MoveTo(fminf(row.neg_max, kLogTop - largest));
-        Exponentiate(s, r, scales, sums, totals);
+        Exponentiate(s, r, scales, sums, tops);
       }
     } else {
       again(s);
@@ -216,20 +216,21 @@ class HopperSoftmax {
           factors[r] = row.MoveTo(-largest * scale_log2_);
         }
       }
-      Exponentiate(s, scales, sums, totals);
+      Exponentiate(s, scales, sums, tops);
     }
   }
 
-  // The rows' shares of the sum, and the sums of the weights as they are: of fp8, V's scale is part of them.
+  // The rows' shares of the sum, and the largest of the sums that they are made of. Of fp8, V's scale is part of the
+  // weights, but not of the rows' sums.
   __device__ void Exponentiate(Scores& s, const TileScales<Shape>& scales, LaneRows& sums,
-                               LaneRows& totals) const {
+                               LaneRows& tops) const {
 #pragma unroll
-    for (int r = 0; r < 2; ++r) Exponentiate(s, r, scales, sums, totals);
+    for (int r = 0; r < 2; ++r) Exponentiate(s, r, scales, sums, tops);
   }
 
   // Two chains of sums per row, so that an addition need not wait for the one before.
   __device__ void Exponentiate(Scores& s, int r, const TileScales<Shape>& scales, LaneRows& sums,
-                               LaneRows& totals) const {
+                               LaneRows& tops) const {
 #pragma unroll
     for (int part = 0; part < kParts; ++part) {
       float chains[2] = {0, 0};
@@ -241,11 +242,11 @@ class HopperSoftmax {
         s.At(r, j) = device::OnlineSoftmax::Power(fmaf(s.At(r, j), factor, offset));
         chains[j % 2] += s.At(r, j);
       }
-      const float total = chains[0] + chains[1];
-      float sum = total;
+      float sum = chains[0] + chains[1];
       if constexpr (Shape::kFp8) sum *= scales.InverseV(part);
       sums[r] = part == 0 ? sum : sums[r] + sum;
-      totals[r] = part == 0 ? total : totals[r] + total;
+      const float top = fmaxf(chains[0], chains[1]);
+      tops[r] = part == 0 ? top : fmaxf(tops[r], top);
     }
   }
 
@@ -254,23 +255,15 @@ class HopperSoftmax {
     return __any_sync(0xFFFFFFFF, sums[0] > limit || sums[1] > limit);
   }
 
-  // The largest power of two that is not above x > 0.
-  static __device__ float PowerOfTwoTo(float x) {
-    return __uint_as_float(__float_as_uint(x) & 0x7F800000);
-  }
-
   // Makes the weights of each row with a large sum smaller. The largest becomes kTop, which fp8 does not round,
-  // as often it outweighs all others: any other power of two made O's RMSE 1.09e-2 instead of 8.9e-3. Where the
-  // sum is still large, it becomes kTop by a power of two.
-  __device__ void ScaleDown(Scores& s, LaneRows& sums, const LaneRows& totals, LaneRows& factors) {
+  // as often it outweighs all others: any other power of two made O's RMSE 1.09e-2 instead of 8.9e-3.
+  __device__ void ScaleDown(Scores& s, LaneRows& sums, const LaneRows& tops, LaneRows& factors) {
     LaneRows max;
     Rows::FindMaxima(s, max);
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
-      const float total = Rows::RowMax(totals[r]), largest = Rows::RowMax(max[r]);
-      float times = largest * (1 / kTop);
-      if constexpr (Shape::kFp8) times *= PowerOfTwoTo(fmaxf(1, total / (times * kTopSum)));
-      const float factor = rows_.State(r).GrowTo(total > kMostSum ? times : 1);
+      const float top = Rows::RowMax(tops[r]), largest = Rows::RowMax(max[r]);
+      const float factor = rows_.State(r).GrowTo(top > kMostSum ? largest * (1 / kTop) : 1);
       factors[r] *= factor;
       sums[r] *= factor;
 #pragma unroll
