@@ -107,7 +107,7 @@ class HopperSoftmax {
   static constexpr float kMostSum = Shape::kFp8 ? 448 : 256;
   // The logarithm of a row's largest weight when its maximum is found, and that weight. Of fp8, a larger one would
   // leave small ones more bits, but sums would be too large more often: a warp that scales down holds up the others.
-  static constexpr float kLogTop = Shape::kFp8 ? 3 : 0, kTop = Shape::kFp8 ? 8 : 1;
+  static constexpr float kLogTop = Shape::kFp8 ? 4 : 0, kTop = Shape::kFp8 ? 16 : 1;
   // Equal weights are not scaled again.
   static_assert(kTop * (Shape::kKeys / 4 / TileScales<Shape>::kParts / 2) < kMostSum);
   // The logarithm of the largest weight that is scaled down, and that weight. 1 / 2^100 is normal. Of fp8, the sum
