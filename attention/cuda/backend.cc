@@ -26,6 +26,13 @@ absl::StatusOr<DeviceInfo> Describe(int ordinal) {
   info.last_level_cache_bytes = properties.l2CacheSize;
   info.compute_capability = properties.major * 10 + properties.minor;
   info.multiprocessors = properties.multiProcessorCount;
+  int khz = 0, bits = 0;
+  absl::Status s = ToStatus(cudaDeviceGetAttribute(&khz, cudaDevAttrMemoryClockRate, ordinal),
+                            absl::StrCat("cuda:", ordinal));
+  s.Update(ToStatus(cudaDeviceGetAttribute(&bits, cudaDevAttrGlobalMemoryBusWidth, ordinal),
+                    absl::StrCat("cuda:", ordinal)));
+  if (!s.ok()) return s;
+  info.memory_bytes_per_second = 2e3 * khz * bits / 8;  // two transfers per clock
   info.shared_memory_per_block = static_cast<int64_t>(properties.sharedMemPerBlockOptin);
   info.registers_per_multiprocessor = properties.regsPerMultiprocessor;
   return info;

@@ -45,7 +45,9 @@ absl::Status Check(const AttentionProblem& p, int ranks, const Machine& m) {
                  {"host", m.host, false},
                  {"l2_bytes", m.l2_bytes, false},
                  {"within.latency", m.within.latency, false},
-                 {"between.latency", m.between.latency, false}};
+                 {"within.both_ways", m.within.both_ways, true},
+                 {"between.latency", m.between.latency, false},
+                 {"between.both_ways", m.between.both_ways, true}};
   for (const auto& n : numbers) {
     if (n.is_rate ? n.value > 0 : n.value >= 0) continue;  // not NaN
     return absl::InvalidArgumentError(
@@ -107,16 +109,17 @@ class Simulation {
         end[rank] += compute(rank, step) + 2 * bytes / m_.memory_per_second;
       }
       next = end;
-      const auto send = [&](int from, int to, double bytes) {
+      const auto send = [&](int from, int to, int tensors, double bytes, bool both_ways) {
+        if (bytes == 0) return;
         const Link& link = LinkBetween(from, to);
-        const double there =
-            std::max(begin[from], begin[to]) + link.latency + bytes / link.bytes_per_second;
+        const double there = std::max(begin[from], begin[to]) + tensors * link.latency +
+                             bytes * (both_ways ? link.both_ways : 1) / link.bytes_per_second;
         next[from] = std::max(next[from], there), next[to] = std::max(next[to], there);
       };
       for (int rank = 0; rank < n_; ++rank) {
-        if (step + 1 < n_) send(rank, (rank + 1) % n_, moves(rank, step));
-        const double back = returns(rank, step);
-        if (back > 0) send(rank, owner(rank, step - 1), back);
+        send(rank, (rank + 1) % n_, /*tensors=*/q_travels ? 1 : 2, moves(rank, step),
+             /*both_ways=*/!q_travels && moves((rank + n_ - 1) % n_, step) > 0);
+        send(rank, owner(rank, step - 1), /*tensors=*/2, returns(rank, step), /*both_ways=*/false);
       }
       for (int rank = 0; rank < n_; ++rank) waiting[rank] += next[rank] - end[rank];
       begin = next;
@@ -197,9 +200,13 @@ class Simulation {
     return Kernel(pairs, p_.hq);
   }
 
-  // O of two steps is merged in one pass, with the sum of those before, in fp32. The last pass writes O.
+  // O of two steps is merged in one pass, with the sum of those before, in fp32. The last pass writes O. The second of
+  // two parts of 16 bits is added by the kernel, which only reads O (ForwardAdding()).
   double Merge(int64_t rows, int step) const {
     const bool is_last = step + 1 == n_;
+    if (n_ == 2 && !QTravels(p_) && SizeOf(p_.dtype) == 2) {
+      return step == 1 ? 2.0 * p_.b * rows * p_.hq * p_.dv / m_.memory_per_second : 0;
+    }
     if (step < 0 || (!is_last && step % 2 == 0)) return 0;
     const int size = SizeOf(p_.ODType()), parts = step % 2 + 1;
     const int bytes = parts * size + (step > 1 ? 4 : 0) + (is_last ? size : 4);
@@ -210,10 +217,10 @@ class Simulation {
   // at once. Each part is copied from a tensor before, and to one afterwards. What is in L2 then costs half.
   double Exchange(double bytes, int tensors) const {
     const int here = std::min(n_, m_.ranks_per_node);
-    const double within = here > 1 ? m_.within.latency +
+    const double within = here > 1 ? tensors * m_.within.latency +
                                          bytes / n_ * (here - 1) / m_.within.bytes_per_second
                                    : 0,
-                 between = n_ > here ? m_.between.latency +
+                 between = n_ > here ? tensors * m_.between.latency +
                                            bytes / n_ * (n_ - here) / m_.between.bytes_per_second
                                      : 0;
     const double copied = 4 * bytes - 2 * std::min(bytes, m_.l2_bytes);
@@ -258,8 +265,7 @@ absl::StatusOr<Prediction> Predict(Way way, const AttentionProblem& p, int ranks
   return absl::InvalidArgumentError("way: not one of those in simulator.h");
 }
 
-Machine WithRateOf(const AttentionProblem& p, double seconds) {
-  Machine m;
+Machine WithRateOf(const AttentionProblem& p, double seconds, Machine m) {
   // A kernel may be shorter than the launch of others.
   m.launch = std::min(m.launch, seconds / 2);
   m.flops_per_second =

@@ -17,7 +17,9 @@ namespace attnlab::multi_gpu {
 // Of one rank in each direction.
 struct Link {
   double bytes_per_second = 0;
-  double latency = 0;  // seconds, from the start of a transfer to its first byte
+  double latency = 0;  // seconds, from the start of a tensor's copy to its first byte
+  double both_ways =
+      1;  // how many times as long K and V take beside a kernel if a rank sends and gets some
 };
 
 // By default an H200 with bf16 and head dim 128. All but `between` were measured (docs/multi_gpu.md): links within a
@@ -29,10 +31,10 @@ struct Machine {
   double memory_per_second = 4.3e12;  // bytes of a GPU's memory, read and written
   double l2_bytes = 60e6;             // of these, what L2 keeps
   int ranks_per_node = 8;
-  Link within = {390e9, 40e-6}, between = {50e9, 60e-6};  // nodes
+  Link within = {390e9, 15e-6, 1.4}, between = {50e9, 30e-6};  // nodes
 };
 // The same with the kernel's rate as it was measured: one GPU takes `seconds`.
-Machine WithRateOf(const AttentionProblem& problem, double seconds);
+Machine WithRateOf(const AttentionProblem& problem, double seconds, Machine machine = {});
 
 enum class Way {
   kRing,

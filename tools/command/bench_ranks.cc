@@ -144,18 +144,28 @@ absl::StatusOr<Case> MakeCase(const AttentionProblem& p, const RanksFlags& f) {
   return made;
 }
 
+// GPUs like this one, of which one takes so many seconds.
+multi_gpu::Machine MachineOf(const Plan& plan, double one) {
+  const DeviceInfo& gpu = plan.device;
+  multi_gpu::Machine m;
+  m.l2_bytes = static_cast<double>(gpu.last_level_cache_bytes);
+  if (gpu.memory_bytes_per_second > 0) {
+    m.memory_per_second = 0.88 * gpu.memory_bytes_per_second;  // what a copy reaches
+  }
+  return multi_gpu::WithRateOf(plan.problem, one, m);
+}
+
 // The model's, which is of GPUs, for a kernel of the rate that one has.
-std::optional<double> Predicted(const AttentionProblem& p, const NamedWay& way, int ranks,
-                                double one) {
+std::optional<double> Predicted(const Plan& plan, const NamedWay& way, int ranks, double one) {
   if (!way.model.has_value()) return std::nullopt;
-  const auto predicted = multi_gpu::Predict(*way.model, p, ranks, multi_gpu::WithRateOf(p, one));
+  const auto predicted = multi_gpu::Predict(*way.model, plan.problem, ranks, MachineOf(plan, one));
   if (!predicted.ok()) return std::nullopt;
   return predicted->seconds;
 }
 
 // Which way the model would choose where rows are divided, "one" if none is faster than one GPU.
-std::string Chosen(const AttentionProblem& p, int ranks, double one) {
-  const auto choice = multi_gpu::Choose(p, ranks, multi_gpu::WithRateOf(p, one));
+std::string Chosen(const Plan& plan, int ranks, double one) {
+  const auto choice = multi_gpu::Choose(plan.problem, ranks, MachineOf(plan, one));
   if (!choice.ok()) return "";
   if (choice->ranks == 1) return kOne.name;
   const auto it = std::find_if(Ways().begin(), Ways().end(),
@@ -229,7 +239,7 @@ absl::Status BenchRanks(absl::Span<const AttentionProblem> problems, const Ranks
         rows->back()["seconds_of_gpus"].push_back(timed->timed.seconds);
         slowest = std::max(slowest, timed->timed.seconds);
       }
-      rows->back()["model_chooses"] = Chosen(p, n, slowest);
+      rows->back()["model_chooses"] = Chosen(of->plan, n, slowest);
     }
     for (const NamedWay& way : ways) {
       if (Interrupt::Pressed()) return absl::OkStatus();
@@ -241,7 +251,7 @@ absl::Status BenchRanks(absl::Span<const AttentionProblem> problems, const Ranks
       }
       if (!judged.ok()) return judged.status();
       rows->push_back(RowOf(*of, way.name, n, *judged, seconds));
-      const std::optional<double> predicted = Predicted(p, way, n, slowest);
+      const std::optional<double> predicted = Predicted(of->plan, way, n, slowest);
       if (predicted.has_value() && !f.on_cpu) {
         rows->back()["predicted_seconds"] = *predicted;
         rows->back()["slowest_rank_seconds"] = slowest;

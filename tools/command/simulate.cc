@@ -54,11 +54,12 @@ ArgumentParser MakeParser(Flags* f) {
   parser.AddInteger("node", "N", &f->node, 1, multi_gpu::kMostRanks, "GPUs per node [8]");
   parser.AddNumber("link", "X", &f->within, 1e-3, 1e9,
                    "each way, between GPUs of a node, GB/s [390]");
-  parser.AddNumber("link_latency", "X", &f->within_latency, 0, 1e9, "latency of these, us [50]");
+  parser.AddNumber("link_latency", "X", &f->within_latency, 0, 1e9,
+                   "latency of these, per tensor, us [15]");
   parser.AddNumber("network", "X", &f->between, 1e-3, 1e9,
                    "each way and per GPU, between nodes, GB/s [50]");
   parser.AddNumber("network_latency", "X", &f->between_latency, 0, 1e9,
-                   "latency of these, us [60]");
+                   "latency of these, per tensor, us [30]");
   parser.AddGroup("Results");
   AddJsonFlag(&parser, &f->formats);
   AddCsvFlag(&parser, &f->formats);
@@ -79,8 +80,10 @@ multi_gpu::Machine MachineOf(const Flags& f) {
   m.launch = f.launch * 1e-6;
   m.memory_per_second = f.memory * 1e12;
   m.ranks_per_node = static_cast<int>(f.node);
-  m.within = {f.within * 1e9, f.within_latency * 1e-6};
-  m.between = {f.between * 1e9, f.between_latency * 1e-6};
+  m.within.bytes_per_second = f.within * 1e9;
+  m.within.latency = f.within_latency * 1e-6;
+  m.between.bytes_per_second = f.between * 1e9;
+  m.between.latency = f.between_latency * 1e-6;
   return m;
 }
 
