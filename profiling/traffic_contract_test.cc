@@ -1,5 +1,5 @@
 // Traffic as a contract: the HBM bytes that the GPU counts must match each kernel's
-// ExpectedTraffic(). Reads must be from 5 % less to 7 % more than in the model, and 1 MiB. Writes must be within 5 %,
+// ExpectedTraffic(). Reads must be within 5 % and 1 MiB of the model. Writes must be within 5 %,
 // less up to one L2, which may still be in the cache when a call ends. Where a model says that L2
 // decides, there is nothing to check. Skipped where the driver keeps its counters to
 // administrators.
@@ -47,13 +47,14 @@ constexpr const char* kProblems[] = {
     "b=30,hq=32,hkv=8,sq=1,skv=5000,d=128,dtype=bf16",
 };
 
+constexpr int64_t kL2OfH200 = int64_t{60} << 20;
+
 void ExpectCounted(const char* what, double counted, int64_t model, double slack_below,
-                   double slack_above) {
+                   double slack_above, double most = 1.05) {
   const auto bytes = static_cast<double>(model);
   std::cout << "  " << what << " " << counted / bytes << " times the model\n";
   EXPECT_GE(counted, 0.95 * bytes - slack_below) << what;
-  // Below 1.05 on an H200, whose L2 the problems were chosen for; 1.062 on an H100, which has 50 MB of it.
-  EXPECT_LE(counted, 1.07 * bytes + slack_above) << what;
+  EXPECT_LE(counted, most * bytes + slack_above) << what;
 }
 
 class TrafficContractTest : public ::testing::TestWithParam<const char*> {
@@ -86,7 +87,9 @@ TEST_P(TrafficContractTest, CountsAreThoseOfTheModel) {
     const std::optional<double> written = profile.Counted("hbm_bytes_written");
     ASSERT_TRUE(read && written);
     const auto l2 = static_cast<double>(profile.plan.device.last_level_cache_bytes);
-    ExpectCounted("read", *read, profile.expected.bytes_read, 1 << 20, 1 << 20);
+    // The problems were chosen for an H200's L2. With an H100's 50 MiB one read is 1.062 times the model.
+    const double most_read = l2 < kL2OfH200 ? 1.07 : 1.05;
+    ExpectCounted("read", *read, profile.expected.bytes_read, 1 << 20, 1 << 20, most_read);
     // The upper bound has no slack for L2, which can only delay writes.
     ExpectCounted("written", *written, profile.expected.bytes_written, l2, 4 << 20);
   }
@@ -124,7 +127,7 @@ TEST(TrafficModelTest, NoModelIsOftenInDoubt) {
   DeviceInfo h200;
   h200.device = Device::Cuda(0);
   h200.memory_bytes = int64_t{140} << 30;
-  h200.last_level_cache_bytes = int64_t{60} << 20;
+  h200.last_level_cache_bytes = kL2OfH200;
   h200.compute_capability = 90;
   h200.multiprocessors = 132;
   h200.shared_memory_per_block = 227 << 10;

@@ -46,8 +46,8 @@ struct DeviceInfo {
   // GPU
   int compute_capability = 0;  // 75, 80, 86, 89, 90, …
   int multiprocessors = 0;
-  double memory_bytes_per_second =
-      0;  // of its memory's clock and bus, more than any program reaches
+  // By its memory's clock and bus: more than any program reaches.
+  double memory_bytes_per_second = 0;
   int64_t shared_memory_per_block = 0;  // the opt-in maximum, bytes
   int64_t registers_per_multiprocessor = 0;
 };

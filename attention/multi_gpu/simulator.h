@@ -18,8 +18,8 @@ namespace attnlab::multi_gpu {
 struct Link {
   double bytes_per_second = 0;
   double latency = 0;  // seconds, from the start of a tensor's copy to its first byte
-  double both_ways =
-      1;  // how many times as long K and V take beside a kernel if a rank sends and gets some
+  // How many times as long K and V take beside a kernel if a rank sends and gets some.
+  double both_ways = 1;
 };
 
 // By default an H200 with bf16 and head dim 128. All but `between` were measured (docs/multi_gpu.md): links within a
