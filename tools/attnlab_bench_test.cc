@@ -12,15 +12,14 @@ namespace {
 
 using nlohmann::json;
 using ::testing::AllOf;
-using ::testing::AnyOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Not;
 using ::testing::StartsWith;
 
-const Words kQuickBench = {"bench", "--seconds=0.01", "--repetitions=3", "--input_mib=1",
-                           "--device=cpu"};
+const Words kQuickBench = {"bench",       "--seconds=0.01", "--repetitions=3",
+                           "--timeout=1", "--input_mib=1",  "--device=cpu"};
 
 Words QuickBench(const Words& more) {
   Words words = kQuickBench;
@@ -104,10 +103,8 @@ TEST_F(AttnlabTest, BenchAsCsvSaysWhichAttnlab) {
 TEST_F(AttnlabTest, BenchWithoutAProblemTakesOne) {
   const ProcessResult r = Attnlab(QuickBench({}));
   EXPECT_EQ(r.exit_code, 0) << r.err;
-  EXPECT_THAT(r.out, AllOf(StartsWith("b=1,hq=8,hkv=8,sq="), HasSubstr("| cpu"), HasSubstr("| ok"),
-                           HasSubstr("repetitions, kernels in random order")));
-  // A machine that stalls makes it too slow to time, which is said.
-  EXPECT_THAT(r.out + r.err, AnyOf(HasSubstr("| reference"), HasSubstr("reference: left out")));
+  EXPECT_THAT(r.out, AllOf(StartsWith("b=1,hq=8,hkv=8,sq="), HasSubstr("| reference"),
+                           HasSubstr("| ok"), HasSubstr("repetitions, kernels in random order")));
 }
 
 TEST_F(AttnlabTest, BenchWithoutAProblemTakesDtypes) {

@@ -26,14 +26,16 @@ CallTimes::CallTimes(const std::vector<Plan>& plans) {
   }
 }
 
-double CallTimes::Seconds(const Plan& plan) {
+double CallTimes::Seconds(const Plan& plan, int measurements) {
   const auto found = rates_.find({plan.kernel, ToString(plan.device.device)});
   if (found == rates_.end()) return 0;
   Rate& rate = found->second;
-  if (rate.seconds_per_flop < 0) {
-    if (Interrupt::Pressed()) return 0;
-    const absl::StatusOr<double> seconds = bench::EstimateSeconds(rate.largest);
-    rate.seconds_per_flop = seconds.value_or(0) / std::max(rate.flops, 1.0);
+  while (rate.measurements < measurements && !Interrupt::Pressed()) {
+    const double measured =
+        bench::EstimateSeconds(rate.largest).value_or(0) / std::max(rate.flops, 1.0);
+    rate.seconds_per_flop =
+        rate.measurements == 0 ? measured : std::min(rate.seconds_per_flop, measured);
+    ++rate.measurements;
   }
   return rate.seconds_per_flop * CompulsoryTraffic(plan.problem).flops;
 }

@@ -16,21 +16,23 @@
 
 namespace attnlab::command {
 
-// Estimates the time of calls. It measures each kernel once per device, on the plan with the most
-// work (bench/estimate.h), when that kernel's time is first needed.
+// Estimates the time of calls. It measures each kernel per device, on the plan with the most work
+// (bench/estimate.h), when that kernel's time is first needed.
 class CallTimes {
  public:
   // `plans`: all that Seconds() will be called with.
   explicit CallTimes(const std::vector<Plan>& plans);
 
-  // Seconds of a call; 0 if the kernel fails.
-  double Seconds(const Plan& plan);
+  // Seconds of a call; 0 if the kernel fails. `measurements`: at least so many are made of the kernel; the
+  // shortest counts.
+  double Seconds(const Plan& plan, int measurements = 1);
 
  private:
   struct Rate {
     Plan largest;
     double flops = -1;
-    double seconds_per_flop = -1;  // negative: not measured yet
+    int measurements = 0;
+    double seconds_per_flop = 0;
   };
   std::map<std::pair<const Kernel*, std::string>, Rate> rates_;  // by kernel and device
 };

@@ -2,9 +2,11 @@
 
 #include <unistd.h>
 
+#include <memory>
 #include <utility>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "attention/attention.h"
 #include "attention/bench/sleeping_kernel.h"
@@ -56,6 +58,35 @@ TEST(CallTimesTest, HoldsWithinAFactorOfOneAndAHalf) {
     const double seconds = bench::SleepingKernel::Seconds(plan.problem);
     EXPECT_THAT(times.Seconds(plan), AllOf(Ge(seconds), Le(1.5 * seconds)));
   }
+}
+
+// On a machine that stalls for a while.
+class StallingKernel : public bench::SleepingKernel {
+ public:
+  absl::StatusOr<std::unique_ptr<const Prepared>> Prepare(const AttentionProblem& p,
+                                                          const DeviceInfo&,
+                                                          const LaunchConfig&) const override {
+    return PreparedAs(/*workspace_bytes=*/0, [this, p](const AttentionTensors&, const Launch&) {
+      usleep(static_cast<useconds_t>(1e6 * (stalls ? 10 : 1) * Seconds(p)));
+      return absl::OkStatus();
+    });
+  }
+  bool stalls = true;
+};
+
+TEST(CallTimesTest, TheShortestMeasurementCounts) {
+  StallingKernel kernel;
+  const AttentionProblem problem = *AttentionProblem::Parse("hq=4,sq=1024,d=64,dtype=fp32");
+  const absl::StatusOr<Plan> plan = MakePlan(kernel, problem, *InfoOf(Device::Cpu()), {});
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  CallTimes times({*plan});
+  const double seconds = bench::SleepingKernel::Seconds(problem);
+  EXPECT_THAT(times.Seconds(*plan), Ge(9 * seconds));
+  kernel.stalls = false;
+  EXPECT_THAT(times.Seconds(*plan), Ge(9 * seconds));  // not measured again
+  EXPECT_THAT(times.Seconds(*plan, /*measurements=*/2), AllOf(Ge(seconds), Le(1.5 * seconds)));
+  kernel.stalls = true;
+  EXPECT_THAT(times.Seconds(*plan, /*measurements=*/3), AllOf(Ge(seconds), Le(1.5 * seconds)));
 }
 
 }  // namespace
