@@ -216,19 +216,13 @@ class HopperSoftmax {
           factors[r] = row.MoveTo(-largest * scale_log2_);
         }
       }
-      Exponentiate(s, scales, sums, tops);
+#pragma unroll
+      for (int r = 0; r < 2; ++r) Exponentiate(s, r, scales, sums, tops);
     }
   }
 
   // The rows' shares of the sum, and the largest of the sums that they are made of. Of fp8, V's scale is part of the
-  // weights, but not of the rows' sums.
-  __device__ void Exponentiate(Scores& s, const TileScales<Shape>& scales, LaneRows& sums,
-                               LaneRows& tops) const {
-#pragma unroll
-    for (int r = 0; r < 2; ++r) Exponentiate(s, r, scales, sums, tops);
-  }
-
-  // Two chains of sums per row, so that an addition need not wait for the one before.
+  // weights, but not of the rows' sums. Two chains of sums, so that an addition need not wait for the one before.
   __device__ void Exponentiate(Scores& s, int r, const TileScales<Shape>& scales, LaneRows& sums,
                                LaneRows& tops) const {
 #pragma unroll
