@@ -674,7 +674,8 @@ class Consumer {
   uint32_t q_[Shape::kKeepsQ ? kSteps : 1][4];  // Q
   typename device::Ring<Shape::kWorks>::Place work_at_;
   typename device::Ring<Shape::kQStages>::Place q_at_;
-  typename device::Ring<Shape::kStages>::Place k_at_, v_at_;
+  typename device::Ring<Shape::kStages>::Place k_at_;
+  typename device::Ring<Shape::kStagesV>::Place v_at_;
   int scales_at_ = 0;
 };
 

@@ -45,9 +45,12 @@ struct HopperShape {
   static constexpr int kBlocks = (kDim + kBlockColumns - 1) / kBlockColumns,
                        kBlocksV = (kDimV + kBlockColumns - 1) / kBlockColumns;
   static constexpr int kQBytes = kRows * kBlocks * 128, kKBytes = kKeys * kBlocks * 128;
-  // V as TMA copies it, and as consumers read it: fp8 is transposed in between (hopper_transpose.cuh).
-  static constexpr int kCopiedVBytes = kKeys * kBlocksV * 128;
+  // V as TMA copies it, and as consumers read it: fp8 is transposed in between, block by block
+  // (hopper_transpose.cuh). At head dim 256 that leaves room for one more tile of V.
+  static constexpr int kCopiedBlocksV = kFp8 ? 1 : kBlocksV,
+                       kCopiedVBytes = kKeys * kCopiedBlocksV * 128;
   static constexpr int kVBytes = kFp8 ? kDimV * 128 : kCopiedVBytes;
+  static constexpr int kStagesV = kFp8 && kDim > 192 ? kStages + 1 : kStages;
   // O of other keys, to which a query tile is added, comes after the last tile of V as if it were one more. If
   // products do not go across, it takes Q's place, which is free by then.
   static constexpr int kOBytes = kRows * kBlocksV * 128;
@@ -61,8 +64,9 @@ struct HopperShape {
   static constexpr int kScales = kStages + 1;        // places for the scales of a tile
   // The rest of HopperShared: the Works, the barriers, and of fp8 three numbers per 64 keys.
   static constexpr int SharedBytes(int more) {
-    return kQStages * kQBytes + kStages * (kKBytes + kVBytes) + kCopiedStages * kCopiedVBytes +
-           kWorks * 64 + 16 * (kWorks + kQStages + 2 * kStages + kCopiedStages) +
+    return kQStages * kQBytes + kStages * kKBytes + kStagesV * kVBytes +
+           kCopiedStages * kCopiedVBytes + kWorks * 64 +
+           16 * (kWorks + kQStages + kStages + kStagesV + kCopiedStages) +
            ((kFp8 ? kScales * kKeys * 3 / 16 : 0) + 8 + more + 15) / 16 * 16;
   }
   static constexpr int kSharedBytes = SharedBytes(0);

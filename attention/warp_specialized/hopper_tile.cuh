@@ -26,7 +26,7 @@
 
 namespace attnlab::warp_specialized {
 
-// V as it was copied, where it has to be transposed.
+// V as it was copied, where it has to be transposed: a block of columns per stage.
 template <typename Shape, bool = Shape::kFp8>
 struct CopiedV {};
 template <typename Shape>
@@ -37,7 +37,7 @@ template <typename Shape>
 struct HopperTiles : CopiedV<Shape> {
   char q[Shape::kQStages][Shape::kQBytes];
   char k[Shape::kStages][Shape::kKBytes];
-  char v[Shape::kStages][Shape::kVBytes];
+  char v[Shape::kStagesV][Shape::kVBytes];
   Work work[Shape::kWorks];
 };
 
@@ -64,7 +64,8 @@ template <typename Shape>
 struct HopperShared : HopperNext<Shape> {
   device::Ring<Shape::kWorks> work_ring;
   device::Ring<Shape::kQStages> q_ring;
-  device::Ring<Shape::kStages> k_ring, v_ring;
+  device::Ring<Shape::kStages> k_ring;
+  device::Ring<Shape::kStagesV> v_ring;
   device::Barrier work_wanted;
 
   // One thread calls this. Each warp of consumers releases a stage once; work is for the warps that copy
@@ -133,7 +134,7 @@ __device__ int NextScales(int place) {
 }
 
 // One warp. K of a tile comes before V of the tile before, as consumers need them, and so it is from one
-// query tile to the next if consumers go across.
+// query tile to the next if consumers go across. V of fp8 has to be transposed, so it comes right after K.
 //
 // A tile of keys is copied in boxes of h.box_keys rows, each by a lane of its own: one box or, if K and V
 // are paged, so many that each lies in one page. Only where a box begins depends on pages. A lane reads
@@ -171,11 +172,18 @@ __device__ void Produce(const HopperArguments& h, HopperShared<Shape>& shared, i
     at.Advance();
   };
   const auto load_v = [&] {
-    VRing(shared).WaitEmpty(v_at);
-    uint64_t* const full = VRing(shared).FillWith(v_at, Shape::kCopiedVBytes, first);
-    char* const to = VPlace(shared, v_at.stage) + row * 128;
-    if (copies) device::LoadTile<Shape::kBlocksV, kColumns, kCluster>(h.v, v_from, to, kKeys, full);
-    v_at.Advance();
+    constexpr int kBlocks = Shape::kCopiedBlocksV;
+#pragma unroll
+    for (int block = 0; block < Shape::kBlocksV; block += kBlocks) {
+      VRing(shared).WaitEmpty(v_at);
+      uint64_t* const full = VRing(shared).FillWith(v_at, Shape::kCopiedVBytes, first);
+      char* const to = VPlace(shared, v_at.stage) + row * 128;
+      if (copies) {
+        device::LoadTile<kBlocks, kColumns, kCluster>(h.v, v_from, to, kKeys, full,
+                                                      block * kColumns);
+      }
+      v_at.Advance();
+    }
     owes_v = false;
     if (!owes_o) return;
     owes_o = false;
@@ -238,6 +246,7 @@ __device__ void Produce(const HopperArguments& h, HopperShared<Shape>& shared, i
       if (owes_v) load_v();
       v_from = from;
       owes_v = true;
+      if constexpr (Shape::kFp8) load_v();
     }
     if (Shape::kAdds && h.adds && !work.Leaves()) owes_o = true, o_from = work.q;
     // Not earlier: `work` takes no registers meanwhile. Consumers still need it.

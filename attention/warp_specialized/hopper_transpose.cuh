@@ -66,7 +66,7 @@ __device__ void Transpose(const HopperArguments& h, HopperShared<Shape>& shared,
   constexpr int kKeys = Shape::kKeys;
   typename device::Ring<Shape::kWorks>::Place work_at;
   typename device::Ring<Shape::kCopiedStages>::Place from_at;
-  typename device::Ring<Shape::kStages>::Place to_at;
+  typename device::Ring<Shape::kStagesV>::Place to_at;
   const int lane = static_cast<int>(threadIdx.x) % 32;
   // The lane points ldmatrix at a key, and stmatrix at a column. stmatrix stores 8 rows at a time. Columns
   // 0, 2, 4, 6, 9, 11, 13, 15 of each 16 lie in different banks, so matrices 0 and 2 have these, and 1 and
@@ -83,33 +83,33 @@ __device__ void Transpose(const HopperArguments& h, HopperShared<Shape>& shared,
     if (tiles == Work::kNoMore) return;
     if (lane == 0) shared.work_ring.Release(work_at);
     for (int i = tiles - 1; i >= 0; --i) {
-      shared.copied_v_ring.WaitFull(from_at);
-      // Rows beyond the sequence may be NaN.
-      if (h.rows_beyond && keys < (i + 1) * kKeys) {
-        for (int key = keys - i * kKeys + lane; key < kKeys; key += 32) {
-          for (int chunk = warp; chunk < Shape::kDimV / 16; chunk += Shape::kTransposers) {
-            char* const at = shared.copied_v[from_at.stage] + (chunk / 8 * kKeys + key) * 128;
-            reinterpret_cast<uint4*>(at)[chunk % 8 ^ key % 8] = make_uint4(0, 0, 0, 0);
-          }
-        }
-        __syncwarp();
-      }
-      shared.v_ring.WaitEmpty(to_at);
-      const uint32_t from = device::SharedAddress(shared.copied_v[from_at.stage]) + from_lane,
-                     to = device::SharedAddress(shared.v[to_at.stage]) + to_lane;
 #pragma unroll 1
       for (int block = 0; block < Shape::kBlocksV; ++block) {
-        TransposeBlock<Shape>(from + block * kKeys * 128, to + block * 128 * 128, first, second);
-      }
-      device::FenceSharedStores();
-      __syncwarp();
-      if constexpr (Shape::kCluster > 1) {
-        if (lane < Shape::kCluster) shared.copied_v_ring.ReleaseIn(lane, from_at);
-      } else {
-        if (lane == 0) shared.copied_v_ring.Release(from_at);
+        shared.copied_v_ring.WaitFull(from_at);
+        // Rows beyond the sequence may be NaN.
+        if (h.rows_beyond && keys < (i + 1) * kKeys) {
+          for (int key = keys - i * kKeys + lane; key < kKeys; key += 32) {
+            for (int chunk = warp; chunk < 8; chunk += Shape::kTransposers) {
+              char* const at = shared.copied_v[from_at.stage] + key * 128;
+              reinterpret_cast<uint4*>(at)[chunk ^ key % 8] = make_uint4(0, 0, 0, 0);
+            }
+          }
+          __syncwarp();
+        }
+        if (block == 0) shared.v_ring.WaitEmpty(to_at);
+        const uint32_t from = device::SharedAddress(shared.copied_v[from_at.stage]) + from_lane,
+                       to = device::SharedAddress(shared.v[to_at.stage]) + to_lane;
+        TransposeBlock<Shape>(from, to + block * 128 * 128, first, second);
+        device::FenceSharedStores();
+        __syncwarp();
+        if constexpr (Shape::kCluster > 1) {
+          if (lane < Shape::kCluster) shared.copied_v_ring.ReleaseIn(lane, from_at);
+        } else {
+          if (lane == 0) shared.copied_v_ring.Release(from_at);
+        }
+        from_at.Advance();
       }
       if (lane == 0) shared.v_ring.Fill(to_at);
-      from_at.Advance();
       to_at.Advance();
     }
   }

@@ -17,16 +17,16 @@ struct TileOrigin {
   int token, head, batch;
 };
 
-// Starts to copy kBlocks blocks of kColumns columns (128 bytes) to `to`, each `rows` rows after the one before. A block
-// has as many rows as the map's box: all `rows` of a tile, or a part of them, a multiple of 8. Its
+// Starts to copy kBlocks blocks of kColumns columns (128 bytes), from `column` on, to `to`, each `rows` rows after the
+// one before. A block has as many rows as the map's box: all `rows` of a tile, or a part of them, a multiple of 8. Its
 // bytes are reported to `barrier`. Elements beyond the tensor are zeros, and count as bytes. All kCluster blocks
 // of a cluster get them at the same place, and each learns of them from its own barrier.
 template <int kBlocks, int kColumns = 64, int kCluster = 1>
 __device__ void LoadTile(const CUtensorMap& map, TileOrigin from, char* to, int rows,
-                         uint64_t* barrier) {
+                         uint64_t* barrier, int column = 0) {
 #pragma unroll
   for (int i = 0; i < kBlocks; ++i) {
-    const int32_t at[5] = {kColumns * i, 0, from.token, from.head, from.batch};
+    const int32_t at[5] = {column + kColumns * i, 0, from.token, from.head, from.batch};
     if constexpr (kCluster > 1) {
       cuda::ptx::cp_async_bulk_tensor(cuda::ptx::space_cluster, cuda::ptx::space_global,
                                       to + i * rows * 128, &map, at, barrier,
