@@ -400,22 +400,39 @@ __device__ int32_t PrefetchKeys(const device::Arguments& a, const SplitGrid& gri
   return entries;
 }
 
-template <class Shape, typename T, bool kInvariant>
+// What a kernel is compiled for. A block waits for its code, too, and the less it has to know, the less code it has.
+enum class Case {
+  kAny,        // but invariant parts
+  kInvariant,  // these, and all else
+  kPlain,      // clusters that see all keys of equally long sequences, without softcap
+};
+
+template <class Shape, typename T, Case kCase>
 __global__ void __launch_bounds__(Shape::kThreads, Shape::kBlocks)
-    TensorCoreKernel(const __grid_constant__ device::Arguments a,
+    TensorCoreKernel(const __grid_constant__ device::Arguments of_call,
                      const __grid_constant__ SplitGrid of_launch,
                      const __grid_constant__ Workspace workspace,
                      const __grid_constant__ Scales scales) {
   extern __shared__ __align__(128) char shared[];
+  constexpr bool kInvariant = kCase == Case::kInvariant, kPlain = kCase == Case::kPlain;
+  if constexpr (kPlain && !kHasClusters) return;
   SplitGrid grid = of_launch;
-  if constexpr (!kInvariant) grid.invariant = 0, grid.share_shift = 0;  // known when compiled
+  device::Arguments a = of_call;
+  // Known when compiled.
+  if constexpr (!kInvariant) grid.invariant = 0, grid.share_shift = 0;
+  if constexpr (kPlain) {
+    grid.prefetches = true;
+    a.mask.kind = Mask::Kind::kNone, a.softcap = 0;
+    a.q_sequences.offsets = nullptr, a.q_sequences.lengths = nullptr;
+    a.kv_sequences.offsets = nullptr, a.kv_sequences.lengths = nullptr;
+  }
   const SplitPlace place = PlaceOf(grid, blockIdx.x);
   const int32_t entries = PrefetchKeys<Shape>(a, grid, place);
   const TileRows tile = RowsOf(a, grid, place, Shape::kWarpRows);
   const SplitKeys keys = tile.Keys(grid, a.mask);
-  const BlockPart block = {tile, place.part, PartsOf(grid, keys)};
+  const BlockPart block = {tile, place.part, kPlain ? grid.parts.Value() : PartsOf(grid, keys)};
   // The same for all blocks of a cluster, which have the same tile.
-  const bool in_cluster = kHasClusters && grid.cluster_shift > 0 && block.parts > 1;
+  const bool in_cluster = kPlain || (kHasClusters && grid.cluster_shift > 0 && block.parts > 1);
   if (!in_cluster && !block.HasWork()) return;
   const Exchange<Shape> exchange(grid, block, shared);
   if constexpr (kHasClusters) {
@@ -433,7 +450,7 @@ __global__ void __launch_bounds__(Shape::kThreads, Shape::kBlocks)
   if constexpr (kHasClusters) {
     if (in_cluster) {
       exchange.WaitForBlocks();
-      if (block.HasKeys()) exchange.SendPart();
+      if (kPlain || block.HasKeys()) exchange.SendPart();
       return exchange.template Merge<T>(a);
     }
   }
@@ -443,9 +460,16 @@ __global__ void __launch_bounds__(Shape::kThreads, Shape::kBlocks)
 template <class Shape, typename T>
 cudaError_t LaunchTensorCoresOf(const SplitCall& call) {
   // The kernel for invariant parts does for all. Without slices it is hardly slower than another one would be.
-  auto* const kernel = call.grid.invariant != 0 || !Shape::kSlices
-                           ? TensorCoreKernel<Shape, T, true>
-                           : TensorCoreKernel<Shape, T, !Shape::kSlices>;
+  auto* kernel = TensorCoreKernel<Shape, T, Case::kInvariant>;
+  if constexpr (Shape::kSlices) {
+    const SplitGrid& grid = call.grid;
+    const bool plain = grid.prefetches && call.arguments.mask.kind == Mask::Kind::kNone &&
+                       call.arguments.softcap == 0 && grid.cluster_shift > 0;
+    if (grid.invariant == 0) {
+      kernel =
+          plain ? TensorCoreKernel<Shape, T, Case::kPlain> : TensorCoreKernel<Shape, T, Case::kAny>;
+    }
+  }
   return device::Launch(kernel,
                         call.Record(Shape::kThreads, Shape::kSharedBytes, Shape::kExchangeBytes),
                         call.arguments, call.grid, call.workspace, call.scales);
