@@ -72,8 +72,6 @@ class Consumer {
   // The tile that is walked first has no P V beside it.
   __device__ void First(const Work& work) {
     Scores s;
-    LaneRows row_scales;
-    softmax_.LoadRowScales(work, row_scales);
     TakeQ();
     if (SkipsTile(work)) SkipK();
     shared_.k_ring.WaitFull(k_at_);
@@ -82,16 +80,16 @@ class Consumer {
     PassTurn();
     wgmma::Wait<0>();
     wgmma::Keep(s.x);
-    Begin(work, s, row_scales);
+    Begin(work, s);
   }
 
   // After the scores of the first tile.
-  __device__ void Begin(const Work& work, Scores& s, const LaneRows& row_scales) {
+  __device__ void Begin(const Work& work, Scores& s) {
     const bool skips = SkipsTile(work);
     const int i = work.tiles - 1 - skips;
     const TileScales<Shape>& scales = ScalesAt(shared_, scales_at_);
     ReleaseK(i);
-    softmax_.Begin(work, group_, row_scales);
+    softmax_.Begin(work, group_);
     sum_.Clear();
     if constexpr (Shape::kFp8) summed_ = 0, aside_[0] = aside_[1] = 0, is_aside_ = false;
     LaneRows factors;
@@ -145,8 +143,6 @@ class Consumer {
       if (BeginsNext(work)) {
         const Work& next = NextWork();
         Scores s;
-        LaneRows row_scales;
-        softmax_.LoadRowScales(next, row_scales);
         TakeQ();
         if (SkipsTile(next)) SkipK();
         shared_.k_ring.WaitFull(k_at_);
@@ -163,7 +159,7 @@ class Consumer {
         ReleaseWork();
         wgmma::Wait<0>();
         wgmma::Keep(s.x);
-        Begin(next, s, row_scales);
+        Begin(next, s);
         return true;
       }
     }

@@ -29,26 +29,19 @@ __device__ inline void TransposeWords(uint32_t (&words)[4]) {
   }
 }
 
-// Elements of O as words of two, in 16 bits.
+// Two elements of O as a word, in 16 bits.
 template <typename T>
 struct Pairs {
-  template <int kCount>
-  __device__ void Pack(const float (&x)[2 * kCount], uint32_t (&words)[kCount]) const {
-#pragma unroll
-    for (int i = 0; i < kCount; ++i) words[i] = device::PackPair<T>(x[2 * i], x[2 * i + 1]);
-  }
+  __device__ uint32_t Pack(float low, float high) const { return device::PackPair<T>(low, high); }
 };
 // Of fp8, the dtype of O is known at run time only.
 template <>
 struct Pairs<__nv_fp8_e4m3> {
   bool is_fp16;
-  template <int kCount>
-  __device__ void Pack(const float (&x)[2 * kCount], uint32_t (&words)[kCount]) const {
-    if (is_fp16) {
-      Pairs<__half>().Pack(x, words);
-    } else {
-      Pairs<__nv_bfloat16>().Pack(x, words);
-    }
+  __device__ uint32_t Pack(float low, float high) const {
+    const uint32_t half = device::PackPair<__half>(low, high),
+                   bfloat = device::PackPair<__nv_bfloat16>(low, high);
+    return is_fp16 ? half : bfloat;
   }
 };
 
@@ -60,14 +53,13 @@ template <typename T, int kColumns>
 __device__ void StoreRow(const device::wgmma::Accumulators<kColumns>& o, int r, float factor,
                          Pairs<T> pairs, uint16_t* to, bool exists, int dv, bool whole_chunks) {
   const int pair = static_cast<int>(threadIdx.x) % 4;
-  float x[kColumns / 4];
-  uint32_t packed[kColumns / 8];
-#pragma unroll
-  for (int i = 0; i < kColumns / 4; ++i) x[i] = o.At(r, i) * factor;
-  pairs.Pack(x, packed);
 #pragma unroll
   for (int c = 0; c < kColumns / 32; ++c) {
-    uint32_t words[4] = {packed[4 * c], packed[4 * c + 1], packed[4 * c + 2], packed[4 * c + 3]};
+    uint32_t words[4];
+#pragma unroll
+    for (int j = 0; j < 4; ++j) {
+      words[j] = pairs.Pack(o.At(r, 8 * c + 2 * j) * factor, o.At(r, 8 * c + 2 * j + 1) * factor);
+    }
     TransposeWords(words);
     const int column = 32 * c + 8 * pair;
     if (!exists || column >= dv) continue;

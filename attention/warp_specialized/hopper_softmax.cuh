@@ -34,7 +34,7 @@ class HopperSoftmax {
       : h_(h), scale_log2_(device::ScaleLog2(h.a, kCaps)) {}
 
   // A new query tile, of which this is consumer `group`.
-  __device__ void Begin(const Work& work, int group, const LaneRows& row_scales) {
+  __device__ void Begin(const Work& work, int group) {
     rows_ = Rows();
     // The weights of a row beyond the sequence are 0 or NaN, whatever it holds: they decide nothing.
     if (work.rows < group * 64 + 64) {
@@ -49,22 +49,7 @@ class HopperSoftmax {
     full_begin_ = max(0, work.sees_begin + last + kKeys - 1) / kKeys;
     full_end_ = end / kKeys;
     all_seen_ = end > full_end_ * kKeys;
-    if constexpr (Shape::kFp8) row_scales_[0] = row_scales[0], row_scales_[1] = row_scales[1];
-  }
-
-  // For Begin(). Early, because that takes a while.
-  __device__ void LoadRowScales(const Work& work, LaneRows& scales) const {
-    if constexpr (Shape::kFp8) {
-      const int pack = static_cast<int>(h_.pack.Value());
-#pragma unroll
-      for (int r = 0; r < 2; ++r) {
-        const int row = min(Rows::Row(r), work.rows - 1),
-                  query = static_cast<int>(h_.pack.Divide(row));
-        scales[r] = (kCaps ? h_.a.scale_by_softcap : scale_log2_) *
-                    h_.q_scales.At(work.sequence, work.first_query + query,
-                                   work.q.head * pack + row - query * pack);
-      }
-    }
+    if constexpr (Shape::kFp8) LoadRowScales(work);
   }
 
   // Replaces the scores of tile i of keys by weights, and rounds them. Returns whether O has to be multiplied
@@ -154,6 +139,17 @@ class HopperSoftmax {
     return scale < 1e-35f ? 1e-35f : scale;  // NaN stays
   }
 
+  __device__ void LoadRowScales(const Work& work) {
+    const int pack = static_cast<int>(h_.pack.Value());
+#pragma unroll
+    for (int r = 0; r < 2; ++r) {
+      const int row = min(Rows::Row(r), work.rows - 1),
+                query = static_cast<int>(h_.pack.Divide(row));
+      row_scales_[r] = (kCaps ? h_.a.scale_by_softcap : scale_log2_) *
+                       h_.q_scales.At(work.sequence, work.first_query + query,
+                                      work.q.head * pack + row - query * pack);
+    }
+  }
   __device__ void CapScaled(Scores& s, const TileScales<Shape>& scales) const {
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
