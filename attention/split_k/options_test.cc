@@ -63,6 +63,8 @@ TEST(SplitKOptionsTest, PrefetchedKeysAreThoseOfTheParts) {
                                        RangeKeys(grid, static_cast<uint32_t>(kv))),
                   RangeOf(grid, tile, part).begin);
       }
+      // Blocks of a cluster wait for all its parts (Case::kPlain).
+      if (grid.invariant == 0) EXPECT_EQ(PartsOf(grid, tile), grid.parts.Value()) << line;
     }
     for (const std::string line :
          {"hq=8,sq=128,skv=2100,d=64,mask=causal", "hq=8,sq=1,skv=900,d=64,mask=window:99:0",

@@ -404,7 +404,7 @@ __device__ int32_t PrefetchKeys(const device::Arguments& a, const SplitGrid& gri
 enum class Case {
   kAny,        // but invariant parts
   kInvariant,  // these, and all else
-  kPlain,      // clusters that see all keys of equally long sequences, without softcap
+  kPlain,      // clusters; equally long sequences, no mask, no softcap: each part has keys
 };
 
 template <class Shape, typename T, Case kCase>
