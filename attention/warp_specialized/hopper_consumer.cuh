@@ -72,6 +72,7 @@ class Consumer {
   // The tile that is walked first has no P V beside it.
   __device__ void First(const Work& work) {
     Scores s;
+    softmax_.LoadRowScales(work);
     TakeQ();
     if (SkipsTile(work)) SkipK();
     shared_.k_ring.WaitFull(k_at_);
@@ -143,6 +144,7 @@ class Consumer {
       if (BeginsNext(work)) {
         const Work& next = NextWork();
         Scores s;
+        softmax_.LoadRowScales(next);
         TakeQ();
         if (SkipsTile(next)) SkipK();
         shared_.k_ring.WaitFull(k_at_);
@@ -231,9 +233,10 @@ class Consumer {
   // are too few registers beside the next tile's products.
   __device__ bool BeginsNext(const Work& work) {
     if constexpr (!Shape::kGoesAcross) return false;
-    if (work.IsPart()) return false;
+    const bool is_part = work.IsPart();
     const Work& next = NextWork();
-    return next.tiles != Work::kNoMore && HasRows(next);
+    const bool exists = next.tiles != Work::kNoMore, has_rows = HasRows(next);
+    return !is_part & exists & has_rows;  // one branch: each read of `work` or `next` takes a while
   }
 
   // Whether this consumer's rows see nothing of the tile that is walked first, as may be under a causal
@@ -507,16 +510,17 @@ class Consumer {
     if constexpr (Shape::kAdds) {
       if (h_.adds) AddEarlier(earlier);
     }
-    if (a.lse.data != nullptr && Rows::Pair() == 0) {
-#pragma unroll
-      for (int r = 0; r < 2; ++r) {
-        if (Rows::Row(r) >= work.rows) continue;
-        const RowPlace at = PlaceOf(h_, work, Rows::Row(r));
-        static_cast<float*>(a.lse.data)[a.lse.Offset(work.q.batch, at.token, at.head)] =
-            rows.State(r).Lse();
-      }
+    const RowPlace at[2] = {PlaceOf(h_, work, Rows::Row(0)), PlaceOf(h_, work, Rows::Row(1))};
+    // Of the four lanes that share these rows, one stores the LSE of the first, and one that of the second.
+    const int pair = Rows::Pair();
+    if (a.lse.data != nullptr && pair < 2 && Rows::Row(0) + 8 * pair < work.rows) {
+      device::OnlineSoftmax state = rows.State(0);
+      RowPlace place = at[0];
+      if (pair == 1) state = rows.State(1), place = at[1];
+      static_cast<float*>(a.lse.data)[a.lse.Offset(work.q.batch, place.token, place.head)] =
+          state.Lse();
     }
-    StoreO(work, {rows.State(0).Inverse(), rows.State(1).Inverse()});
+    StoreO(work, at, {rows.State(0).Inverse(), rows.State(1).Inverse()});
   }
 
   // Leaves the rows' states and O for the block that has the rest of the query tile's keys.
@@ -632,22 +636,21 @@ class Consumer {
   }
 
   // Times these factors, with what was set aside in memory.
-  __device__ void StoreO(const Work& work, const LaneRows& factors) {
+  __device__ void StoreO(const Work& work, const RowPlace (&at)[2], const float (&factors)[2]) {
     const device::Arguments& a = h_.a;
-    Pairs<T> pairs;
-    if constexpr (Shape::kFp8) pairs.is_fp16 = h_.o_is_fp16;
     uint16_t* o[2];
     bool exists[2];
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
-      const int row = Rows::Row(r);
-      exists[r] = row < work.rows;
-      const RowPlace at = PlaceOf(h_, work, row);
-      o[r] = static_cast<uint16_t*>(a.o.data) + a.o.Offset(work.q.batch, at.token, at.head);
+      exists[r] = Rows::Row(r) < work.rows;
+      o[r] = static_cast<uint16_t*>(a.o.data) + a.o.Offset(work.q.batch, at[r].token, at[r].head);
     }
-#pragma unroll
-    for (int r = 0; r < 2; ++r) {
-      StoreRow(sum_.o(), r, factors[r], pairs, o[r], exists[r], a.dv, a.o.whole_chunks);
+    if constexpr (!Shape::kFp8) {
+      StoreRows<T>(sum_.o(), factors, o, exists, a.dv, a.o.whole_chunks);
+    } else if (h_.o_is_fp16) {
+      StoreRows<__half>(sum_.o(), factors, o, exists, a.dv, a.o.whole_chunks);
+    } else {
+      StoreRows<__nv_bfloat16>(sum_.o(), factors, o, exists, a.dv, a.o.whole_chunks);
     }
   }
 

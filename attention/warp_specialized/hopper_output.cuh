@@ -29,46 +29,44 @@ __device__ inline void TransposeWords(uint32_t (&words)[4]) {
   }
 }
 
-// Two elements of O as a word, in 16 bits.
-template <typename T>
-struct Pairs {
-  __device__ uint32_t Pack(float low, float high) const { return device::PackPair<T>(low, high); }
-};
-// Of fp8, the dtype of O is known at run time only.
-template <>
-struct Pairs<__nv_fp8_e4m3> {
-  bool is_fp16;
-  __device__ uint32_t Pack(float low, float high) const {
-    const uint32_t half = device::PackPair<__half>(low, high),
-                   bfloat = device::PackPair<__nv_bfloat16>(low, high);
-    return is_fp16 ? half : bfloat;
-  }
-};
-
-// Stores the lane's r-th row, times `factor`, at `to`. All lanes of the warp call it; those whose
-// row does not `exist` store nothing. A lane has two neighbouring columns of each 8; after an
-// exchange with its neighbours it has 8, which it stores at once if all rows are whole_chunks
-// (device/arguments.h).
+// Stores the lane's two rows of O, times `factors`, as T at `to`. All lanes of the warp call it; a row that does not
+// exist is not stored. A lane has two neighbouring columns of each 8; after an exchange with its neighbours it has 8,
+// which it stores at once if all rows are whole_chunks (device/arguments.h). Then there are no branches, so exchanges of
+// one chunk overlap those of others, and instructions that are executed lie together: this is run once per query tile,
+// so they have to be fetched each time.
 template <typename T, int kColumns>
-__device__ void StoreRow(const device::wgmma::Accumulators<kColumns>& o, int r, float factor,
-                         Pairs<T> pairs, uint16_t* to, bool exists, int dv, bool whole_chunks) {
+__device__ void StoreRows(const device::wgmma::Accumulators<kColumns>& o, const float (&factors)[2],
+                          uint16_t* const (&to)[2], const bool (&exists)[2], int dv,
+                          bool whole_chunks) {
   const int pair = static_cast<int>(threadIdx.x) % 4;
+  // Elements 2 i and 2 i + 1 of the lane's r-th row.
+  const auto word = [&](int r, int i) {
+    return device::PackPair<T>(o.At(r, 2 * i) * factors[r], o.At(r, 2 * i + 1) * factors[r]);
+  };
+  if (!whole_chunks) {
 #pragma unroll
-  for (int c = 0; c < kColumns / 32; ++c) {
-    uint32_t words[4];
+    for (int i = 0; i < kColumns / 8; ++i) {
 #pragma unroll
-    for (int j = 0; j < 4; ++j) {
-      words[j] = pairs.Pack(o.At(r, 8 * c + 2 * j) * factor, o.At(r, 8 * c + 2 * j + 1) * factor);
+      for (int r = 0; r < 2; ++r) {
+        const int column = 8 * i + 2 * pair;
+        if (exists[r] && column < dv) to[r][column] = static_cast<uint16_t>(word(r, i));
+        if (exists[r] && column + 1 < dv) {
+          to[r][column + 1] = static_cast<uint16_t>(word(r, i) >> 16);
+        }
+      }
     }
-    TransposeWords(words);
-    const int column = 32 * c + 8 * pair;
-    if (!exists || column >= dv) continue;
-    if (whole_chunks) {
-      *reinterpret_cast<uint4*>(to + column) = make_uint4(words[0], words[1], words[2], words[3]);
-    } else {
+    return;
+  }
 #pragma unroll
-      for (int i = 0; i < 8; ++i) {
-        if (column + i < dv) to[column + i] = static_cast<uint16_t>(words[i / 2] >> i % 2 * 16);
+  for (int i = 0; i < kColumns / 32; ++i) {
+#pragma unroll
+    for (int r = 0; r < 2; ++r) {
+      uint32_t words[4] = {word(r, 4 * i), word(r, 4 * i + 1), word(r, 4 * i + 2),
+                           word(r, 4 * i + 3)};
+      TransposeWords(words);
+      if (exists[r] && 32 * i + 8 * pair < dv) {
+        reinterpret_cast<uint4*>(to[r])[4 * i + pair] =
+            make_uint4(words[0], words[1], words[2], words[3]);
       }
     }
   }

@@ -49,7 +49,24 @@ class HopperSoftmax {
     full_begin_ = max(0, work.sees_begin + last + kKeys - 1) / kKeys;
     full_end_ = end / kKeys;
     all_seen_ = end > full_end_ * kKeys;
-    if constexpr (Shape::kFp8) LoadRowScales(work);
+    if constexpr (Shape::kFp8) {
+      const float factor = kCaps ? h_.a.scale_by_softcap : scale_log2_;
+      row_scales_[0] *= factor, row_scales_[1] *= factor;
+    }
+  }
+
+  // For Begin(), but earlier, because that takes a while: when the query tile before has all its weights.
+  __device__ void LoadRowScales(const Work& work) {
+    if constexpr (Shape::kFp8) {
+      const int pack = static_cast<int>(h_.pack.Value());
+#pragma unroll
+      for (int r = 0; r < 2; ++r) {
+        const int row = min(Rows::Row(r), work.rows - 1),
+                  query = static_cast<int>(h_.pack.Divide(row));
+        row_scales_[r] = h_.q_scales.At(work.sequence, work.first_query + query,
+                                        work.q.head * pack + row - query * pack);
+      }
+    }
   }
 
   // Replaces the scores of tile i of keys by weights, and rounds them. Returns whether O has to be multiplied
@@ -84,6 +101,10 @@ class HopperSoftmax {
     }
     LaneRows sums, tops;
     Exponentiate(s, 0, scales, sums, tops);
+    if constexpr (Shape::kAwaitsLate) {
+      // ptxas would move what meanwhile() waits for before all exponentials, but not past a vote that it cannot foresee.
+      if (__any_sync(0xFFFFFFFF, sums[0] < 0)) asm volatile("nanosleep.u32 0;");
+    }
     meanwhile();
     Exponentiate(s, 1, scales, sums, tops);
     round();
@@ -139,17 +160,6 @@ class HopperSoftmax {
     return scale < 1e-35f ? 1e-35f : scale;  // NaN stays
   }
 
-  __device__ void LoadRowScales(const Work& work) {
-    const int pack = static_cast<int>(h_.pack.Value());
-#pragma unroll
-    for (int r = 0; r < 2; ++r) {
-      const int row = min(Rows::Row(r), work.rows - 1),
-                query = static_cast<int>(h_.pack.Divide(row));
-      row_scales_[r] = (kCaps ? h_.a.scale_by_softcap : scale_log2_) *
-                       h_.q_scales.At(work.sequence, work.first_query + query,
-                                      work.q.head * pack + row - query * pack);
-    }
-  }
   __device__ void CapScaled(Scores& s, const TileScales<Shape>& scales) const {
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
