@@ -18,8 +18,8 @@
 namespace attnlab::fp8 {
 namespace {
 
-// Heads of a thread block: while one is computed, the next one's elements come. All read the same angles.
-constexpr int kHeadsTogether = 4;
+// Most heads of a thread block: while one is computed, the next one's elements come. All read the same angles.
+constexpr int kMostTogether = 8;
 
 enum class Pass {
   kAll,      // each block has a scale of its own
@@ -132,27 +132,24 @@ __device__ void RotateHalves(const float4* angles, int row, int lane,
   }
 }
 
-// Changes the signs of 8 elements. `signs`: of each pair of columns, as those of two elements of 16 bits.
-__device__ void ChangeSigns(const uint32_t* signs, uint4& words) {
-  const uint4 sign = *reinterpret_cast<const uint4*>(signs);
-  words = {words.x ^ sign.x, words.y ^ sign.y, words.z ^ sign.z, words.w ^ sign.w};
-}
-__device__ void ChangeSigns(const uint32_t* signs, float* x) {
-  const uint4 sign = *reinterpret_cast<const uint4*>(signs);
-  const uint32_t s[] = {sign.x, sign.y, sign.z, sign.w};
-#pragma unroll
-  for (int i = 0; i < 4; ++i) {
-    x[2 * i] = __uint_as_float(__float_as_uint(x[2 * i]) ^ s[i] << 16);
-    x[2 * i + 1] = __uint_as_float(__float_as_uint(x[2 * i + 1]) ^ (s[i] & 0x80000000));
-  }
+// `first` times `sign`, plus and minus `second`.
+__device__ void AddAndSubtract(float& first, float sign, float second, float& difference) {
+  difference = fmaf(first, sign, -second);
+  first = fmaf(first, sign, second);
 }
 
-// As MultiplyByHadamard() does it after the signs, operation by operation.
+// As MultiplyByHadamard() does it, operation by operation; products with `signs`, of all columns, are exact.
 template <int kDim>
-__device__ void Multiply(float (&x)[Layout<kDim>::kElements], int lane) {
+__device__ void Multiply(const float* signs, float (&x)[Layout<kDim>::kElements], int lane) {
   using L = Layout<kDim>;
 #pragma unroll
-  for (int bit = 0; 1 << bit < L::kBlock; ++bit) {
+  for (int i = 0; i < L::kElements; i += 4) {
+    const float4 sign = *reinterpret_cast<const float4*>(signs + L::Column(lane, i / 8) + i % 8);
+    AddAndSubtract(x[i], sign.x, x[i + 1] * sign.y, x[i + 1]);
+    AddAndSubtract(x[i + 2], sign.z, x[i + 3] * sign.w, x[i + 3]);
+  }
+#pragma unroll
+  for (int bit = 1; 1 << bit < L::kBlock; ++bit) {
     const int step = 1 << bit;
     if (step < 8 || step >= 8 * L::kLanes) {  // within the lane
       const int distance = step < 8 ? step : step / L::kLanes;
@@ -274,15 +271,15 @@ __device__ int ThisThread() {
 template <typename T, int kDim, Turns kTurns>
 __global__ void __launch_bounds__(128 * Layout<kDim>::kLanes, Layout<kDim>::Blocks(kTurns))
     QuantizeKernel(const __grid_constant__ Tensors tensors, Pass pass, int32_t first_head,
-                   int64_t first_sequence, uint32_t sequences) {
+                   int32_t together, int64_t first_sequence, uint32_t sequences) {
   using L = Layout<kDim>;
   extern __shared__ uint4 shared[];  // the next head's elements, then angles
-  __shared__ __align__(16) uint32_t signs[kDim / 2];
+  __shared__ __align__(16) float signs[kDim];
   __shared__ uint32_t largest[2][32];
   const uint32_t tensor = blockIdx.z < sequences ? 0 : blockIdx.z < 2 * sequences ? 1 : 2;
   const QuantizeRows& a = tensors.rows[tensor];
-  int head = first_head + static_cast<int>(blockIdx.y) * kHeadsTogether;
-  const int end = min(head + kHeadsTogether, a.heads);
+  int head = first_head + static_cast<int>(blockIdx.y) * together;
+  const int end = min(head + together, a.heads);
   const int64_t sequence = first_sequence + blockIdx.z - tensor * sequences;
   const device::Span span = a.sequences[sequence];
   const int thread = static_cast<int>(threadIdx.x), warp_row = thread % 32 / L::kLanes;
@@ -328,9 +325,8 @@ __global__ void __launch_bounds__(128 * Layout<kDim>::kLanes, Layout<kDim>::Bloc
     device::CopyAsyncCommit();
   }
   if (a.hadamard) {
-    for (int c = thread; c < kDim / 2; c += static_cast<int>(blockDim.x)) {
-      signs[c] =
-          (IsNegated(a.seed, 2 * c) ? 0x8000 : 0) | (IsNegated(a.seed, 2 * c + 1) ? 0x80000000 : 0);
+    for (int c = thread; c < kDim; c += static_cast<int>(blockDim.x)) {
+      signs[c] = IsNegated(a.seed, c) ? -1 : 1;
     }
     __syncthreads();
   }
@@ -344,9 +340,7 @@ __global__ void __launch_bounds__(128 * Layout<kDim>::kLanes, Layout<kDim>::Bloc
     __syncwarp();
 #pragma unroll
     for (int i = 0; i < L::kParts; ++i) {
-      uint4 words = coming[L::Place(at_row, L::Column(lane, i) / 8)];
-      if (!rotates && a.hadamard) ChangeSigns(signs + L::Column(lane, i) / 2, words);
-      Unpack<T>(words, x + 8 * i);
+      Unpack<T>(coming[L::Place(at_row, L::Column(lane, i) / 8)], x + 8 * i);
     }
     __syncwarp();
     from += a.from.head_stride;
@@ -365,14 +359,8 @@ __global__ void __launch_bounds__(128 * Layout<kDim>::kLanes, Layout<kDim>::Bloc
           asm volatile("" : "+l"(cosines)::"memory");
         }
       }
-      if (a.hadamard) {
-#pragma unroll
-        for (int i = 0; i < L::kElements; i += 8) {
-          ChangeSigns(signs + L::Column(lane, i / 8) / 2, x + i);
-        }
-      }
     }
-    if (a.hadamard) Multiply<kDim>(x, lane);
+    if (a.hadamard) Multiply<kDim>(signs, x, lane);
     const auto scale = [&] {
       return a.scales + sequence * a.scale_strides[0] + int64_t{blockIdx.x} * a.scale_strides[1] +
              head * a.scale_strides[2];
@@ -428,26 +416,31 @@ constexpr size_t SharedBytes(int block, bool angles) {
 }
 
 template <typename T, int kDim, Turns kTurns>
-cudaError_t Launch(const Tensors& tensors, Pass pass, cudaStream_t stream) {
+cudaError_t Launch(const Tensors& tensors, Pass pass, int processors, cudaStream_t stream) {
   constexpr int64_t kMost = 65535;  // of a grid's second and third axis
-  int64_t blocks = 0, groups = 0;
+  int64_t blocks = 0, heads = 0;
   for (int i = 0; i < tensors.count; ++i) {
-    const QuantizeRows& a = tensors.rows[i];
-    blocks = std::max<int64_t>(blocks, a.blocks);
-    groups = std::max<int64_t>(groups, (a.heads + kHeadsTogether - 1) / kHeadsTogether);
+    blocks = std::max<int64_t>(blocks, tensors.rows[i].blocks);
+    heads = std::max<int64_t>(heads, tensors.rows[i].heads);
   }
   const QuantizeRows& a = tensors.rows[0];
+  // So many heads together that multiprocessors still have two rounds of blocks.
+  int64_t together = kMostTogether;
+  const auto groups = [&] { return (heads + together - 1) / together; };
+  const int64_t least = int64_t{2} * processors * Layout<kDim>::Blocks(kTurns);
+  while (together > 1 && blocks * groups() * a.b * tensors.count < least) together /= 2;
   const dim3 threads(static_cast<uint32_t>(a.block * Layout<kDim>::kLanes));
   const size_t shared_bytes = SharedBytes<kDim>(a.block, kTurns == Turns::kHalves);
   for (int64_t sequence = 0; sequence < a.b; sequence += kMost / 3) {
     const auto sequences = static_cast<uint32_t>(std::min(a.b - sequence, kMost / 3));
-    for (int64_t group = 0; group < groups; group += kMost) {
+    for (int64_t group = 0; group < groups(); group += kMost) {
       const dim3 grid(static_cast<uint32_t>(blocks),
-                      static_cast<uint32_t>(std::min(groups - group, kMost)),
+                      static_cast<uint32_t>(std::min(groups() - group, kMost)),
                       sequences * static_cast<uint32_t>(tensors.count));
-      const cudaError_t error = device::Launch(
-          QuantizeKernel<T, kDim, kTurns>, grid, threads, shared_bytes, stream, tensors, pass,
-          static_cast<int32_t>(group * kHeadsTogether), sequence, sequences);
+      const cudaError_t error =
+          device::Launch(QuantizeKernel<T, kDim, kTurns>, grid, threads, shared_bytes, stream,
+                         tensors, pass, static_cast<int32_t>(group * together),
+                         static_cast<int32_t>(together), sequence, sequences);
       if (error != cudaSuccess) return error;
     }
   }
@@ -456,23 +449,27 @@ cudaError_t Launch(const Tensors& tensors, Pass pass, cudaStream_t stream) {
 
 template <typename T, int kDim>
 cudaError_t Launch(const Tensors& tensors, cudaStream_t stream) {
-  int device = 0, most_shared = 0;
+  int device = 0, most_shared = 0, processors = 0;
   cudaError_t error = cudaGetDevice(&device);
   if (error == cudaSuccess) {
     error = cudaDeviceGetAttribute(&most_shared, cudaDevAttrMaxSharedMemoryPerBlockOptin, device);
+  }
+  if (error == cudaSuccess) {
+    error = cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, device);
   }
   if (error != cudaSuccess) return error;
   Turns turns = Turns::kNone;
   for (int i = 0; i < tensors.count; ++i) {
     const QuantizeRows& a = tensors.rows[i];
     if (a.table == nullptr) continue;
-    const bool fits = SharedBytes<kDim>(a.block, true) + 1024 <= static_cast<size_t>(most_shared);
+    const bool fits = SharedBytes<kDim>(a.block, true) + 2048 <= static_cast<size_t>(most_shared);
     turns = a.rotary_dim == kDim && !a.interleaved && fits ? Turns::kHalves : Turns::kAny;
   }
   const auto run = [&](Pass pass) {
-    return turns == Turns::kNone     ? Launch<T, kDim, Turns::kNone>(tensors, pass, stream)
-           : turns == Turns::kHalves ? Launch<T, kDim, Turns::kHalves>(tensors, pass, stream)
-                                     : Launch<T, kDim, Turns::kAny>(tensors, pass, stream);
+    return turns == Turns::kNone ? Launch<T, kDim, Turns::kNone>(tensors, pass, processors, stream)
+           : turns == Turns::kHalves
+               ? Launch<T, kDim, Turns::kHalves>(tensors, pass, processors, stream)
+               : Launch<T, kDim, Turns::kAny>(tensors, pass, processors, stream);
   };
   if (!tensors.rows[0].one_scale) return run(Pass::kAll);
   const auto scales = [&](bool finish) {
