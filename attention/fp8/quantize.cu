@@ -18,9 +18,6 @@
 namespace attnlab::fp8 {
 namespace {
 
-// Most heads of a thread block: while one is computed, the next one's elements come. All read the same angles.
-constexpr int kMostTogether = 8;
-
 enum class Pass {
   kAll,      // each block has a scale of its own
   kLargest,  // finds the largest size of what shares a scale, as the bits of a float
@@ -33,6 +30,10 @@ enum class Turns {
   kHalves,  // whole rows, not interleaved: a lane has both elements of a pair, and angles in shared memory
   kAny,  // the other element and the angles come from memory
 };
+
+// Most heads of a thread block: while one is computed, the next one's elements come. More, where all read the same
+// angles, which a block copies when it begins.
+constexpr int MostTogether(Turns turns) { return turns == Turns::kHalves ? 8 : 4; }
 
 // What a launch makes fp8: some of Q, K and V.
 struct Tensors {
@@ -425,7 +426,7 @@ cudaError_t Launch(const Tensors& tensors, Pass pass, int processors, cudaStream
   }
   const QuantizeRows& a = tensors.rows[0];
   // So many heads together that multiprocessors still have two rounds of blocks.
-  int64_t together = kMostTogether;
+  int64_t together = MostTogether(kTurns);
   const auto groups = [&] { return (heads + together - 1) / together; };
   const int64_t least = int64_t{2} * processors * Layout<kDim>::Blocks(kTurns);
   while (together > 1 && blocks * groups() * a.b * tensors.count < least) together /= 2;
