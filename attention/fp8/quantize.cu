@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <iterator>
 
 #include "attention/cuda/launch.h"
 #include "attention/device/convert.cuh"
@@ -133,24 +134,36 @@ __device__ void RotateHalves(const float4* angles, int row, int lane,
   }
 }
 
-// `first` times `sign`, plus and minus `second`.
-__device__ void AddAndSubtract(float& first, float sign, float second, float& difference) {
-  difference = fmaf(first, sign, -second);
-  first = fmaf(first, sign, second);
+// Changes the signs of 8 elements. `signs`: of each pair of columns, as those of two elements of 16 bits.
+__device__ void ChangeSigns(const uint32_t* signs, uint4& words) {
+  const uint4 sign = *reinterpret_cast<const uint4*>(signs);
+  words = {words.x ^ sign.x, words.y ^ sign.y, words.z ^ sign.z, words.w ^ sign.w};
 }
 
-// As MultiplyByHadamard() does it, operation by operation; products with `signs`, of all columns, are exact.
+// The first step of Multiply(), with the signs before it: `signs`, of all columns, as factors. Of fp32, that takes fewer
+// instructions than to change them.
 template <int kDim>
-__device__ void Multiply(const float* signs, float (&x)[Layout<kDim>::kElements], int lane) {
+__device__ void AddPairs(const uint32_t* signs, float (&x)[Layout<kDim>::kElements], int lane) {
   using L = Layout<kDim>;
+  const auto add = [](float& first, float sign, float& second, float its_sign) {
+    const float signed_second = second * its_sign;
+    second = fmaf(first, sign, -signed_second);
+    first = fmaf(first, sign, signed_second);
+  };
 #pragma unroll
   for (int i = 0; i < L::kElements; i += 4) {
     const float4 sign = *reinterpret_cast<const float4*>(signs + L::Column(lane, i / 8) + i % 8);
-    AddAndSubtract(x[i], sign.x, x[i + 1] * sign.y, x[i + 1]);
-    AddAndSubtract(x[i + 2], sign.z, x[i + 3] * sign.w, x[i + 3]);
+    add(x[i], sign.x, x[i + 1], sign.y);
+    add(x[i + 2], sign.z, x[i + 3], sign.w);
   }
+}
+
+// As MultiplyByHadamard() does it after the signs, operation by operation, from this step on.
+template <int kDim, int kFirstBit>
+__device__ void Multiply(float (&x)[Layout<kDim>::kElements], int lane) {
+  using L = Layout<kDim>;
 #pragma unroll
-  for (int bit = 1; 1 << bit < L::kBlock; ++bit) {
+  for (int bit = kFirstBit; 1 << bit < L::kBlock; ++bit) {
     const int step = 1 << bit;
     if (step < 8 || step >= 8 * L::kLanes) {  // within the lane
       const int distance = step < 8 ? step : step / L::kLanes;
@@ -275,7 +288,8 @@ __global__ void __launch_bounds__(128 * Layout<kDim>::kLanes, Layout<kDim>::Bloc
                    int32_t together, int64_t first_sequence, uint32_t sequences) {
   using L = Layout<kDim>;
   extern __shared__ uint4 shared[];  // the next head's elements, then angles
-  __shared__ __align__(16) float signs[kDim];
+  constexpr bool kRotates = kTurns != Turns::kNone;
+  __shared__ __align__(16) uint32_t signs[kRotates ? kDim : kDim / 2];
   __shared__ uint32_t largest[2][32];
   const uint32_t tensor = blockIdx.z < sequences ? 0 : blockIdx.z < 2 * sequences ? 1 : 2;
   const QuantizeRows& a = tensors.rows[tensor];
@@ -307,7 +321,7 @@ __global__ void __launch_bounds__(128 * Layout<kDim>::kLanes, Layout<kDim>::Bloc
     device::CopyAsyncCommit();
   };
   load();
-  const bool rotates = kTurns != Turns::kNone && a.table != nullptr;
+  const bool rotates = kRotates && a.table != nullptr;
   const auto angles_of = [&](int64_t of) {
     const int64_t position = of + a.kv_sequences[sequence].length - span.length;
     return a.table + max(int64_t{0}, min(position, a.positions - 1)) * a.position_stride;
@@ -326,8 +340,14 @@ __global__ void __launch_bounds__(128 * Layout<kDim>::kLanes, Layout<kDim>::Bloc
     device::CopyAsyncCommit();
   }
   if (a.hadamard) {
-    for (int c = thread; c < kDim; c += static_cast<int>(blockDim.x)) {
-      signs[c] = IsNegated(a.seed, c) ? -1 : 1;
+    for (int c = thread; c < static_cast<int>(std::size(signs));
+         c += static_cast<int>(blockDim.x)) {
+      if constexpr (kRotates) {
+        signs[c] = __float_as_uint(IsNegated(a.seed, c) ? -1 : 1);
+      } else {
+        signs[c] = (IsNegated(a.seed, 2 * c) ? 0x8000 : 0) |
+                   (IsNegated(a.seed, 2 * c + 1) ? 0x80000000 : 0);
+      }
     }
     __syncthreads();
   }
@@ -341,7 +361,9 @@ __global__ void __launch_bounds__(128 * Layout<kDim>::kLanes, Layout<kDim>::Bloc
     __syncwarp();
 #pragma unroll
     for (int i = 0; i < L::kParts; ++i) {
-      Unpack<T>(coming[L::Place(at_row, L::Column(lane, i) / 8)], x + 8 * i);
+      uint4 words = coming[L::Place(at_row, L::Column(lane, i) / 8)];
+      if (!kRotates && a.hadamard) ChangeSigns(signs + L::Column(lane, i) / 2, words);
+      Unpack<T>(words, x + 8 * i);
     }
     __syncwarp();
     from += a.from.head_stride;
@@ -361,7 +383,10 @@ __global__ void __launch_bounds__(128 * Layout<kDim>::kLanes, Layout<kDim>::Bloc
         }
       }
     }
-    if (a.hadamard) Multiply<kDim>(signs, x, lane);
+    if (a.hadamard) {
+      if constexpr (kRotates) AddPairs<kDim>(signs, x, lane);
+      Multiply<kDim, kRotates ? 1 : 0>(x, lane);
+    }
     const auto scale = [&] {
       return a.scales + sequence * a.scale_strides[0] + int64_t{blockIdx.x} * a.scale_strides[1] +
              head * a.scale_strides[2];
