@@ -140,10 +140,11 @@ __device__ void ChangeSigns(const uint32_t* signs, uint4& words) {
   words = {words.x ^ sign.x, words.y ^ sign.y, words.z ^ sign.z, words.w ^ sign.w};
 }
 
-// The first step of Multiply(), with the signs before it: `signs`, of all columns, as factors. Of fp32, that takes fewer
-// instructions than to change them.
+// Signs, and the first step of Multiply(): sums and differences of neighbours. `signs`: of all columns, as factors. Of
+// fp32, that takes fewer instructions than to change signs before.
 template <int kDim>
-__device__ void AddPairs(const uint32_t* signs, float (&x)[Layout<kDim>::kElements], int lane) {
+__device__ void SignAndAddPairs(const uint32_t* signs, float (&x)[Layout<kDim>::kElements],
+                                int lane) {
   using L = Layout<kDim>;
   const auto add = [](float& first, float sign, float& second, float its_sign) {
     const float signed_second = second * its_sign;
@@ -289,6 +290,7 @@ __global__ void __launch_bounds__(128 * Layout<kDim>::kLanes, Layout<kDim>::Bloc
   using L = Layout<kDim>;
   extern __shared__ uint4 shared[];  // the next head's elements, then angles
   constexpr bool kRotates = kTurns != Turns::kNone;
+  // Of columns: of fp32 when they come, 1 or -1; else the signs of two elements of 16 bits.
   __shared__ __align__(16) uint32_t signs[kRotates ? kDim : kDim / 2];
   __shared__ uint32_t largest[2][32];
   const uint32_t tensor = blockIdx.z < sequences ? 0 : blockIdx.z < 2 * sequences ? 1 : 2;
@@ -384,7 +386,7 @@ __global__ void __launch_bounds__(128 * Layout<kDim>::kLanes, Layout<kDim>::Bloc
       }
     }
     if (a.hadamard) {
-      if constexpr (kRotates) AddPairs<kDim>(signs, x, lane);
+      if constexpr (kRotates) SignAndAddPairs<kDim>(signs, x, lane);
       Multiply<kDim, kRotates ? 1 : 0>(x, lane);
     }
     const auto scale = [&] {
@@ -436,6 +438,8 @@ cudaError_t LaunchScales(const QuantizeRows& a, bool finish, cudaStream_t stream
 }
 
 // Of dynamic shared memory: elements of 16 bits and, of rows that are rotated whole, angles.
+// Beside it there are signs and the largest sizes of warps.
+constexpr size_t kMoreShared = 2048;
 template <int kDim>
 constexpr size_t SharedBytes(int block, bool angles) {
   return static_cast<size_t>(block) * kDim * (angles ? 2 + sizeof(float) : 2);
@@ -450,18 +454,27 @@ cudaError_t Launch(const Tensors& tensors, Pass pass, int processors, cudaStream
     heads = std::max<int64_t>(heads, tensors.rows[i].heads);
   }
   const QuantizeRows& a = tensors.rows[0];
-  // So many heads together that multiprocessors still have two rounds of blocks.
+  // So many heads together that multiprocessors still have two rounds of blocks, if all sequences are as long as the
+  // longest one.
   int64_t together = MostTogether(kTurns);
-  const auto groups = [&] { return (heads + together - 1) / together; };
-  const int64_t least = int64_t{2} * processors * Layout<kDim>::Blocks(kTurns);
-  while (together > 1 && blocks * groups() * a.b * tensors.count < least) together /= 2;
+  const auto all = [&] {
+    int64_t sum = 0;
+    for (int i = 0; i < tensors.count; ++i) {
+      sum += tensors.rows[i].blocks * ((tensors.rows[i].heads + together - 1) / together);
+    }
+    return a.b * sum;
+  };
+  while (together > 1 && all() < int64_t{2} * processors * Layout<kDim>::Blocks(kTurns)) {
+    together /= 2;
+  }
+  const int64_t groups = (heads + together - 1) / together;
   const dim3 threads(static_cast<uint32_t>(a.block * Layout<kDim>::kLanes));
   const size_t shared_bytes = SharedBytes<kDim>(a.block, kTurns == Turns::kHalves);
   for (int64_t sequence = 0; sequence < a.b; sequence += kMost / 3) {
     const auto sequences = static_cast<uint32_t>(std::min(a.b - sequence, kMost / 3));
-    for (int64_t group = 0; group < groups(); group += kMost) {
+    for (int64_t group = 0; group < groups; group += kMost) {
       const dim3 grid(static_cast<uint32_t>(blocks),
-                      static_cast<uint32_t>(std::min(groups() - group, kMost)),
+                      static_cast<uint32_t>(std::min(groups - group, kMost)),
                       sequences * static_cast<uint32_t>(tensors.count));
       const cudaError_t error =
           device::Launch(QuantizeKernel<T, kDim, kTurns>, grid, threads, shared_bytes, stream,
@@ -488,7 +501,8 @@ cudaError_t Launch(const Tensors& tensors, cudaStream_t stream) {
   for (int i = 0; i < tensors.count; ++i) {
     const QuantizeRows& a = tensors.rows[i];
     if (a.table == nullptr) continue;
-    const bool fits = SharedBytes<kDim>(a.block, true) + 2048 <= static_cast<size_t>(most_shared);
+    const bool fits =
+        SharedBytes<kDim>(a.block, true) + kMoreShared <= static_cast<size_t>(most_shared);
     turns = a.rotary_dim == kDim && !a.interleaved && fits ? Turns::kHalves : Turns::kAny;
   }
   const auto run = [&](Pass pass) {

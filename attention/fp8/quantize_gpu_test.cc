@@ -148,6 +148,12 @@ TEST(QuantizeOnGpuTest, WritesWhatTheCpuWrites) {
                 DType::kBFloat16, true, false, 32},
            Case{"b=3,hq=4,hkv=2,sq=200,skv=300,d=64,dtype=fp8_e4m3,scaleblock=64,lens=padded",
                 DType::kBFloat16, true, false, 64},
+           // Enough blocks for four heads per thread block, or eight, and a last group of one.
+           Case{"b=1,hq=9,hkv=1,sq=5700,d=256,dtype=fp8_e4m3,scaleblock=64"},
+           Case{"b=1,hq=9,hkv=1,sq=5700,d=256,dtype=fp8_e4m3,scaleblock=64", DType::kBFloat16, true,
+                false, 64},
+           Case{"b=1,hq=9,hkv=1,sq=5700,d=256,dtype=fp8_e4m3,scaleblock=64", DType::kBFloat16, true,
+                false, 256},
        }) {
     const AttentionProblem p = AttentionProblem::Parse(c.line).value();
     Side cpu(c, p, Device::Cpu()), gpu(c, p, Device::Cuda(0));

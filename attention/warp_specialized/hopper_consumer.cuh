@@ -11,6 +11,9 @@
 #ifndef ATTENTION_WARP_SPECIALIZED_HOPPER_CONSUMER_CUH_
 #define ATTENTION_WARP_SPECIALIZED_HOPPER_CONSUMER_CUH_
 
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+
 #include <cstdint>
 
 #include "attention/device/convert.cuh"
@@ -635,7 +638,7 @@ class Consumer {
     }
   }
 
-  // Times these factors, with what was set aside in memory.
+  // Stores O, times these factors. `at`: where the lane's two rows lie.
   __device__ void StoreO(const Work& work, const RowPlace (&at)[2], const float (&factors)[2]) {
     const device::Arguments& a = h_.a;
     uint16_t* o[2];

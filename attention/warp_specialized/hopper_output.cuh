@@ -2,13 +2,8 @@
 #ifndef ATTENTION_WARP_SPECIALIZED_HOPPER_OUTPUT_CUH_
 #define ATTENTION_WARP_SPECIALIZED_HOPPER_OUTPUT_CUH_
 
-#include <cuda_bf16.h>
-#include <cuda_fp16.h>
-#include <cuda_fp8.h>
-
 #include <cstdint>
 
-#include "attention/device/convert.cuh"
 #include "attention/device/hopper/wgmma.cuh"
 #include "attention/device/mma.cuh"
 

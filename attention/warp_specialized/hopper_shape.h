@@ -24,7 +24,7 @@ struct HopperShape {
   static constexpr int kCluster = 1;  // blocks that do
   // Whether consumers take turns to start their products.
   static constexpr bool kTakesTurns = true;
-  // Whether P V of a tile is awaited behind half of the next tile's exponentials, not before: faster, by measurement.
+  // Whether P V of a tile is awaited behind half of the next tile's exponentials, not before: faster on an H100.
   static constexpr bool kAwaitsLate = !kFp8 && (kDim == 128 || kDim == 256);
   static constexpr int kThreads = 128 * (kConsumers + 1);
   // Query tiles that are worked out: the current one, and those of which the producer copies keys ahead.

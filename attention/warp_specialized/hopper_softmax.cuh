@@ -102,7 +102,7 @@ class HopperSoftmax {
     LaneRows sums, tops;
     Exponentiate(s, 0, scales, sums, tops);
     if constexpr (Shape::kAwaitsLate) {
-      // ptxas would move what meanwhile() waits for before all exponentials, but not past a vote that it cannot foresee.
+      // ptxas would move what meanwhile() waits for before most exponentials, but not past a vote that it cannot foresee.
       if (__any_sync(0xFFFFFFFF, sums[0] < 0)) asm volatile("nanosleep.u32 0;");
     }
     meanwhile();
