@@ -438,12 +438,12 @@ cudaError_t LaunchScales(const QuantizeRows& a, bool finish, cudaStream_t stream
 }
 
 // Of dynamic shared memory: elements of 16 bits and, of rows that are rotated whole, angles.
-// Beside it there are signs and the largest sizes of warps.
-constexpr size_t kMoreShared = 2048;
 template <int kDim>
 constexpr size_t SharedBytes(int block, bool angles) {
   return static_cast<size_t>(block) * kDim * (angles ? 2 + sizeof(float) : 2);
 }
+// At most, beside it: signs and the largest sizes of warps.
+constexpr size_t kMoreShared = 2048;
 
 template <typename T, int kDim, Turns kTurns>
 cudaError_t Launch(const Tensors& tensors, Pass pass, int processors, cudaStream_t stream) {
