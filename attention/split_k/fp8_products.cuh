@@ -13,6 +13,7 @@
 #include <cuda_fp8.h>
 
 #include <cstdint>
+#include <type_traits>
 
 #include "attention/device/convert.cuh"
 #include "attention/device/fragment_products.cuh"
@@ -42,38 +43,48 @@ class Fp8Products {
     device::AFragment x[kDim / 16];
   };
 
-  // Keeps rows `quad` and `quad` + 8 of Q, which lie at `rows` as elements of T. Those of bf16 may
-  // be too large for fp16, so each row is divided by a power of two, which is its factor.
+  // Keeps rows `quad` and `quad` + 8 of the `count` rows of Q, which lie at `rows` as elements of T. Those of bf16 may
+  // be too large for fp16, so each row is divided by a power of two, which is its factor. Short code, because it
+  // runs once.
   template <typename T>
-  static __device__ void KeepQ(const char* rows, int quad, int pair, KeptQ& q,
+  static __device__ void KeepQ(const char* rows, int count, int quad, int pair, KeptQ& q,
                                float (&factors)[2]) {
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
-      float x[kDim / 4];
-      float largest = 0;
+      factors[r] = 1;
+      if (r > 0 && count <= 8) {
 #pragma unroll
-      for (int k = 0; k < kDim / 16; ++k) {
-        const char* const at =
-            rows +
-            device::Swizzle<kDim / 8>::At(quad + 8 * r, 2 * k + pair / 2) * device::kChunkBytes +
-            pair % 2 * 8;
-#pragma unroll
-        for (int i = 0; i < 4; ++i) {
-          x[4 * k + i] = device::ToFloat(reinterpret_cast<const T*>(at)[i]);
-          largest = fmaxf(largest, fabsf(x[4 * k + i]));
-        }
+        for (int k = 0; k < kDim / 16; ++k) q.x[k].x[1] = q.x[k].x[3] = 0;
+        continue;
       }
-      largest = fmaxf(largest, __shfl_xor_sync(0xFFFFFFFF, largest, 1));
-      largest = fmaxf(largest, __shfl_xor_sync(0xFFFFFFFF, largest, 2));
-      // From 2^7 to 2^8 then. A row of zeros stays as it is. The limits are for numbers whose
-      // inverse would overflow, and for infinity.
-      const int exponent = largest == 0 ? 0 : max(-100, min(120, ilogbf(largest) - 7));
-      factors[r] = ldexpf(1.0f, exponent);
-      const float inverse = ldexpf(1.0f, -exponent);
+      // Of both halves of words: without signs, bf16 are in the order of their bits.
+      uint32_t largest = 0;
 #pragma unroll
       for (int k = 0; k < kDim / 16; ++k) {
-        q.x[k].x[r] = device::PackPair<__half>(x[4 * k] * inverse, x[4 * k + 1] * inverse);
-        q.x[k].x[2 + r] = device::PackPair<__half>(x[4 * k + 2] * inverse, x[4 * k + 3] * inverse);
+        const int at = device::Swizzle<kDim / 8>::At(quad + 8 * r, 2 * k + pair / 2);
+        const uint2 words =
+            *reinterpret_cast<const uint2*>(rows + at * device::kChunkBytes + pair % 2 * 8);
+        q.x[k].x[r] = words.x, q.x[k].x[2 + r] = words.y;
+        largest = __vmaxu2(largest, words.x & 0x7FFF7FFF);
+        largest = __vmaxu2(largest, words.y & 0x7FFF7FFF);
+      }
+      if constexpr (std::is_same_v<T, __nv_bfloat16>) {
+        largest = max(largest & 0xFFFF, largest >> 16);
+        largest = max(largest, __shfl_xor_sync(0xFFFFFFFF, largest, 1));
+        largest = max(largest, __shfl_xor_sync(0xFFFFFFFF, largest, 2));
+        // From 2^7 to 2^8 then. The limits are for numbers whose inverse would overflow, and for infinity.
+        constexpr int kBias = 127, kBits = 23;  // of fp32; bf16 has the upper half
+        const int exponent =
+            max(-100, min(120, static_cast<int>(largest >> (kBits - 16)) - kBias - 7));
+        factors[r] = __int_as_float((kBias + exponent) << kBits);
+        const float inverse = __int_as_float((kBias - exponent) << kBits);
+#pragma unroll
+        for (int k = 0; k < kDim / 16; ++k) {
+          for (uint32_t* const word : {&q.x[k].x[r], &q.x[k].x[2 + r]}) {
+            *word = device::PackPair<__half>(__uint_as_float(*word << 16) * inverse,
+                                             __uint_as_float(*word & 0xFFFF0000) * inverse);
+          }
+        }
       }
     }
   }

@@ -81,18 +81,23 @@ int ClusterShift(const DeviceInfo& device, int capability, const SplitTile& tile
 // its multiprocessor and the memory can serve all blocks at that rate.
 double SecondsOf(const AttentionProblem& p, const DeviceInfo& device, const Options& options,
                  int64_t tiles, int64_t parts, int64_t keys, bool cluster) {
-  constexpr double kBlockSeconds = 2e-6, kMergeSeconds = 2e-6, kClusterSeconds = 1.5e-6;
+  constexpr double kBlockSeconds = 2e-6, kMergeSeconds = 2e-6, kClusterSeconds = 1e-6;
   constexpr double kEightSeconds = 1e-6;  // of eight parts' states that the merge loads
-  // Bytes per second of a multiprocessor, if all read. Memory gives a quarter more where there is much to
-  // read, but then the choice is easy.
-  constexpr double kMultiprocessorRate = 27e9;
+  // What memory gives, of the rate by its clock; if that is not known, of so many bytes per second of a
+  // multiprocessor. It gives a tenth more where there is much to read, but then the choice is easy.
+  constexpr double kOfMemory = 0.8, kUnknownRate = 34e9;
   // Keys per second of a block: as many of fp8 as of 16 bits, and no more if they are short. Two blocks of
   // a multiprocessor take 1.4 times as many as one.
   constexpr double kBlockKeys = 82e6, kOfTwo = 0.7;
   // Of several waves, the last blocks do not end together, by so much of what a block takes.
-  constexpr double kApart = 0.05;
+  constexpr double kApart = 0.04;
+  // How much longer it takes with blocks on half of the multiprocessors or fewer: less is under way at first.
+  constexpr double kOfFew = 0.08;
   const auto key_bytes = static_cast<double>((p.d + p.dv) * SizeOf(p.KvDType()));
   const double multiprocessors = std::max(1, device.multiprocessors);
+  const double memory_rate =
+      kOfMemory * (device.memory_bytes_per_second > 0 ? device.memory_bytes_per_second
+                                                      : kUnknownRate * multiprocessors);
   const int64_t room =
       std::min<int64_t>(options.tile.blocks, RoomFor(device, options.tile.shared_bytes));
   const double together = multiprocessors * static_cast<double>(std::max<int64_t>(1, room));
@@ -100,8 +105,7 @@ double SecondsOf(const AttentionProblem& p, const DeviceInfo& device, const Opti
   const double at_a_time = std::min(blocks, together);
   const double block_rate = (at_a_time > multiprocessors ? kOfTwo : 1) * kBlockKeys * key_bytes /
                             std::max(1.0, static_cast<double>(p.d + p.dv) / 256);
-  const double rate =
-      std::min(block_rate, kMultiprocessorRate * multiprocessors / std::max(1.0, at_a_time));
+  const double rate = std::min(block_rate, memory_rate / std::max(1.0, at_a_time));
   const double bytes = static_cast<double>(keys) * key_bytes;
   const double waves = std::ceil(blocks / together);
   const double merged = blocks * options.tile.rows * static_cast<double>(p.dv) * 4;
@@ -109,11 +113,11 @@ double SecondsOf(const AttentionProblem& p, const DeviceInfo& device, const Opti
                        : cluster  ? kClusterSeconds
                                   : kMergeSeconds +
                                        kEightSeconds * static_cast<double>(CeilDivide(parts, 8)) +
-                                       2 * merged / (kMultiprocessorRate * device.multiprocessors);
-  // Where nothing else decides, rather use all multiprocessors: what memory gives is not known so well.
+                                       2 * merged / memory_rate;
   const double idle = 1 - std::min(1.0, blocks / multiprocessors);
+  const double few = kOfFew * std::min(1.0, 4 * idle * idle);
   const double apart = waves > 1 ? kApart * bytes / rate : 0;
-  return (waves * (kBlockSeconds + bytes / rate) + apart + merge) * (1 + 0.05 * idle);
+  return (waves * (kBlockSeconds + bytes / rate) + apart + merge) * (1 + few);
 }
 
 // The most keys that a part may have: each of four warps adds a quarter of them.

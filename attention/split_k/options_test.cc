@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -46,6 +47,26 @@ TEST(SplitKOptionsTest, PartsFillTheGpuAndNoMore) {
   EXPECT_EQ(parts("hq=1,sq=1,skv=0,d=128"), 1u);
   // A window leaves few keys to divide.
   EXPECT_LE(parts("hq=8,sq=1,skv=131072,d=128,mask=window:127:0"), 3u);
+}
+
+TEST(SplitKOptionsTest, OneBlockPerMultiprocessorIfMemoryGivesNoMore) {
+  const auto parts = [](const std::string& line, double memory) {
+    DeviceInfo gpu = Gpu(90);
+    gpu.memory_bytes_per_second = memory;
+    return OptionsFor(*AttentionProblem::Parse("hq=32,hkv=8,sq=1,d=128,dtype=bf16," + line), gpu,
+                      90, {})
+        ->grid.parts.Value();
+  };
+  constexpr double kH100 = 3.35e12, kH200 = 4.92e12;
+  for (const auto& [line, h100, h200] : std::vector<std::tuple<std::string, uint32_t, uint32_t>>{
+           {"b=8,skv=32768,kvdtype=fp8_e4m3", 2, 4},
+           {"b=1,skv=32768,kvdtype=fp8_e4m3", 16, 32},
+           {"b=64,skv=8192,kvdtype=fp8_e4m3", 1, 1},
+           {"b=8,skv=1024", 2, 2},
+           {"b=8,skv=32768", 2, 2}}) {
+    EXPECT_EQ(parts(line, kH100), h100) << line;
+    EXPECT_EQ(parts(line, kH200), h200) << line;
+  }
 }
 
 TEST(SplitKOptionsTest, PrefetchedKeysAreThoseOfTheParts) {

@@ -101,7 +101,8 @@ class SplitWarp {
         if (tile >= tiles_.end) break;
         const int at = Stage(Shape::kStages - 1);
         if constexpr (kFp8) {
-          OfFp8::template KeepQ<T>(shared_ + at, Warp::Quad(), Warp::Pair(), q, factors);
+          OfFp8::template KeepQ<T>(shared_ + at, tile_.Count(), Warp::Quad(), Warp::Pair(), q,
+                                   factors);
 #pragma unroll
           for (float& factor : factors) factor *= k_scale;
         } else {

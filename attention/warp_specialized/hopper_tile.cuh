@@ -87,11 +87,11 @@ struct HopperShared : HopperNext<Shape> {
   }
 };
 
-// How many warps copy. If boxes are whole tiles, there is nothing to share; of fp8, the other warp has
-// other work.
+// How many warps copy. If a block has one box of a tile, there is nothing to share; of fp8, the other warp
+// has other work.
 template <typename Shape>
 __device__ int Producers(const HopperArguments& h) {
-  return h.box_keys < Shape::kKeys && Shape::kCluster == 1 && !Shape::kFp8 ? 2 : 1;
+  return h.box_keys * Shape::kCluster < Shape::kKeys && !Shape::kFp8 ? 2 : 1;
 }
 
 // Where V is copied to.
@@ -141,7 +141,8 @@ __device__ int NextScales(int place) {
 // the table's entry for its box one tile ahead, and of fp8 its scale.
 //
 // A copy takes a warp about 100 cycles, so for many boxes there is a second warp, `producer` 1, which
-// has every other one. Producer 0 alone says how many bytes are to come. No stage is full before that.
+// has every other one. Producer 0 alone says how many bytes are to come. No stage is full before that. In a
+// pair, each block copies every other box to both.
 template <typename Shape>
 __device__ void Produce(const HopperArguments& h, HopperShared<Shape>& shared, int producer) {
   constexpr int kKeys = Shape::kKeys, kColumns = Shape::kBlockColumns, kCluster = Shape::kCluster;
@@ -152,9 +153,9 @@ __device__ void Produce(const HopperArguments& h, HopperShared<Shape>& shared, i
   typename std::remove_reference_t<decltype(VRing(shared))>::Place v_at;
   const int lane = static_cast<int>(threadIdx.x) % 32;
   const bool first = lane == 0 && producer == 0;
-  // The lane's box begins there in a tile of keys.
-  const int row = kCluster > 1 ? (lane * kCluster + BlockOfPair<Shape>()) * h.box_keys
-                               : (lane * Producers<Shape>(h) + producer) * h.box_keys;
+  // The lane's box, and where it begins in a tile of keys.
+  const int box = (lane * Producers<Shape>(h) + producer) * kCluster + BlockOfPair<Shape>();
+  const int row = box * h.box_keys;
   const bool copies = row < kKeys;
   bool owes_v = false, owes_o = false;
   int scales_at = 0;

@@ -86,8 +86,11 @@ int64_t FewestKeysOfPairs(const AttentionProblem& p, const HopperTile& tile) {
 }
 
 // Whether pairs of blocks are faster. Under a causal mask the first of them skips the last keys, and windows are too
-// short for that. With an odd number of tiles, one block has none at the end, which must not take another round.
-bool PairsAreFaster(const AttentionProblem& p, const HopperTile& tile, int multiprocessors) {
+// short for that. With an odd number of tiles, one block has none at the end, which must not take another round. With
+// pages, a tile of keys comes in `boxes`: if in a few, single blocks are as fast.
+bool PairsAreFaster(const AttentionProblem& p, const HopperTile& tile, int boxes,
+                    int multiprocessors) {
+  if (boxes > 1 && boxes < 8) return false;
   const int64_t tiles = CeilDivide(p.sq, tile.rows), units = p.b * p.hq;
   return (p.mask == Mask::None() || p.mask == Mask::Causal()) && p.lens == Lengths::kFixed &&
          p.skv >= FewestKeysOfPairs(p, tile) && tiles > 1 && (tiles % 2 == 0 || tiles > 32) &&
@@ -106,17 +109,20 @@ absl::StatusOr<bool> ValueOf(const LaunchConfig& config, absl::string_view key, 
 // Whether blocks run in pairs.
 absl::StatusOr<bool> PairsFor(const AttentionProblem& p, const HopperTile& tile, int box_keys,
                               int multiprocessors, const LaunchConfig& config) {
+  const int boxes = tile.keys / box_keys;
   std::string why;
   if (!tile.pairs) {
     why = tile.e5m2_v ? "not for fp8_e5m2" : "for head dims above 96 only";
   } else if (p.softcap != 0) {
     why = "not for softcap";
-  } else if (box_keys != tile.keys) {
-    why = absl::StrCat("not for pages that divide a tile of ", tile.keys, " keys");
+  } else if (boxes > 1 && boxes % 2 != 0) {
+    why = absl::StrCat("not for pages of ", p.page, ", as a tile of ", tile.keys, " keys has ",
+                       boxes, " boxes, an odd number");
   } else if (multiprocessors < 2) {
     why = "for two multiprocessors and more";
   }
-  return ValueOf(config, "pairs", why.empty() && PairsAreFaster(p, tile, multiprocessors), why);
+  return ValueOf(config, "pairs", why.empty() && PairsAreFaster(p, tile, boxes, multiprocessors),
+                 why);
 }
 
 // How blocks share the last of so many query tiles.
@@ -191,7 +197,7 @@ absl::StatusOr<Options> OptionsFor(const AttentionProblem& p, const DeviceInfo& 
   if (!pairs.ok()) return pairs.status();
   options.pairs = *pairs;
   const int cluster = *pairs ? 2 : 1;
-  options.box_keys /= cluster;
+  if (options.box_keys == tile.keys) options.box_keys /= cluster;
   const absl::StatusOr<device::Grid> grid =
       GridFor(p, device, tile.rows, cluster, packs ? static_cast<int>(group) : 1);
   if (!grid.ok()) return grid.status();

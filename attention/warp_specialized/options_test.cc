@@ -161,7 +161,9 @@ TEST(OptionsTest, LongContextsTakePairsOfBlocks) {
       {"sq=8300,d=128", true},           // 65: the second block misses one of 66
       {"sq=8192,d=64", false},           // three consumers leave no registers
       {"sq=4096,d=128,softcap=3", false},
-      {"sq=4096,d=128,page=64", false},
+      {"sq=4096,d=128,page=16", true},
+      {"sq=4096,d=128,page=64", false},  // as fast
+      {"sq=8192,d=256,page=16", false},  // 5 boxes of a tile
       {"sq=4096,d=128,mask=window:8000:0", false},
       {"sq=4096,d=128,lens=packed", false},
       {"sq=2048,d=128,dtype=fp8_e4m3", true},
@@ -184,6 +186,8 @@ TEST(OptionsTest, LongContextsTakePairsOfBlocks) {
   EXPECT_TRUE(with("hq=1,sq=1,skv=7,d=128,dtype=bf16,mask=window:3:1,lens=padded", "true")->pairs);
   EXPECT_THAT(std::string(with("hq=1,sq=8,d=64,dtype=bf16", "true").status().message()),
               HasSubstr("pairs: for head dims above 96 only"));
+  EXPECT_THAT(std::string(with("hq=1,sq=8,d=256,dtype=bf16,page=16", "true").status().message()),
+              HasSubstr("pairs: not for pages of 16, as a tile of 80 keys has 5 boxes"));
   EXPECT_THAT(std::string(with("hq=1,sq=8,d=128,dtype=bf16", "1").status().message()),
               HasSubstr("pairs=1 is neither true nor false"));
 }
