@@ -190,11 +190,10 @@ dash: the kernel supports none. The checks (`conformance.h` says what each does)
       " problems\n\nThe sanitizers run only the checks that launch what others do "
       "not.\n\n",
       FeatureTable(columns, reduced, full),
-      "\n## Configurations\n\nThe kernels' examples, and on how many of `TileCases()` and "
-      "`SharedTileCases()` `config_overrides`\nruns each. Both sets have these; under the "
-      "sanitizers "
-      "it runs two of them in turn on each. On every\nfourth other problem it runs one, which is "
-      "not counted.\n\n",
+      "\n## Configurations\n\nThe kernels' examples, and on how many of `TileCases()`, "
+      "`SharedTileCases()` and the\nfirst of `PagedTileCases()` `config_overrides` runs each. Both "
+      "sets have these; under the sanitizers\nit runs two of them in turn on each. On every "
+      "fourth other problem it runs one, which is not\ncounted.\n\n",
       ConfigTable(columns, reduced));
 }
 

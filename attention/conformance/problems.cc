@@ -296,6 +296,18 @@ std::vector<Case> SharedTileCases() {
   return cases;
 }
 
+std::vector<Case> PagedTileCases() {
+  std::vector<Case> cases = {
+      Special("b=1,hq=2,hkv=1,sq=290,skv=320,d=128,dtype=bf16,page=8,mask=causal", 38),
+      Special("b=2,hq=2,sq=260,skv=400,d=128,dtype=fp16,page=16,lens=packed", 39),
+      Special("b=1,hq=2,sq=260,skv=300,d=192,dtype=bf16,page=8", 40),
+      Special("b=1,hq=2,sq=260,skv=300,d=256,dtype=fp16,page=8,mask=causal", 41),
+      Special("b=1,hq=2,sq=300,skv=300,d=128,dtype=fp8_e4m3,page=16,scaleblock=128", 42),
+  };
+  for (Case& c : cases) c.every_config = true;
+  return cases;
+}
+
 std::vector<Case> Fp8CacheCases() {
   return {
       Special("b=3,hq=8,hkv=2,sq=1,skv=300,d=64,dtype=bf16,kvdtype=fp8_e4m3", 31),
@@ -304,6 +316,8 @@ std::vector<Case> Fp8CacheCases() {
       Special("b=2,hq=16,hkv=1,sq=3,skv=200,d=256,dtype=bf16,kvdtype=fp8_e4m3,mask=window:90:1,"
               "softcap=2,lens=padded",
               33),
+      Special("b=2,hq=24,hkv=2,sq=1,skv=300,d=128,dtype=bf16,kvdtype=fp8_e4m3", 43,
+              oracle::Values::kLargeScores),
       Special("b=2,hq=6,hkv=3,sq=40,skv=130,d=72,dv=40,dtype=fp16,kvdtype=fp8_e4m3", 34,
               oracle::Values::kLargeScores),
   };
@@ -473,6 +487,7 @@ std::vector<Case> ConformanceCases(uint64_t seed, int count) {
   for (Case& c : PagedCases()) cases.push_back(std::move(c));
   for (Case& c : Fp8Cases()) cases.push_back(std::move(c));
   for (Case& c : SharedTileCases()) cases.push_back(std::move(c));
+  for (Case& c : PagedTileCases()) cases.push_back(std::move(c));
   return Numbered(std::move(cases));
 }
 
@@ -526,6 +541,7 @@ std::vector<Case> ReducedCases() {
     cases.push_back(Special(line, 91 + cases.size(), oracle::Values::kLargeScores));
   }
   for (Case& c : SharedTileCases()) cases.push_back(std::move(c));
+  cases.push_back(PagedTileCases().front());
   return Numbered(std::move(cases));
 }
 

@@ -52,6 +52,10 @@ std::vector<Case> ManyTileCases();
 // share them. They run with every configuration, too.
 std::vector<Case> SharedTileCases();
 
+// Several query tiles of a head, which blocks may share copies for, over pages of keys that are shorter than a tile.
+// They run with every configuration, too.
+std::vector<Case> PagedTileCases();
+
 // K and V of fp8, with scales, under 16-bit queries.
 std::vector<Case> Fp8CacheCases();
 
@@ -64,7 +68,7 @@ std::vector<Case> Fp8Cases();
 std::vector<Case> PagedCases();
 
 // What the conformance suite runs: SpecialCases(), TileCases(), EdgeCases(seed, count),
-// ManyTileCases(), Fp8CacheCases(), PagedCases(), Fp8Cases(), SharedTileCases().
+// ManyTileCases(), Fp8CacheCases(), PagedCases(), Fp8Cases(), SharedTileCases(), PagedTileCases().
 std::vector<Case> ConformanceCases(uint64_t seed = 1, int count = 320);
 
 // The case for a kernel that needs aligned rows (KernelTraits): with a layout whose rows lie at
@@ -74,8 +78,8 @@ Case WithAlignedRows(Case c);
 // A few dozen small problems, for code of older GPUs and for tools that make a GPU 10 to 50 times
 // slower. They are TileCases() and a selection of EdgeCases(). The selection has every possible
 // pair of values of dtype, mask, lens and layout. It also has every other property of a problem,
-// including sizes of more than one tile and of zero. At the end are some of PagedCases(), some of fp8, and
-// SharedTileCases().
+// including sizes of more than one tile and of zero. At the end are some of PagedCases(), some of fp8,
+// SharedTileCases(), and the first of PagedTileCases().
 std::vector<Case> ReducedCases();
 
 }  // namespace attnlab::conformance

@@ -43,9 +43,9 @@ class Fp8Products {
     device::AFragment x[kDim / 16];
   };
 
-  // Keeps rows `quad` and `quad` + 8 of the `count` rows of Q, which lie at `rows` as elements of T. Those of bf16 may
-  // be too large for fp16, so each row is divided by a power of two, which is its factor. Short code, because it
-  // runs once.
+  // Keeps rows `quad` and `quad` + 8 of the `count` rows of Q, which lie at `rows` as elements of T; of 8 rows or
+  // fewer, zeros for the second one. Those of bf16 may be too large for fp16, so each row is divided by a power of
+  // two, which is its factor. Short code, because it runs once.
   template <typename T>
   static __device__ void KeepQ(const char* rows, int count, int quad, int pair, KeptQ& q,
                                float (&factors)[2]) {
@@ -57,7 +57,7 @@ class Fp8Products {
         for (int k = 0; k < kDim / 16; ++k) q.x[k].x[1] = q.x[k].x[3] = 0;
         continue;
       }
-      // Of both halves of words: without signs, bf16 are in the order of their bits.
+      // The largest magnitude in each half: bf16 without its sign orders like its bits.
       uint32_t largest = 0;
 #pragma unroll
       for (int k = 0; k < kDim / 16; ++k) {
@@ -72,7 +72,8 @@ class Fp8Products {
         largest = max(largest & 0xFFFF, largest >> 16);
         largest = max(largest, __shfl_xor_sync(0xFFFFFFFF, largest, 1));
         largest = max(largest, __shfl_xor_sync(0xFFFFFFFF, largest, 2));
-        // From 2^7 to 2^8 then. The limits are for numbers whose inverse would overflow, and for infinity.
+        // The row's largest number is from 2^7 to 2^8 then. The limits are for numbers whose inverse would overflow,
+        // for infinity, and for a row of zeros.
         constexpr int kBias = 127, kBits = 23;  // of fp32; bf16 has the upper half
         const int exponent =
             max(-100, min(120, static_cast<int>(largest >> (kBits - 16)) - kBias - 7));
@@ -80,9 +81,11 @@ class Fp8Products {
         const float inverse = __int_as_float((kBias - exponent) << kBits);
 #pragma unroll
         for (int k = 0; k < kDim / 16; ++k) {
-          for (uint32_t* const word : {&q.x[k].x[r], &q.x[k].x[2 + r]}) {
-            *word = device::PackPair<__half>(__uint_as_float(*word << 16) * inverse,
-                                             __uint_as_float(*word & 0xFFFF0000) * inverse);
+#pragma unroll
+          for (int i = r; i < 4; i += 2) {
+            uint32_t& word = q.x[k].x[i];
+            word = device::PackPair<__half>(__uint_as_float(word << 16) * inverse,
+                                            __uint_as_float(word & 0xFFFF0000) * inverse);
           }
         }
       }

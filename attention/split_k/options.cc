@@ -84,7 +84,7 @@ double SecondsOf(const AttentionProblem& p, const DeviceInfo& device, const Opti
   constexpr double kBlockSeconds = 2e-6, kMergeSeconds = 2e-6, kClusterSeconds = 1e-6;
   constexpr double kEightSeconds = 1e-6;  // of eight parts' states that the merge loads
   // What memory gives, of the rate by its clock; if that is not known, of so many bytes per second of a
-  // multiprocessor. It gives a tenth more where there is much to read, but then the choice is easy.
+  // multiprocessor. It gives 15 % more where there is much to read, but then the choice is easy.
   constexpr double kOfMemory = 0.8, kUnknownRate = 34e9;
   // Keys per second of a block: as many of fp8 as of 16 bits, and no more if they are short. Two blocks of
   // a multiprocessor take 1.4 times as many as one.

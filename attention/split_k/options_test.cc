@@ -61,12 +61,17 @@ TEST(SplitKOptionsTest, OneBlockPerMultiprocessorIfMemoryGivesNoMore) {
   for (const auto& [line, h100, h200] : std::vector<std::tuple<std::string, uint32_t, uint32_t>>{
            {"b=8,skv=32768,kvdtype=fp8_e4m3", 2, 4},
            {"b=1,skv=32768,kvdtype=fp8_e4m3", 16, 32},
+           {"b=1,skv=131072,kvdtype=fp8_e4m3", 16, 33},
+           {"b=8,skv=2048,kvdtype=fp8_e4m3", 2, 4},
            {"b=64,skv=8192,kvdtype=fp8_e4m3", 1, 1},
+           {"b=1,skv=16384", 8, 16},
            {"b=8,skv=1024", 2, 2},
-           {"b=8,skv=32768", 2, 2}}) {
+           {"b=8,skv=32768", 2, 2},
+           {"b=64,skv=8192", 2, 2}}) {
     EXPECT_EQ(parts(line, kH100), h100) << line;
     EXPECT_EQ(parts(line, kH200), h200) << line;
   }
+  EXPECT_EQ(parts("b=8,skv=32768,kvdtype=fp8_e4m3", /*memory=*/0), 4u);  // not known
 }
 
 TEST(SplitKOptionsTest, PrefetchedKeysAreThoseOfTheParts) {

@@ -2,6 +2,7 @@
 // tiles against those whose blocks do not.
 #include <cmath>
 #include <cstdint>
+#include <numeric>
 #include <ostream>
 #include <random>
 #include <string>
@@ -68,16 +69,32 @@ class Rows {
   TensorView view_;
 };
 
-// A call's inputs, and where its rows are among those of O.
+// K or V as pages of `page` keys.
+TensorView InPages(TensorView view, int64_t page) {
+  view.shape[0] *= view.shape[1] / page, view.shape[1] = page;
+  view.strides[0] = page * view.strides[1];
+  return view;
+}
+
+// A call's inputs, and where its rows are among those of O. Pages are in reverse order.
 class Part {
  public:
   Part(const std::string& problem, const char* config, int64_t first_row, int seed)
       : config_(config),
         p_(AttentionProblem::Parse(problem).value()),
         first_row_(first_row),
+        keys_(p_.page == 0 ? p_.skv : p_.Pages(p_.skv) * p_.page),
         q_(p_.dtype, p_.b, p_.sq, p_.hq, p_.d),
-        k_(p_.dtype, p_.b, p_.skv, p_.hkv, p_.d),
-        v_(p_.dtype, p_.b, p_.skv, p_.hkv, p_.dv) {
+        k_(p_.dtype, p_.b, keys_, p_.hkv, p_.d),
+        v_(p_.dtype, p_.b, keys_, p_.hkv, p_.dv) {
+    if (p_.page != 0) {
+      const int64_t pages = keys_ / p_.page;
+      std::vector<int32_t> entries(p_.b * pages);
+      std::iota(entries.rbegin(), entries.rend(), 0);
+      table_ = Buffer::Allocate(Device::Cuda(0), entries.size() * sizeof(int32_t)).value();
+      EXPECT_TRUE(table_.CopyFromHost(entries.data(), table_.bytes()).ok());
+      table_view_ = {static_cast<const int32_t*>(table_.data()), p_.b, pages, pages};
+    }
     std::mt19937 random(seed);
     for (Rows* rows : {&q_, &k_, &v_}) {
       rows->Fill([&] { return std::normal_distribution<float>()(random); });
@@ -90,6 +107,10 @@ class Part {
   absl::Status Run(bool adds, const Rows& o, const Rows& lse, int times = 1) const {
     AttentionTensors t;
     t.q = q_.View(), t.k = k_.View(), t.v = v_.View();
+    if (p_.page != 0) {
+      t.k = InPages(k_.View(), p_.page), t.v = InPages(v_.View(), p_.page);
+      t.page_table = table_view_;
+    }
     t.o = o.View(first_row_, p_.sq), t.lse = lse.View(first_row_, p_.sq);
     const absl::StatusOr<Plan> plan =
         MakePlan(p_, Device::Cuda(0), "warp_specialized", LaunchConfig::Parse(config_).value());
@@ -108,8 +129,10 @@ class Part {
  private:
   const char* const config_;
   const AttentionProblem p_;
-  const int64_t first_row_;
+  const int64_t first_row_, keys_;  // keys_: with the rest of the last page
   Rows q_, k_, v_;
+  Buffer table_;
+  PageTableView table_view_;
 };
 
 struct Case {
@@ -126,14 +149,14 @@ class AddingTest : public ::testing::TestWithParam<Case> {
     if (gpu->compute_capability != 90) GTEST_SKIP() << "not a Hopper GPU";
   }
 };
-INSTANTIATE_TEST_SUITE_P(Problems, AddingTest,
-                         ::testing::Values(Case{"d=128"}, Case{"d=96"}, Case{"d=72,hkv=1"},
-                                           Case{"d=192"}, Case{"d=192,dv=128"}, Case{"d=256,hkv=1"},
-                                           Case{"d=128,softcap=20"}, Case{"d=128,dv=100"},
-                                           Case{"d=80,dv=77"}, Case{"d=128", "pairs=true"},
-                                           Case{"d=192,hkv=1", "pairs=true"},
-                                           Case{"d=192,dv=128", "pairs=true"},
-                                           Case{"d=256", "pairs=true"}));
+INSTANTIATE_TEST_SUITE_P(
+    Problems, AddingTest,
+    ::testing::Values(Case{"d=128"}, Case{"d=96"}, Case{"d=72,hkv=1"}, Case{"d=192"},
+                      Case{"d=192,dv=128"}, Case{"d=256,hkv=1"}, Case{"d=128,softcap=20"},
+                      Case{"d=128,dv=100"}, Case{"d=80,dv=77"}, Case{"d=128", "pairs=true"},
+                      Case{"d=192,hkv=1", "pairs=true"}, Case{"d=192,dv=128", "pairs=true"},
+                      Case{"d=256", "pairs=true"}, Case{"d=128,page=16"},
+                      Case{"d=128,page=16", "pairs=true"}, Case{"d=256,page=8", "pairs=true"}));
 
 // Rows of O, and keys of the first part; the first row and the keys of the second part.
 struct Sizes {
@@ -204,6 +227,7 @@ INSTANTIATE_TEST_SUITE_P(
                       Case{"sq=200,d=128,dtype=bf16"}, Case{"sq=200,d=128,dtype=fp16,softcap=20"},
                       Case{"sq=400,d=128,dtype=bf16", "pairs=true,"},
                       Case{"sq=300,d=128,dtype=fp16", "pairs=true,"},
+                      Case{"sq=300,d=128,dtype=bf16,page=8", "pairs=true,"},
                       Case{"sq=200,d=192,dv=128,dtype=bf16"}, Case{"sq=200,d=192,dtype=fp16"},
                       Case{"sq=200,d=256,dtype=bf16"},
                       Case{"sq=400,d=256,dtype=bf16", "pairs=true,"},

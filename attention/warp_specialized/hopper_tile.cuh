@@ -4,7 +4,7 @@
 // there are no more. Each consumer has 64 rows of the query tile.
 //
 //   producers   warp 0   Produce()    copies Q, K and V of each tile to shared memory (TMA), and O if it is added to
-//               warp 1   Produce()    copies half of K and V, if pages split tiles
+//               warp 1   Produce()    copies every other box of K and V, if the block has several (pages)
 //               warp 2   Schedule()   works out which tiles these are (hopper_work.cuh)
 //   of fp8      warps 1, 3  Transpose()  V (hopper_transpose.cuh)
 //   consumers            Consume()    S = Q Kᵀ, softmax, O += P V (wgmma), stores O
@@ -136,8 +136,8 @@ __device__ int NextScales(int place) {
 // One warp. K of a tile comes before V of the tile before, as consumers need them, and so it is from one
 // query tile to the next if consumers go across. V of fp8 has to be transposed, so it comes right after K.
 //
-// A tile of keys is copied in boxes of h.box_keys rows, each by a lane of its own: one box or, if K and V
-// are paged, so many that each lies in one page. Only where a box begins depends on pages. A lane reads
+// A tile of keys is copied in boxes of h.box_keys rows, each by a lane of its own: one box, two in a pair, or, if
+// K and V are paged, so many that each lies in one page. Only where a box begins depends on pages. A lane reads
 // the table's entry for its box one tile ahead, and of fp8 its scale.
 //
 // A copy takes a warp about 100 cycles, so for many boxes there is a second warp, `producer` 1, which

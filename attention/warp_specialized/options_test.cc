@@ -161,9 +161,12 @@ TEST(OptionsTest, LongContextsTakePairsOfBlocks) {
       {"sq=8300,d=128", true},           // 65: the second block misses one of 66
       {"sq=8192,d=64", false},           // three consumers leave no registers
       {"sq=4096,d=128,softcap=3", false},
+      {"sq=4096,d=128,page=8", true},
       {"sq=4096,d=128,page=16", true},
-      {"sq=4096,d=128,page=64", false},  // as fast
+      {"sq=4096,d=128,page=32", false},  // is slower
+      {"sq=8192,d=256,page=8", false},
       {"sq=8192,d=256,page=16", false},  // 5 boxes of a tile
+      {"sq=8192,d=128,dtype=fp8_e4m3,page=16", false},
       {"sq=4096,d=128,mask=window:8000:0", false},
       {"sq=4096,d=128,lens=packed", false},
       {"sq=2048,d=128,dtype=fp8_e4m3", true},
@@ -181,6 +184,11 @@ TEST(OptionsTest, LongContextsTakePairsOfBlocks) {
   EXPECT_EQ(full->blocks, 132);
   EXPECT_EQ(full->box_keys, 64);
   EXPECT_EQ(For("hq=1,sq=5000,d=128,dtype=bf16")->blocks, 40);
+  // A pair halves a tile's only box, but not a page.
+  for (const auto& [page, box_keys] : {std::pair(8, 8), {16, 16}, {64, 64}, {128, 64}, {256, 64}}) {
+    const std::string line = "hq=4,sq=4096,d=128,dtype=bf16,page=" + std::to_string(page);
+    EXPECT_EQ(With(line.c_str(), "pairs", "true")->box_keys, box_keys) << line;
+  }
   const auto with = [](const char* line, const char* value) { return With(line, "pairs", value); };
   EXPECT_FALSE(with("hq=1,sq=5000,d=128,dtype=bf16", "false")->pairs);
   EXPECT_TRUE(with("hq=1,sq=1,skv=7,d=128,dtype=bf16,mask=window:3:1,lens=padded", "true")->pairs);

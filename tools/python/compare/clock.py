@@ -127,8 +127,10 @@ def rounds_of(
     reason.
 
     Every contender runs once per round, in random order. Contenders that failed have no times. Ends
-    early at the deadline (of time.monotonic()), but not before `at_least` rounds.
+    early at the deadline (of time.monotonic()), but not before `at_least` rounds, and not before all
+    sets of inputs have had as many: one may lie in slower memory.
     """
+    sets = max(map(len, calls.values()), default=1)
     order = [contender for contender in contenders if contender.name in calls]
     samples: Dict[str, List[float]] = {contender.name: [] for contender in order}
     failed: Dict[str, str] = {}
@@ -147,7 +149,8 @@ def rounds_of(
         attempt(contender, clock.warm_up)
     shuffle = random.Random(seed).shuffle
     for turn in range(rounds):
-        if deadline is not None and turn >= at_least and time.monotonic() > deadline:
+        late = deadline is not None and turn >= at_least and time.monotonic() > deadline
+        if late and turn % sets == 0:
             break
         shuffle(order)
         pending = [(contender.name, attempt(contender, clock.time, turn)) for contender in order]

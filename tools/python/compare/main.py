@@ -224,9 +224,9 @@ def parse(description: str, argv: List[str]):
     add("--layout", choices=("bshd", "bhsd"), help="order in memory (default: the suite's)")
     add("--timing", choices=clocks.TIMINGS, default="device", help="on a GPU (default: %(default)s)")
     add("--threads", type=int, default=contenders.usable_threads(), help="CPU threads, for both")
-    add("--rounds", type=int, default=15, help="timed calls of each (default: %(default)s)")
-    add("--budget_s", type=float, help="seconds for all cases; may cut rounds down to 3"
-                                       " (default: 150 on a GPU; 0: no limit)")  # fmt: skip
+    add("--rounds", type=int, default=16, help="timed calls of each (default: %(default)s)")
+    add("--budget_s", type=float, help="seconds for all cases; may cut rounds down to 3, or to"
+                                       " one per set of inputs (default: 150 on a GPU; 0: no limit)")  # fmt: skip
     add("--oracle_rows", type=int, default=32, help="checked rows per head (default: %(default)s)")
     add("--seed", type=int, default=1)
     add("--json", help="file for the figures")

@@ -128,6 +128,14 @@ class TurnsTest(unittest.TestCase):
             )
             self.assertEqual(len(samples["a"]), rounds)
 
+    def test_at_the_deadline_all_sets_have_had_as_many_rounds(self):
+        for sets, rounds in ((2, 4), (3, 3), (5, 5)):
+            self.calls = {"a": [lambda: None] * sets}
+            samples, _ = clock.rounds_of(
+                FakeClock(self.contenders), self.contenders, self.calls, 8, 1, time.monotonic() - 1
+            )
+            self.assertEqual(len(samples["a"]), rounds)
+
     def test_one_that_fails_is_left_out(self):
         turns = []
 
