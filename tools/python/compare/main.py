@@ -127,6 +127,8 @@ def compare(case: Case, entrants, clock, options, deadline) -> Dict:
         calls[read.name] = read.prepare(inputs)
         entrants = [*entrants, read]
         verdicts[read.name] = {}
+    if options.device != "cpu":
+        clock.settle()
     samples, failed = clocks.rounds_of(
         clock, entrants, calls, options.rounds, options.seed, deadline
     )
