@@ -101,6 +101,11 @@ Case Special(const char* line, uint64_t seed, oracle::Values values = oracle::Va
   return c;
 }
 
+std::vector<Case> InEveryConfig(std::vector<Case> cases) {
+  for (Case& c : cases) c.every_config = true;
+  return cases;
+}
+
 std::vector<Case> Numbered(std::vector<Case> cases) {
   for (size_t i = 0; i < cases.size(); ++i) cases[i].number = static_cast<int>(i);
   return cases;
@@ -287,25 +292,21 @@ std::vector<Case> ManyTileCases() {
 }
 
 std::vector<Case> SharedTileCases() {
-  std::vector<Case> cases = {
+  return InEveryConfig({
       Special("b=2,hq=140,sq=5,skv=140,d=64,dtype=fp16", 35),
       Special("b=1,hq=140,sq=5,skv=200,d=128,dtype=bf16,page=16", 36),
       Special("b=1,hq=140,sq=5,skv=200,d=128,dtype=fp8_e4m3,scaleblock=128", 37),
-  };
-  for (Case& c : cases) c.every_config = true;
-  return cases;
+  });
 }
 
 std::vector<Case> PagedTileCases() {
-  std::vector<Case> cases = {
+  return InEveryConfig({
       Special("b=1,hq=2,hkv=1,sq=290,skv=320,d=128,dtype=bf16,page=8,mask=causal", 38),
       Special("b=2,hq=2,sq=260,skv=400,d=128,dtype=fp16,page=16,lens=packed", 39),
       Special("b=1,hq=2,sq=260,skv=300,d=192,dtype=bf16,page=8", 40),
       Special("b=1,hq=2,sq=260,skv=300,d=256,dtype=fp16,page=8,mask=causal", 41),
       Special("b=1,hq=2,sq=300,skv=300,d=128,dtype=fp8_e4m3,page=16,scaleblock=128", 42),
-  };
-  for (Case& c : cases) c.every_config = true;
-  return cases;
+  });
 }
 
 std::vector<Case> Fp8CacheCases() {

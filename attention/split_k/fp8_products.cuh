@@ -15,7 +15,6 @@
 #include <cstdint>
 #include <type_traits>
 
-#include "attention/device/convert.cuh"
 #include "attention/device/fragment_products.cuh"
 #include "attention/device/fragments.cuh"
 #include "attention/device/mma.cuh"

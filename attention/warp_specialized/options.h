@@ -54,9 +54,9 @@ struct Options {
 //
 //   Unimplemented       GPUs and code other than those of compute capability 9.0; fp32; O of fp32 of fp8;
 //                       pages of fewer than 8 keys; head dims above 256; rows that see too many keys; more
-//                       than 2^31 - 1 query tiles; pairs=true for V of fp8_e5m2, head dims to 96, softcap, or pages
-//                       that make 3 boxes of a tile of keys or more, and an odd number; shares=true with a mask or lengths, or
-//                       where nothing is left to share
+//                       than 2^31 - 1 query tiles; pairs=true for V of fp8_e5m2, head dims to 96, softcap, or
+//                       pages that make 3 boxes of a tile of keys or more, and an odd number; shares=true with
+//                       a mask or lengths, or where nothing is left to share
 //   InvalidArgument     a configuration with keys other than pairs and shares, or with neither true nor false
 //   ResourceExhausted   a tile that does not fit the device's shared memory
 absl::StatusOr<Options> OptionsFor(const AttentionProblem& problem, const DeviceInfo& device,

@@ -164,6 +164,7 @@ TEST(OptionsTest, LongContextsTakePairsOfBlocks) {
       {"sq=4096,d=128,page=8", true},
       {"sq=4096,d=128,page=16", true},
       {"sq=4096,d=128,page=32", false},  // is slower
+      {"sq=4096,d=128,page=64", false},
       {"sq=8192,d=256,page=8", false},
       {"sq=8192,d=256,page=16", false},  // 5 boxes of a tile
       {"sq=8192,d=128,dtype=fp8_e4m3,page=16", false},

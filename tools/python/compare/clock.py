@@ -57,8 +57,8 @@ class CudaClock:
         self._spin()
 
     def settle(self, seconds: float = 0.3) -> None:
-        """Works for a while. After outputs are checked, memory can be slower for a twentieth of a
-        second: plain reads took 18 % longer after 128k keys in double. Also raises the clocks."""
+        """Works for a while. After outputs were checked, of 128k keys in double, the first calls could
+        take 18 % longer, plain reads among them. Also raises the clocks."""
         x = self._torch.randn(2048, 2048, device=self._device)
         end = time.perf_counter() + seconds
         while time.perf_counter() < end:
