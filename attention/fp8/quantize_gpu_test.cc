@@ -148,12 +148,20 @@ TEST(QuantizeOnGpuTest, WritesWhatTheCpuWrites) {
                 DType::kBFloat16, true, false, 32},
            Case{"b=3,hq=4,hkv=2,sq=200,skv=300,d=64,dtype=fp8_e4m3,scaleblock=64,lens=padded",
                 DType::kBFloat16, true, false, 64},
-           // Enough blocks for four heads per thread block, or eight, and a last group of one.
+           // Blocks of rows in two parts, of which one may have no rows.
+           Case{"b=4,hq=6,hkv=2,sq=200,skv=330,d=256,dtype=fp8_e4m3,scaleblock=128,lens=padded",
+                DType::kBFloat16, true, false, 256},
+           Case{"b=3,hq=3,hkv=3,sq=200,skv=300,d=256,dtype=fp8_e4m3,vdtype=fp8_e5m2,"
+                "scaleblock=128,lens=packed",
+                DType::kFloat16, false, false, 256},
+           // Enough blocks for several heads per thread block, and groups of fewer.
            Case{"b=1,hq=9,hkv=1,sq=5700,d=256,dtype=fp8_e4m3,scaleblock=64"},
            Case{"b=1,hq=9,hkv=1,sq=5700,d=256,dtype=fp8_e4m3,scaleblock=64", DType::kBFloat16, true,
                 false, 64},
            Case{"b=1,hq=9,hkv=1,sq=5700,d=256,dtype=fp8_e4m3,scaleblock=64", DType::kBFloat16, true,
                 false, 256},
+           Case{"b=1,hq=17,hkv=1,sq=5700,d=192,dtype=fp8_e4m3,scaleblock=64", DType::kBFloat16,
+                true, false, 192},
        }) {
     const AttentionProblem p = AttentionProblem::Parse(c.line).value();
     Side cpu(c, p, Device::Cpu()), gpu(c, p, Device::Cuda(0));
