@@ -12,9 +12,7 @@
 #include "attention/cuda/launch.h"
 #include "attention/device/convert.cuh"
 #include "attention/device/cp_async.cuh"
-#include "attention/device/hopper/cluster.cuh"
 #include "attention/fp8/hadamard.h"
-#include "attention/fp8/largest.cuh"
 #include "attention/fp8/launch.h"
 #include "attention/fp8/quantize_rows.h"
 #include "attention/fp8/rotate.h"
@@ -39,20 +37,6 @@ enum class Turns {
 // angles, which a block copies when it begins.
 constexpr int MostTogether(Turns turns) { return turns == Turns::kHalves ? 16 : 4; }
 
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
-constexpr bool kHasClusters = true;
-#else
-constexpr bool kHasClusters = false;
-#endif
-
-// Thread blocks, a cluster, that each have a part of the rows that share a scale; 1: there are no clusters. Two such
-// parts fit a multiprocessor where one block with all rows would be alone, and all its warps wait for its largest
-// element at the same time.
-template <int kDim>
-constexpr int MostParts(Turns turns) {
-  return turns == Turns::kHalves && kDim == 256 ? 2 : 1;
-}
-
 // What a launch makes fp8: some of Q, K and V.
 struct Tensors {
   QuantizeRows rows[3];
@@ -70,12 +54,12 @@ __device__ void Unpack(const uint4& words, float* x) {
       x[2 * i] = __uint_as_float(pairs[i] << 16);
       x[2 * i + 1] = __uint_as_float(pairs[i] & 0xFFFF0000);
     }
-    return;
-  }
-  T elements[8];
-  memcpy(elements, &words, sizeof(words));
+  } else {
+    T elements[8];
+    memcpy(elements, &words, sizeof(words));
 #pragma unroll
-  for (int i = 0; i < 8; ++i) x[i] = device::ToFloat(elements[i]);
+    for (int i = 0; i < 8; ++i) x[i] = device::ToFloat(elements[i]);
+  }
 }
 
 // A row of kDim elements has 2 or 4 lanes. Of its chunks of 8 elements, lane i of n has every n-th, from i
@@ -208,6 +192,46 @@ __device__ void Multiply(float (&x)[Layout<kDim>::kElements], int lane) {
   }
 }
 
+// The larger size, or NaN if there is one.
+__device__ float Larger(float a, float b) {
+#if __CUDA_ARCH__ >= 800
+  float larger;
+  asm("max.NaN.f32 %0, %1, %2;" : "=f"(larger) : "f"(fabsf(a)), "f"(fabsf(b)));
+  return larger;
+#else
+  // Of floats without their signs, the order is that of their bits, and NaN is above all.
+  return __int_as_float(max(__float_as_int(fabsf(a)), __float_as_int(fabsf(b))));
+#endif
+}
+
+// The largest size of a lane's elements, as bits.
+template <int kCount>
+__device__ uint32_t LargestOf(const float (&x)[kCount]) {
+  float largest[4] = {};
+#pragma unroll
+  for (int i = 0; i < kCount; ++i) largest[i % 4] = Larger(largest[i % 4], x[i]);
+  return __float_as_uint(Larger(Larger(largest[0], largest[1]), Larger(largest[2], largest[3])));
+}
+
+__device__ uint32_t LargestOfWarp(uint32_t bits) {
+#if __CUDA_ARCH__ >= 800
+  return __reduce_max_sync(0xFFFFFFFF, bits);
+#else
+#pragma unroll
+  for (int i = 16; i > 0; i /= 2) bits = max(bits, __shfl_xor_sync(0xFFFFFFFF, bits, i));
+  return bits;
+#endif
+}
+
+// The largest `bits` of the thread block. `memory`: a word per warp, not in use by the call before.
+__device__ uint32_t LargestOfBlock(uint32_t bits, uint32_t* memory) {
+  bits = LargestOfWarp(bits);
+  const int warps = static_cast<int>(blockDim.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;
+  if (lane == 0) memory[threadIdx.x / 32] = bits;
+  __syncthreads();
+  return LargestOfWarp(lane < warps ? memory[lane] : 0);
+}
+
 // What elements are divided by. Their scale is that times FactorOf().
 __device__ float DivisorOfLargest(const QuantizeRows& a, uint32_t bits) {
   const float largest = __uint_as_float(bits), least = a.hadamard ? kLeastOfProducts : kLeastScale,
@@ -263,21 +287,18 @@ __device__ int ThisThread() {
   return thread;
 }
 
-// The grid: parts of blocks of rows, groups of heads, sequences of each tensor; those beyond a grid are of other
-// launches. There are no divisions: they would take as many instructions as a thread's elements.
+// The grid: blocks of rows, groups of heads, sequences of each tensor; those beyond a grid are of other launches.
+// There are no divisions: they would take as many instructions as a thread's elements.
 template <typename T, int kDim, Turns kTurns>
 __global__ void __launch_bounds__(128 * Layout<kDim>::kLanes, Layout<kDim>::Blocks(kTurns))
     QuantizeKernel(const __grid_constant__ Tensors tensors, Pass pass, int32_t first_head,
-                   int32_t together, int64_t first_sequence, uint32_t sequences, bool in_parts) {
+                   int32_t together, int64_t first_sequence, uint32_t sequences) {
   using L = Layout<kDim>;
-  constexpr int kParts = kHasClusters ? MostParts<kDim>(kTurns) : 1;
-  if constexpr (kParts == 1) in_parts = false;
   extern __shared__ uint4 shared[];  // the next head's elements, then angles
   constexpr bool kRotates = kTurns != Turns::kNone;
   // Of columns: of fp32 when they come, 1 or -1; else the signs of two elements of 16 bits.
   __shared__ __align__(16) uint32_t signs[kRotates ? kDim : kDim / 2];
   __shared__ uint32_t largest[2][32];
-  [[maybe_unused]] __shared__ OfCluster of_cluster;
   const uint32_t tensor = blockIdx.z < sequences ? 0 : blockIdx.z < 2 * sequences ? 1 : 2;
   const QuantizeRows& a = tensors.rows[tensor];
   int head = first_head + static_cast<int>(blockIdx.y) * together;
@@ -286,18 +307,9 @@ __global__ void __launch_bounds__(128 * Layout<kDim>::kLanes, Layout<kDim>::Bloc
   const device::Span span = a.sequences[sequence];
   const int thread = static_cast<int>(threadIdx.x), warp_row = thread % 32 / L::kLanes;
   // The warp's rows, of which it copies each itself, and the thread's.
-  const uint32_t block = in_parts ? blockIdx.x / kParts : blockIdx.x,
-                 part = in_parts ? blockIdx.x % kParts : 0;
-  const int64_t block_row = int64_t{block} * a.block,
-                first_row = block_row + part * (blockDim.x / L::kLanes) + thread / 32 * L::kRows,
-                row = first_row + warp_row;
-  if (block_row >= span.length || head >= end) return;  // of a cluster, all blocks
-  if constexpr (kParts > 1) {
-    if (in_parts) {
-      if (thread == 0) of_cluster.sent[0].Init(1), of_cluster.sent[1].Init(1);
-      device::ClusterArrive();
-    }
-  }
+  const int64_t block_row = int64_t{blockIdx.x} * a.block,
+                first_row = block_row + thread / 32 * L::kRows, row = first_row + warp_row;
+  if (block_row >= span.length || head >= end) return;
   const int rows = static_cast<int>(min(int64_t{L::kRows}, span.length - first_row));  // may be < 0
   const bool exists = warp_row < rows;
   const T* from =
@@ -351,10 +363,6 @@ __global__ void __launch_bounds__(128 * Layout<kDim>::kLanes, Layout<kDim>::Bloc
     }
     __syncthreads();
   }
-  if constexpr (kParts > 1) {
-    if (in_parts) device::ClusterWait();
-  }
-  const int begin = head;
   auto* to = static_cast<uint8_t*>(a.to.data) + a.to.Offset(span.batch, span.begin + row, head);
 #pragma unroll 1
   for (; head < end; ++head) {
@@ -392,25 +400,20 @@ __global__ void __launch_bounds__(128 * Layout<kDim>::kLanes, Layout<kDim>::Bloc
       Multiply<kDim, kRotates ? 1 : 0>(x, lane);
     }
     const auto scale = [&] {
-      return a.scales + sequence * a.scale_strides[0] + int64_t{block} * a.scale_strides[1] +
+      return a.scales + sequence * a.scale_strides[0] + int64_t{blockIdx.x} * a.scale_strides[1] +
              head * a.scale_strides[2];
     };
     float divisor = 1;
     if (pass == Pass::kConvert) {
       divisor = DivisorOfLargest(a, __float_as_uint(*scale()));
     } else {
-      uint32_t bits = exists ? LargestOf(x) : 0;
-      if (in_parts) {
-        if constexpr (kParts > 1) bits = LargestOfCluster<kParts>(bits, of_cluster, head - begin);
-      } else {
-        bits = LargestOfBlock(bits, largest[head % 2]);
-      }
+      const uint32_t bits = LargestOfBlock(exists ? LargestOf(x) : 0, largest[head % 2]);
       if (pass == Pass::kLargest) {
         if (thread == 0) atomicMax(reinterpret_cast<uint32_t*>(scale()), bits);
         continue;
       }
       divisor = DivisorOfLargest(a, bits);
-      if (thread == 0 && part == 0) *scale() = divisor * FactorOf(a);
+      if (thread == 0) *scale() = divisor * FactorOf(a);
     }
     const float inverse = __frcp_rn(divisor);
     if (a.e5m2) {
@@ -450,7 +453,7 @@ constexpr size_t SharedBytes(int block, bool angles) {
   return static_cast<size_t>(block) * kDim * (angles ? 2 + sizeof(float) : 2);
 }
 // At most, beside it: signs and the largest sizes of warps.
-constexpr size_t kMoreShared = 4096;
+constexpr size_t kMoreShared = 2048;
 
 template <typename T, int kDim, Turns kTurns>
 cudaError_t Launch(const Tensors& tensors, Pass pass, int processors, cudaStream_t stream) {
@@ -476,30 +479,18 @@ cudaError_t Launch(const Tensors& tensors, Pass pass, int processors, cudaStream
   }
   const int64_t groups = (heads + together - 1) / together;
   together = (heads + groups - 1) / groups;
-  const auto kernel = QuantizeKernel<T, kDim, kTurns>;
-  uint32_t parts = 1;
-  if constexpr (MostParts<kDim>(kTurns) > 1) {
-    cudaFuncAttributes code;
-    const cudaError_t error = cudaFuncGetAttributes(&code, kernel);
-    if (error != cudaSuccess) return error;
-    if (code.binaryVersion >= 90 && pass == Pass::kAll && a.block == 128) {
-      parts = MostParts<kDim>(kTurns);
-    }
-  }
-  const int block = a.block / static_cast<int>(parts);
-  device::LaunchRecord record;
-  record.block = dim3(static_cast<uint32_t>(block * Layout<kDim>::kLanes));
-  record.shared_bytes = SharedBytes<kDim>(block, kTurns == Turns::kHalves);
-  record.cluster = parts, record.stream = stream;
+  const dim3 threads(static_cast<uint32_t>(a.block * Layout<kDim>::kLanes));
+  const size_t shared_bytes = SharedBytes<kDim>(a.block, kTurns == Turns::kHalves);
   for (int64_t sequence = 0; sequence < a.b; sequence += kMost / 3) {
     const auto sequences = static_cast<uint32_t>(std::min(a.b - sequence, kMost / 3));
     for (int64_t group = 0; group < groups; group += kMost) {
-      record.grid = dim3(static_cast<uint32_t>(blocks) * parts,
-                         static_cast<uint32_t>(std::min(groups - group, kMost)),
-                         sequences * static_cast<uint32_t>(tensors.count));
+      const dim3 grid(static_cast<uint32_t>(blocks),
+                      static_cast<uint32_t>(std::min(groups - group, kMost)),
+                      sequences * static_cast<uint32_t>(tensors.count));
       const cudaError_t error =
-          device::Launch(kernel, record, tensors, pass, static_cast<int32_t>(group * together),
-                         static_cast<int32_t>(together), sequence, sequences, parts > 1);
+          device::Launch(QuantizeKernel<T, kDim, kTurns>, grid, threads, shared_bytes, stream,
+                         tensors, pass, static_cast<int32_t>(group * together),
+                         static_cast<int32_t>(together), sequence, sequences);
       if (error != cudaSuccess) return error;
     }
   }

@@ -148,7 +148,7 @@ TEST(QuantizeOnGpuTest, WritesWhatTheCpuWrites) {
                 DType::kBFloat16, true, false, 32},
            Case{"b=3,hq=4,hkv=2,sq=200,skv=300,d=64,dtype=fp8_e4m3,scaleblock=64,lens=padded",
                 DType::kBFloat16, true, false, 64},
-           // Blocks of rows in two parts, of which one may have no rows.
+           // With angles of whole rows, and blocks that are not full.
            Case{"b=4,hq=6,hkv=2,sq=200,skv=330,d=256,dtype=fp8_e4m3,scaleblock=128,lens=padded",
                 DType::kBFloat16, true, false, 256},
            Case{"b=3,hq=3,hkv=3,sq=200,skv=300,d=256,dtype=fp8_e4m3,vdtype=fp8_e5m2,"
@@ -160,6 +160,8 @@ TEST(QuantizeOnGpuTest, WritesWhatTheCpuWrites) {
                 false, 64},
            Case{"b=1,hq=9,hkv=1,sq=5700,d=256,dtype=fp8_e4m3,scaleblock=64", DType::kBFloat16, true,
                 false, 256},
+           Case{"b=1,hq=5,hkv=1,sq=11300,d=256,dtype=fp8_e4m3,scaleblock=128", DType::kBFloat16,
+                true, false, 256},
            Case{"b=1,hq=17,hkv=1,sq=5700,d=192,dtype=fp8_e4m3,scaleblock=64", DType::kBFloat16,
                 true, false, 192},
        }) {

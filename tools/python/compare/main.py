@@ -85,8 +85,9 @@ def inputs_of(case: Case, sets: int, options):
     return _kept[unpaged]
 
 
-def compare(case: Case, entrants, clock, options, deadline) -> Dict:
-    """The row of a case: checks every contender, then times it."""
+def compare(case: Case, entrants, clock, options, seconds) -> Dict:
+    """The row of a case: checks every contender, then times it, for about so many seconds if they are
+    not None."""
     results: Dict[str, Dict] = {}
     row = {"problem": case.line(), "flops": case.flops(), "results": results}
     sets = sets_for(case, options.cache)
@@ -129,6 +130,8 @@ def compare(case: Case, entrants, clock, options, deadline) -> Dict:
         verdicts[read.name] = {}
     if options.device != "cpu":
         clock.settle()
+    # From here on: the first case's inputs and checks also wait for libraries to load.
+    deadline = None if seconds is None else time.monotonic() + seconds
     samples, failed = clocks.rounds_of(
         clock, entrants, calls, options.rounds, options.seed, deadline
     )
@@ -169,12 +172,11 @@ def run(cases: List[Case], kernels, backends, options) -> Dict:
             clock = clocks.CudaClock(options.device, options.timing)
         try:
             for i, case in enumerate(cases):
-                deadline = None
+                seconds = None
                 if options.budget_s > 0:  # an equal share of the remaining time
-                    now = time.monotonic()
-                    left = options.budget_s - (now - start)
-                    deadline = now + max(left, 0) / (len(cases) - i)
-                row = compare(case, entrants, clock, options, deadline)
+                    left = options.budget_s - (time.monotonic() - start)
+                    seconds = max(left, 0) / (len(cases) - i)
+                row = compare(case, entrants, clock, options, seconds)
                 row["ratios"] = report.ratios(row, ours, theirs)
                 if options.read:
                     row["of_read"] = report.of_read(row, ours)
