@@ -6,6 +6,8 @@
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 
+#include <cstdint>
+
 namespace attnlab::device {
 
 __device__ inline float ToFloat(float x) { return x; }
@@ -25,6 +27,19 @@ __device__ inline __half FromFloat<__half>(float x) {
 template <>
 __device__ inline __nv_bfloat16 FromFloat<__nv_bfloat16>(float x) {
   return __float2bfloat16_rn(x);
+}
+
+// Both elements of a word, the one in the lower half first. PackPair() in mma.cuh is the inverse.
+template <typename T>
+__device__ float2 UnpackPair(uint32_t word);
+template <>
+__device__ inline float2 UnpackPair<__half>(uint32_t word) {
+  return __half22float2(*reinterpret_cast<const __half2*>(&word));
+}
+template <>
+__device__ inline float2 UnpackPair<__nv_bfloat16>(uint32_t word) {
+  // The upper one needs no shift, which the compiler does not see in __bfloat1622float2().
+  return make_float2(__uint_as_float(word << 16), __uint_as_float(word & 0xFFFF0000));
 }
 
 // Stores four adjacent elements at once; `to` is aligned to four elements.

@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <cstdint>
 #include <iterator>
-#include <type_traits>
 
 #include "attention/cuda/launch.h"
 #include "attention/device/convert.cuh"
@@ -46,19 +45,11 @@ struct Tensors {
 // 8 elements.
 template <typename T>
 __device__ void Unpack(const uint4& words, float* x) {
-  if constexpr (std::is_same_v<T, __nv_bfloat16>) {
-    // A word's upper element needs no shift, which the compiler does not see.
-    const uint32_t pairs[4] = {words.x, words.y, words.z, words.w};
+  const uint32_t pairs[4] = {words.x, words.y, words.z, words.w};
 #pragma unroll
-    for (int i = 0; i < 4; ++i) {
-      x[2 * i] = __uint_as_float(pairs[i] << 16);
-      x[2 * i + 1] = __uint_as_float(pairs[i] & 0xFFFF0000);
-    }
-  } else {
-    T elements[8];
-    memcpy(elements, &words, sizeof(words));
-#pragma unroll
-    for (int i = 0; i < 8; ++i) x[i] = device::ToFloat(elements[i]);
+  for (int i = 0; i < 4; ++i) {
+    const float2 pair = device::UnpackPair<T>(pairs[i]);
+    x[2 * i] = pair.x, x[2 * i + 1] = pair.y;
   }
 }
 
@@ -478,7 +469,7 @@ cudaError_t Launch(const Tensors& tensors, Pass pass, int processors, cudaStream
     together /= 2;
   }
   const int64_t groups = (heads + together - 1) / together;
-  together = (heads + groups - 1) / groups;
+  together = (heads + groups - 1) / groups;  // equal groups
   const dim3 threads(static_cast<uint32_t>(a.block * Layout<kDim>::kLanes));
   const size_t shared_bytes = SharedBytes<kDim>(a.block, kTurns == Turns::kHalves);
   for (int64_t sequence = 0; sequence < a.b; sequence += kMost / 3) {

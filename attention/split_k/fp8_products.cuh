@@ -15,6 +15,7 @@
 #include <cstdint>
 #include <type_traits>
 
+#include "attention/device/convert.cuh"
 #include "attention/device/fragment_products.cuh"
 #include "attention/device/fragments.cuh"
 #include "attention/device/mma.cuh"
@@ -83,8 +84,8 @@ class Fp8Products {
 #pragma unroll
           for (int i = r; i < 4; i += 2) {
             uint32_t& word = q.x[k].x[i];
-            word = device::PackPair<__half>(__uint_as_float(word << 16) * inverse,
-                                            __uint_as_float(word & 0xFFFF0000) * inverse);
+            const float2 pair = device::UnpackPair<T>(word);
+            word = device::PackPair<__half>(pair.x * inverse, pair.y * inverse);
           }
         }
       }

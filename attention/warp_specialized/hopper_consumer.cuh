@@ -489,8 +489,8 @@ class Consumer {
           const int pair = 4 * (first + c) + w, r = pair / kPairs, i = pair % kPairs;
           const uint32_t both = kAsideInRegisters ? aside_o_[r][i] : words[w];
           float &x = sum_.o().At(r, 2 * i), &y = sum_.o().At(r, 2 * i + 1);
-          x = fmaf(__uint_as_float(both << 16), aside_[r], x);
-          y = fmaf(__uint_as_float(both & 0xFFFF0000), aside_[r], y);
+          const float2 more = device::UnpackPair<__nv_bfloat16>(both);
+          x = fmaf(more.x, aside_[r], x), y = fmaf(more.y, aside_[r], y);
         }
       }
     }

@@ -27,6 +27,9 @@ Calls = Dict[str, List[Callable]]
 class CpuClock:
     timing = "wall clock"
 
+    def settle(self) -> None:
+        pass
+
     def warm_up(self, name: str, calls: List[Callable]) -> None:
         for call in calls:
             call()

@@ -128,8 +128,7 @@ def compare(case: Case, entrants, clock, options, seconds) -> Dict:
         calls[read.name] = read.prepare(inputs)
         entrants = [*entrants, read]
         verdicts[read.name] = {}
-    if options.device != "cpu":
-        clock.settle()
+    clock.settle()
     # From here on: the first case's inputs and checks also wait for libraries to load.
     deadline = None if seconds is None else time.monotonic() + seconds
     samples, failed = clocks.rounds_of(
