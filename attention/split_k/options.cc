@@ -93,6 +93,9 @@ double SecondsOf(const AttentionProblem& p, const DeviceInfo& device, const Opti
   constexpr double kApart = 0.04;
   // How much longer it takes with blocks on half of the multiprocessors or fewer: less is under way at first.
   constexpr double kOfFew = 0.08;
+  // And how much if memory is the limit, but some multiprocessors have a block more than others, per part of the room
+  // that this leaves.
+  constexpr double kUneven = 0.2;
   const auto key_bytes = static_cast<double>((p.d + p.dv) * SizeOf(p.KvDType()));
   const double multiprocessors = std::max(1, device.multiprocessors);
   const double memory_rate =
@@ -105,7 +108,7 @@ double SecondsOf(const AttentionProblem& p, const DeviceInfo& device, const Opti
   const double at_a_time = std::min(blocks, together);
   const double block_rate = (at_a_time > multiprocessors ? kOfTwo : 1) * kBlockKeys * key_bytes /
                             std::max(1.0, static_cast<double>(p.d + p.dv) / 256);
-  const double rate = std::min(block_rate, memory_rate / std::max(1.0, at_a_time));
+  const double share = memory_rate / std::max(1.0, at_a_time), rate = std::min(block_rate, share);
   const double bytes = static_cast<double>(keys) * key_bytes;
   const double waves = std::ceil(blocks / together);
   const double merged = blocks * options.tile.rows * static_cast<double>(p.dv) * 4;
@@ -116,8 +119,11 @@ double SecondsOf(const AttentionProblem& p, const DeviceInfo& device, const Opti
                                        2 * merged / memory_rate;
   const double idle = 1 - std::min(1.0, blocks / multiprocessors);
   const double few = kOfFew * std::min(1.0, 4 * idle * idle);
+  const double of_each = at_a_time / multiprocessors;
+  const double uneven =
+      share < block_rate && of_each > 1 ? kUneven * (1 - of_each / std::ceil(of_each)) : 0;
   const double apart = waves > 1 ? kApart * bytes / rate : 0;
-  return (waves * (kBlockSeconds + bytes / rate) + apart + merge) * (1 + few);
+  return (waves * (kBlockSeconds + bytes / rate) + apart + merge) * (1 + few + uneven);
 }
 
 // The most keys that a part may have: each of four warps adds a quarter of them.

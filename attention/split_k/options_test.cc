@@ -67,7 +67,10 @@ TEST(SplitKOptionsTest, OneBlockPerMultiprocessorIfMemoryGivesNoMore) {
            {"b=1,skv=16384", 8, 16},
            {"b=8,skv=1024", 2, 2},
            {"b=8,skv=32768", 2, 2},
-           {"b=64,skv=8192", 2, 2}}) {
+           {"b=64,skv=8192", 2, 2},
+           // Nor more blocks on some multiprocessors than on others.
+           {"b=5,skv=16384", 3, 3},
+           {"b=3,skv=131072", 5, 5}}) {
     EXPECT_EQ(parts(line, kH100), h100) << line;
     EXPECT_EQ(parts(line, kH200), h200) << line;
   }
