@@ -152,7 +152,9 @@ TEST(SimulatorTest, AgreesWithTwoGpusWithin10Percent) {
       const AttentionProblem p = Of(row["problem"]);
       const double slowest =
           row.value("slowest_rank_seconds", row["one_rank_seconds"].get<double>());
-      const auto predicted = Predict(way->second, p, row["ranks"], WithRateOf(p, slowest, machine));
+      Machine of_host = machine;
+      of_host.host = row.value("host_seconds", machine.host);
+      const auto predicted = Predict(way->second, p, row["ranks"], WithRateOf(p, slowest, of_host));
       ASSERT_TRUE(predicted.ok()) << predicted.status();
       const double error = predicted->seconds / row["median_seconds"].get<double>() - 1;
       EXPECT_LT(std::abs(error), 0.1)

@@ -32,7 +32,8 @@ using multi_gpu::Communicator;
 using multi_gpu::StepTime;
 using Clock = std::chrono::steady_clock;
 
-constexpr double kRepetition = 0.05;  // seconds, at least, of calls one after the other
+constexpr double kRepetition =
+    0.2;  // seconds, at least, of calls one after the other: ranks begin and end apart
 constexpr int64_t kMostRepetitions = 200;
 
 absl::Status Finish(Device device) {
@@ -144,10 +145,26 @@ absl::StatusOr<Case> MakeCase(const AttentionProblem& p, const RanksFlags& f) {
   return made;
 }
 
+// How long a thread takes to start one of many copies: an all-to-all of a few rows is nothing else. It starts 10 per rank.
+absl::StatusOr<double> TimeHost(const Ranks& ranks, RanksFlags f) {
+  const int n = static_cast<int>(ranks.size());
+  AttentionProblem p;
+  p.hq = p.hkv = p.sq = p.skv = n;
+  p.d = p.dv = 64;
+  p.dtype = DType::kBFloat16;
+  f.verify = false;
+  const absl::StatusOr<Case> of = MakeCase(p, f);
+  if (!of.ok()) return of.status();
+  const absl::StatusOr<Judged> judged = TimeWay(p, *WayOf("alltoall"), ranks, *of, f);
+  if (!judged.ok()) return judged.status();
+  return judged->timed.seconds / (10 * n);
+}
+
 // GPUs like this one, of which one takes so many seconds.
-multi_gpu::Machine MachineOf(const Plan& plan, double one) {
+multi_gpu::Machine MachineOf(const Plan& plan, double one, double host) {
   const DeviceInfo& gpu = plan.device;
   multi_gpu::Machine m;
+  m.host = host;
   m.l2_bytes = static_cast<double>(gpu.last_level_cache_bytes);
   if (gpu.memory_bytes_per_second > 0) {
     m.memory_per_second = 0.88 * gpu.memory_bytes_per_second;  // what a copy reaches
@@ -156,16 +173,18 @@ multi_gpu::Machine MachineOf(const Plan& plan, double one) {
 }
 
 // The model's, which is of GPUs, for a kernel of the rate that one has.
-std::optional<double> Predicted(const Plan& plan, const NamedWay& way, int ranks, double one) {
+std::optional<double> Predicted(const Plan& plan, const NamedWay& way, int ranks, double one,
+                                double host) {
   if (!way.model.has_value()) return std::nullopt;
-  const auto predicted = multi_gpu::Predict(*way.model, plan.problem, ranks, MachineOf(plan, one));
+  const auto predicted =
+      multi_gpu::Predict(*way.model, plan.problem, ranks, MachineOf(plan, one, host));
   if (!predicted.ok()) return std::nullopt;
   return predicted->seconds;
 }
 
 // Which way the model would choose where rows are divided, "one" if none is faster than one GPU.
-std::string Chosen(const Plan& plan, int ranks, double one) {
-  const auto choice = multi_gpu::Choose(plan.problem, ranks, MachineOf(plan, one));
+std::string Chosen(const Plan& plan, int ranks, double one, double host) {
+  const auto choice = multi_gpu::Choose(plan.problem, ranks, MachineOf(plan, one, host));
   if (!choice.ok()) return "";
   if (choice->ranks == 1) return kOne.name;
   const auto it = std::find_if(Ways().begin(), Ways().end(),
@@ -217,6 +236,12 @@ absl::Status BenchRanks(absl::Span<const AttentionProblem> problems, const Ranks
   }
   absl::StatusOr<Ranks> all = MakeRanks(n, f.on_cpu), one = MakeRanks(1, f.on_cpu);
   if (!one.ok() || !all.ok()) return all.ok() ? one.status() : all.status();
+  double host = 0;
+  if (!f.on_cpu) {
+    const absl::StatusOr<double> timed = TimeHost(*all, f);
+    if (!timed.ok()) return timed.status();
+    host = *timed;
+  }
   Progress progress(stderr, static_cast<int64_t>(problems.size() * (1 + ways.size())));
   int64_t begun = 0;
   for (const AttentionProblem& p : problems) {
@@ -239,7 +264,7 @@ absl::Status BenchRanks(absl::Span<const AttentionProblem> problems, const Ranks
         rows->back()["seconds_of_gpus"].push_back(timed->timed.seconds);
         slowest = std::max(slowest, timed->timed.seconds);
       }
-      rows->back()["model_chooses"] = Chosen(of->plan, n, slowest);
+      rows->back()["model_chooses"] = Chosen(of->plan, n, slowest, host);
     }
     for (const NamedWay& way : ways) {
       if (Interrupt::Pressed()) return absl::OkStatus();
@@ -251,10 +276,11 @@ absl::Status BenchRanks(absl::Span<const AttentionProblem> problems, const Ranks
       }
       if (!judged.ok()) return judged.status();
       rows->push_back(RowOf(*of, way.name, n, *judged, seconds));
-      const std::optional<double> predicted = Predicted(of->plan, way, n, slowest);
+      const std::optional<double> predicted = Predicted(of->plan, way, n, slowest, host);
       if (predicted.has_value() && !f.on_cpu) {
         rows->back()["predicted_seconds"] = *predicted;
         rows->back()["slowest_rank_seconds"] = slowest;
+        rows->back()["host_seconds"] = host;
       }
     }
   }
