@@ -71,7 +71,7 @@ void BM_Append(benchmark::State& state, Case c) {
     added.rotary.table = BshdView(table.data(), DType::kFloat32, device, 1, p.skv, 1, p.d);
     added.q = rows(q, p.hq, p.d);
   }
-  bench::RunCalls(state, device, BytesOf(p, c.rotary), [&] { return Append(p, t, added); });
+  bench::RunCalls(state, device, BytesOf(p, c.rotary), [&](void* stream) { return Append(p, t, added, stream); });
 }
 
 // A copy that reads and writes as many bytes in all.
@@ -80,8 +80,8 @@ void BM_Copy(benchmark::State& state, Case c) {
   const int64_t bytes = BytesOf(AttentionProblem::Parse(c.problem).value(), c.rotary);
   Buffer pages = RandomRows(device, DType::kFloat32, bytes / 4).value();
   const PageMemory memory = {device, pages.data(), nullptr, bytes / 2, 2, 0};
-  bench::RunCalls(state, device, bytes, [&] {
-    return CopyPages({{PageCopy::kWithinPool, 0, 1}}, memory);
+  bench::RunCalls(state, device, bytes, [&](void* stream) {
+    return CopyPages({{PageCopy::kWithinPool, 0, 1}}, memory, stream);
   });
 }
 

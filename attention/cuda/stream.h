@@ -1,4 +1,5 @@
-// Streams, graphs and memory pools of a GPU, for tests of when and on which stream kernels run.
+// Streams, graphs and memory pools of a GPU, for tests of when and on which stream kernels run, and for
+// benchmarks of short calls.
 //
 // Like backend.h, it has two implementations. Without a CUDA toolkit, Create() returns an error
 // that says so.

@@ -58,7 +58,7 @@ void BM_Quantize(benchmark::State& state, Case c) {
     options.rotary.table = BshdView(static_cast<const void*>(memory.back().data()), DType::kFloat32,
                                     device, 1, p.skv, 1, p.d);
   }
-  bench::RunCalls(state, device, BytesOf(p), [&] { return Quantize(p, from, to, options); });
+  bench::RunCalls(state, device, BytesOf(p), [&](void* stream) { return Quantize(p, from, to, options, stream); });
 }
 
 // A copy that reads and writes as many bytes in all.
@@ -67,8 +67,8 @@ void BM_Copy(benchmark::State& state, Case c) {
   const int64_t bytes = BytesOf(AttentionProblem::Parse(c.problem).value());
   Buffer pages = paged::RandomRows(device, DType::kFloat32, bytes / 4).value();
   const paged::PageMemory memory = {device, pages.data(), nullptr, bytes / 2, 2, 0};
-  bench::RunCalls(state, device, bytes, [&] {
-    return paged::CopyPages({{paged::PageCopy::kWithinPool, 0, 1}}, memory);
+  bench::RunCalls(state, device, bytes, [&](void* stream) {
+    return paged::CopyPages({{paged::PageCopy::kWithinPool, 0, 1}}, memory, stream);
   });
 }
 
