@@ -94,22 +94,25 @@ struct Convert {
 
 template <int kWidth, typename In, typename Out>
 void MoveToken(const AppendArguments& a, const AppendPlace& place) {
+  const int32_t entry = EntryOf(a, place);
   for (int n = 0; n < a.count; ++n) {
     const AppendStream& s = a.streams[n];
     const int32_t pieces = s.dim / kWidth;
     const AppendRow row = RowOf(s, a.rotary, place);
+    const int64_t to = ToOf(a, s, place, entry);
+    if (to < 0) return;
     for (int32_t head = 0; head < s.heads; ++head) {
       if (std::is_same_v<In, Out> && !s.rotates) {
-        std::memcpy(static_cast<In*>(s.to) + row.to + head * s.to_head,
+        std::memcpy(static_cast<In*>(s.to) + to + head * s.to_head,
                     static_cast<const In*>(s.from) + row.from + head * s.from_head,
                     s.dim * sizeof(In));
         continue;
       }
       for (int32_t piece = 0; piece < pieces; ++piece) {
         if (s.to_pages) {
-          MovePiece<kWidth, In, Out, Convert>(s, a.rotary, row, head, piece);
+          MovePiece<kWidth, In, Out, Convert>(s, a.rotary, row, to, head, piece);
         } else {
-          MovePiece<kWidth, In, In, Convert>(s, a.rotary, row, head, piece);
+          MovePiece<kWidth, In, In, Convert>(s, a.rotary, row, to, head, piece);
         }
       }
     }
@@ -126,10 +129,10 @@ void AppendOnCpu(const AppendArguments& a, bool wide) {
   const int threads = elements < kSerialElements ? 1 : CpuInfo().threads;
   ParallelFor(a.b, threads, [&](int64_t sequence, int) {
     const device::Span rows = a.q_sequences[sequence];
-    const int64_t first = a.q_sequences.offsets != nullptr ? rows.begin : sequence * a.sq;
+    const int64_t first =
+        a.q_sequences.offsets != nullptr ? rows.begin : sequence * a.by_sq.Value();
     for (int64_t j = 0; j < rows.length; ++j) {
       const AppendPlace place = PlaceOf(a, sequence, first + j);
-      if (place.page < 0) continue;
       if (wide) {
         MoveToken<16 / sizeof(In), In, Out>(a, place);
       } else {
@@ -170,21 +173,30 @@ absl::Status Append(const AttentionProblem& p, const AttentionTensors& t, const 
       wide = wide && IsWide(n.q, width) && IsWide(t.q, width);
     }
   }
-  a.streams[0].doubles = IsWide(n.k, 2 * width) && IsWide(t.k, 2 * width);
-  a.streams[1].doubles = IsWide(n.v, 2 * width) && IsWide(t.v, 2 * width);
+  // To fp8, a piece of twice the width makes a store of 16 bytes.
+  const bool narrows = wide && SizeOf(p.KvDType()) < SizeOf(p.dtype);
+  a.streams[0].doubles =
+      narrows && !a.streams[0].rotates && IsWide(n.k, 2 * width) && IsWide(t.k, 2 * width);
+  a.streams[1].doubles = narrows && IsWide(n.v, 2 * width) && IsWide(t.v, 2 * width);
+  for (AppendStream& s : a.streams) {
+    const auto piece = static_cast<int32_t>(wide ? width : 1);
+    s.moved_with = s.rotates && !a.rotary.interleaved ? a.rotary.dim / 2 / piece : 0;
+    const int32_t pieces = s.dim / (s.doubles ? 2 * piece : piece) - s.moved_with;
+    s.by_pieces = device::Divisor(static_cast<uint32_t>(std::max(1, pieces)));
+  }
   const device::Arguments arguments = device::ArgumentsOf(p, t);
   a.q_sequences = arguments.q_sequences;
   a.kv_sequences = arguments.kv_sequences;
   a.pages = arguments.pages;
   a.columns = t.page_table.columns;
   a.b = p.b;
-  a.sq = p.sq;
   a.tokens = p.lens == Lengths::kPacked ? t.q.shape[1] : p.b * p.sq;
   constexpr int64_t kMostTokens = (int64_t{1} << 31) - 1;
   if (a.tokens > kMostTokens) {
     return Invalid("q", absl::StrCat(a.tokens, " rows, above ", kMostTokens));
   }
   if (a.tokens == 0) return absl::OkStatus();
+  if (p.lens != Lengths::kPacked) a.by_sq = device::Divisor(static_cast<uint32_t>(p.sq));
   if (t.q.device.kind == DeviceKind::kCuda) {
     return AppendOnGpu(t.q.device.ordinal, a, p.dtype, p.KvDType(), wide, stream);
   }

@@ -2,21 +2,43 @@
 #include <cuda_fp16.h>
 #include <cuda_fp8.h>
 
+#include <algorithm>
 #include <cstdint>
 
 #include "attention/cuda/launch.h"
 #include "attention/device/convert.cuh"
+#include "attention/device/early_start.cuh"
 #include "paged/append_rows.h"
 #include "paged/launch.h"
 
 namespace attnlab::paged {
 namespace {
 
-// A block moves the rows of some tokens, of all heads. It looks for their pages once, which takes as
-// long as a row; so it has more tokens where there are enough for all multiprocessors.
+// A block moves the rows of some tokens, of all heads of K, V or Q. It looks for their pages once, which
+// takes as long as a row; so it has more tokens where there are enough for all multiprocessors, and
+// at least as many as give each thread a piece.
 constexpr int kThreads = 256;
 constexpr int kMostTokens = 16;  // of a block
 constexpr int64_t kBlocks = 512;
+
+// The blocks of each stream, counted from `first`.
+struct Blocks {
+  uint32_t first[3] = {};
+  int32_t tokens[3] = {};  // of a block
+  uint32_t count = 0;
+
+  explicit Blocks(const AppendArguments& a) {
+    // Q first: its rows take longest, and the others fill the tail wave.
+    for (int n = a.count - 1; n >= 0; --n) {
+      const AppendStream& s = a.streams[n];
+      const int64_t spread = (a.tokens + kBlocks - 1) / kBlocks,
+                    fill = kThreads / (int64_t{s.heads} * s.by_pieces.Value());
+      first[n] = count;
+      tokens[n] = static_cast<int32_t>(std::clamp<int64_t>(std::max(spread, fill), 1, kMostTokens));
+      count += static_cast<uint32_t>((a.tokens - 1) / tokens[n] + 1);
+    }
+  }
+};
 
 struct Convert {
   template <typename T>
@@ -41,9 +63,8 @@ struct Convert {
   }
 };
 
-// The sequence that has row `token` of Q. All threads of the block take part.
-__device__ int64_t SequenceOf(const AppendArguments& a, int64_t token) {
-  if (a.q_sequences.offsets == nullptr) return token / a.sq;
+// The sequence that has row `token` of packed Q. All threads of the block take part.
+__device__ int64_t PackedSequenceOf(const AppendArguments& a, int64_t token) {
   int before = 0;  // sequences that end at or before the token
   for (int64_t begin = 0; begin < a.b; begin += kThreads) {
     const int64_t i = begin + threadIdx.x;
@@ -52,81 +73,92 @@ __device__ int64_t SequenceOf(const AppendArguments& a, int64_t token) {
   return before;
 }
 
-// Moves all pieces of `tokens` tokens. A thread loads kAhead of them before it stores one.
-template <int kAhead, bool kRotates, int kWidth, typename In, typename Out>
+// The tokens of a block.
+struct BlockTokens {
+  AppendRow rows[kMostTokens];
+  int64_t to[kMostTokens];  // below 0: nowhere
+};
+
+// Moves all pieces of `count` tokens. A thread loads kAhead of them before it stores one. Before the
+// first store it calls `set_to`, which waits for the page table and sets BlockTokens::to.
+template <int kAhead, bool kRotates, int kWidth, typename In, typename Out, typename SetTo>
 __device__ void MoveTokens(const AppendArguments& a, const AppendStream& s,
-                           const AppendRow* row_of_token, int tokens) {
-  const int pieces = s.dim / kWidth, rows = tokens * s.heads;
-  // Of rows that are rotated by halves, the second half moves with the first.
-  const bool by_halves = s.rotates && !a.rotary.interleaved;
-  const int moved_with = by_halves ? a.rotary.dim / 2 / kWidth : 0;
-  const int per_row = pieces - moved_with;
-  const int row_step = kThreads / per_row, piece_step = kThreads - row_step * per_row;
-  int row = static_cast<int>(threadIdx.x) / per_row,
-      piece = static_cast<int>(threadIdx.x) - row * per_row;
-  while (row < rows) {
+                           const BlockTokens& tokens, int count, const SetTo& set_to) {
+  const int rows = count * s.heads, per_row = static_cast<int>(s.by_pieces.Value());
+  const int row_step = s.by_pieces.Divide(kThreads), piece_step = kThreads - row_step * per_row;
+  int row = s.by_pieces.Divide(threadIdx.x), piece = static_cast<int>(threadIdx.x) - row * per_row;
+  bool is_set = false;
+  do {
     MovedPiece<kWidth, In, Out, Convert, kRotates> moved[kAhead];
+    int token[kAhead] = {};
 #pragma unroll
     for (int i = 0; i < kAhead; ++i) {
       if (row < rows) {
-        const int token = static_cast<int>(s.by_heads.Divide(row));
-        if (row_of_token[token].exists) {
-          moved[i].Load(s, a.rotary, row_of_token[token], row - token * s.heads,
-                        piece < moved_with ? piece : piece + moved_with);
+        token[i] = static_cast<int>(s.by_heads.Divide(row));
+        if (tokens.rows[token[i]].exists) {
+          moved[i].Load(s, a.rotary, tokens.rows[token[i]], row - token[i] * s.heads,
+                        piece < s.moved_with ? piece : piece + s.moved_with);
         }
       }
       row += row_step, piece += piece_step;
       if (piece >= per_row) ++row, piece -= per_row;
     }
+    if (!is_set) set_to();
+    is_set = true;
 #pragma unroll
-    for (int i = 0; i < kAhead; ++i) moved[i].Store();
-  }
+    for (int i = 0; i < kAhead; ++i) moved[i].Store(tokens.to[token[i]]);
+  } while (row < rows);
 }
 
 template <int kWidth, typename In, typename Out>
 __global__ void __launch_bounds__(kThreads, 4)
-    AppendKernel(const __grid_constant__ AppendArguments a, int tokens_of_block) {
-  __shared__ AppendRow rows[kMostTokens];
-  const int64_t first = int64_t{blockIdx.x} * tokens_of_block;
-  const int64_t first_sequence = SequenceOf(a, first);
-  // Q first: its rows take longest, and the others fill the tail wave.
-  const AppendStream& s = a.streams[gridDim.y - 1 - blockIdx.y];
+    AppendKernel(const __grid_constant__ AppendArguments a, const __grid_constant__ Blocks blocks) {
+  __shared__ BlockTokens tokens;
+  int n = a.count - 1;
+  while (n > 0 && blockIdx.x >= blocks.first[n - 1]) --n;
+  const AppendStream& s = a.streams[n];
+  const int tokens_of_block = blocks.tokens[n];
+  const int64_t first = int64_t{blockIdx.x - blocks.first[n]} * tokens_of_block;
+  const bool packed = a.q_sequences.offsets != nullptr;
+  if (!a.q_sequences.AllLongest() || !a.kv_sequences.AllLongest()) device::WaitForKernelAhead();
+  int64_t sequence = packed ? PackedSequenceOf(a, first) : 0;
+  AppendPlace place;
   if (threadIdx.x < tokens_of_block) {
     const int64_t token = first + threadIdx.x;
-    int64_t sequence = first_sequence;
-    AppendPlace place;
-    if (token < a.tokens) {
-      if (a.q_sequences.offsets == nullptr) {
-        sequence = token / a.sq;
-      } else {
-        while (sequence < a.b && a.q_sequences.offsets[sequence + 1] <= token) ++sequence;
-      }
-      if (sequence < a.b) place = PlaceOf(a, sequence, token);
-    }
-    rows[threadIdx.x] = RowOf(s, a.rotary, place);
+    if (!packed) sequence = a.by_sq.Divide(static_cast<uint32_t>(token));
+    while (packed && sequence < a.b && a.q_sequences.offsets[sequence + 1] <= token) ++sequence;
+    if (token < a.tokens && sequence < a.b) place = PlaceOf(a, sequence, token);
+    tokens.rows[threadIdx.x] = RowOf(s, a.rotary, place);
   }
   __syncthreads();
+  device::WaitForKernelAhead();
+  const int32_t entry = EntryOf(a, place);
+  const auto set_to = [&] {
+    device::LetNextKernelStart();
+    if (threadIdx.x < tokens_of_block) tokens.to[threadIdx.x] = ToOf(a, s, place, entry);
+    __syncthreads();
+  };
   // Rotated queries keep their dtype.
   if (!s.to_pages) {
-    MoveTokens<1, true, kWidth, In, In>(a, s, rows, tokens_of_block);
+    MoveTokens<1, true, kWidth, In, In>(a, s, tokens, tokens_of_block, set_to);
   } else if (s.rotates) {
-    MoveTokens<1, true, kWidth, In, Out>(a, s, rows, tokens_of_block);
+    MoveTokens<1, true, kWidth, In, Out>(a, s, tokens, tokens_of_block, set_to);
   } else {
     if constexpr (sizeof(Out) < sizeof(In) && kWidth > 1) {  // stores of 16 bytes
-      if (s.doubles) return MoveTokens<2, false, 2 * kWidth, In, Out>(a, s, rows, tokens_of_block);
+      if (s.doubles)
+        return MoveTokens<2, false, 2 * kWidth, In, Out>(a, s, tokens, tokens_of_block, set_to);
     }
-    MoveTokens<4, false, kWidth, In, Out>(a, s, rows, tokens_of_block);
+    MoveTokens<4, false, kWidth, In, Out>(a, s, tokens, tokens_of_block, set_to);
   }
 }
 
 template <int kWidth, typename In, typename Out>
 cudaError_t LaunchOf(const AppendArguments& a, cudaStream_t stream) {
-  const int64_t wanted = (a.tokens + kBlocks - 1) / kBlocks;
-  const int tokens_of_block = static_cast<int>(wanted < kMostTokens ? wanted : kMostTokens);
-  const int64_t blocks = (a.tokens + tokens_of_block - 1) / tokens_of_block;
-  return device::Launch(AppendKernel<kWidth, In, Out>,
-                        dim3(static_cast<uint32_t>(blocks), static_cast<uint32_t>(a.count)),
-                        dim3(kThreads), 0, stream, a, tokens_of_block);
+  const Blocks blocks(a);
+  device::LaunchRecord record;
+  record.grid = dim3(blocks.count), record.block = dim3(kThreads);
+  record.early = true, record.stream = stream;
+  return device::Launch(AppendKernel<kWidth, In, Out>, record, a, blocks);
 }
 
 template <typename In, typename Out>

@@ -71,7 +71,8 @@ void BM_Append(benchmark::State& state, Case c) {
     added.rotary.table = BshdView(table.data(), DType::kFloat32, device, 1, p.skv, 1, p.d);
     added.q = rows(q, p.hq, p.d);
   }
-  bench::RunCalls(state, device, BytesOf(p, c.rotary), [&](void* stream) { return Append(p, t, added, stream); });
+  bench::RunCalls(state, device, BytesOf(p, c.rotary),
+                  [&](void* stream) { return Append(p, t, added, stream); });
 }
 
 // A copy that reads and writes as many bytes in all.
@@ -86,7 +87,7 @@ void BM_Copy(benchmark::State& state, Case c) {
 }
 
 // The time that counts is that of a call, and an iteration takes 20 and a gate.
-#define APPEND_AND_COPY(name, problem, rotary)                                               \
+#define APPEND_AND_COPY(name, problem, rotary)                                                \
   BENCHMARK_CAPTURE(BM_Append, name, Case{problem, rotary})->UseManualTime()->MinTime(0.005); \
   BENCHMARK_CAPTURE(BM_Copy, name, Case{problem, rotary})->UseManualTime()->MinTime(0.005)
 

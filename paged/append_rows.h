@@ -29,7 +29,11 @@ struct AppendStream {
   int64_t scale_batch = 0, scale_head = 0;
   int32_t heads = 0, dim = 0;
   device::Divisor by_heads;  // heads
-  bool doubles = false;      // rows can be moved in pieces of twice the width
+  // A row is moved in so many pieces; of one that is rotated by halves, `moved_with` pieces of its second
+  // half move with those of the first. `doubles`: pieces have twice the width.
+  device::Divisor by_pieces;
+  int32_t moved_with = 0;
+  bool doubles = false;
 };
 
 struct AppendRotary {
@@ -45,16 +49,15 @@ struct AppendArguments {
   AppendRotary rotary;
   device::Sequences q_sequences, kv_sequences;
   int64_t b = 0, tokens = 0;  // rows of Q: all b * sq, or the packed ones
-  int64_t sq = 0;
+  device::Divisor by_sq;      // sq, if rows are not packed
   device::Pages pages;
   int64_t columns = 0;  // of the page table
 };
 
-// Where a token is, and where it goes. page < 0: nowhere.
+// Where a token is, and its position in its sequence. position < 0: it goes nowhere.
 struct AppendPlace {
   int64_t sequence = 0, from_batch = 0, from_token = 0;
-  int64_t position = 0;
-  int64_t page = -1, in_page = 0;
+  int64_t position = -1;
 };
 
 // `sequence` must be the one whose rows have `token`, counted over all rows of Q.
@@ -66,21 +69,16 @@ ATTNLAB_HOST_DEVICE inline AppendPlace PlaceOf(const AppendArguments& a, int64_t
   AppendPlace place;
   place.sequence = sequence;
   place.from_batch = rows.batch;
-  place.from_token = packed ? token : token - sequence * a.sq;
+  place.from_token = packed ? token : token - sequence * a.by_sq.Value();
   const int64_t j = place.from_token - rows.begin;
-  place.position = kv_len - rows.length + j;
-  if (j >= rows.length || place.position < 0) return place;
-  if (place.position >> a.pages.shift >= a.columns) return place;
-  const int32_t page = a.pages.EntryOf(sequence, place.position);
-  if (page != a.pages.PageOf(page)) return place;  // not one of the pool
-  place.page = page;
-  place.in_page = a.pages.RowOf(place.position);
+  const int64_t position = kv_len - rows.length + j;
+  if (j < rows.length && position >> a.pages.shift < a.columns) place.position = position;
   return place;
 }
 
 // A token's row of one tensor, of head 0: what all pieces of all heads have in common.
 struct AppendRow {
-  int64_t from = 0, to = 0;        // elements from the tensors' beginnings
+  int64_t from = 0;                // elements from the tensor's beginning
   const float* scale = nullptr;    // null: 1
   const float* cosines = nullptr;  // of its position; null: not rotated
   bool exists = false;
@@ -88,12 +86,10 @@ struct AppendRow {
 
 ATTNLAB_HOST_DEVICE inline AppendRow RowOf(const AppendStream& s, const AppendRotary& rotary,
                                            const AppendPlace& place) {
-  if (place.page < 0) return {};
+  if (place.position < 0) return {};
   AppendRow row;
   row.exists = true;
   row.from = place.from_batch * s.from_batch + place.from_token * s.from_token;
-  row.to = s.to_pages ? place.page * s.to_batch + place.in_page * s.to_token
-                      : place.from_batch * s.to_batch + place.from_token * s.to_token;
   if (s.scales != nullptr) row.scale = s.scales + place.sequence * s.scale_batch;
   if (s.rotates) {
     const int64_t last = rotary.positions - 1;
@@ -101,6 +97,19 @@ ATTNLAB_HOST_DEVICE inline AppendRow RowOf(const AppendStream& s, const AppendRo
         rotary.table + (place.position < last ? place.position : last) * rotary.position_stride;
   }
   return row;
+}
+
+// The page table's entry for the token's page. Read it early.
+ATTNLAB_HOST_DEVICE inline int32_t EntryOf(const AppendArguments& a, const AppendPlace& place) {
+  return place.position < 0 ? -1 : a.pages.EntryOf(place.sequence, place.position);
+}
+
+// Where the row of head 0 goes, in elements; below 0: nowhere, because the entry is no page of the pool.
+ATTNLAB_HOST_DEVICE inline int64_t ToOf(const AppendArguments& a, const AppendStream& s,
+                                        const AppendPlace& place, int32_t entry) {
+  if (entry != a.pages.PageOf(entry)) return -1;
+  return s.to_pages ? entry * s.to_batch + a.pages.RowOf(place.position) * s.to_token
+                    : place.from_batch * s.to_batch + place.from_token * s.to_token;
 }
 
 // A piece as words. Where elements have 16 bits, the compiler takes a piece apart right after its
@@ -120,7 +129,7 @@ struct alignas(sizeof(T) * kWidth) PieceWords {
 
 // Moves piece `index` of the row of a head, and the piece that it is rotated with, if that is another
 // one: so Q can be rotated where it lies. Load() and Store() come apart, so that a thread can load
-// several before it stores one. `Convert` has ToFloat(In), and FromFloats(x, to) for arrays of kWidth
+// several before it stores one, and before the page is known. `Convert` has ToFloat(In), and FromFloats(x, to) for arrays of kWidth
 // float and Out. kWidth is 1, or all rows begin at multiples of kWidth elements, those of the rotary
 // table at multiples of kWidth / 2, and dims and half of the rotated dims are multiples of kWidth.
 // Without kRotates, no row is rotated, and it takes fewer registers.
@@ -131,7 +140,7 @@ class MovedPiece {
                                 const AppendRow& row, int32_t head, int32_t index) {
     const int32_t begin = index * kWidth, half = rotary.dim / 2;
     const In* const from = static_cast<const In*>(s.from) + row.from + head * s.from_head + begin;
-    to_ = static_cast<Out*>(s.to) + row.to + head * s.to_head + begin;
+    to_ = static_cast<Out*>(s.to) + head * s.to_head + begin;
     scale_ = row.scale == nullptr ? 1 : row.scale[head * s.scale_head];
     rotates_ = false;
     partner_ = 0;
@@ -155,10 +164,12 @@ class MovedPiece {
     }
   }
 
-  ATTNLAB_HOST_DEVICE void Store() const {
-    if (to_ == nullptr) return;
+  // `row` is ToOf() of the row.
+  ATTNLAB_HOST_DEVICE void Store(int64_t row) const {
+    if (to_ == nullptr || row < 0) return;
+    Out* const to = to_ + row;
     if constexpr (std::is_same_v<In, Out> && !kRotates) {
-      *reinterpret_cast<PieceWords<Out, kWidth>*>(to_) = x_;
+      *reinterpret_cast<PieceWords<Out, kWidth>*>(to) = x_;
       return;
     }
     float x[kWidth], y[kWidth];
@@ -168,9 +179,9 @@ class MovedPiece {
     } else if (kRotates && rotates_) {
       ToFloats(y_, y);
       for (int i = 0; i < kWidth; ++i) Rotate(x[i], y[i], i);
-      StoreAt(partner_, y);
+      StoreAt(to + partner_, y);
     }
-    StoreAt(0, x);
+    StoreAt(to, x);
   }
 
  private:
@@ -194,17 +205,17 @@ class MovedPiece {
     const Piece<In, kWidth> piece = words.Elements();
     for (int i = 0; i < kWidth; ++i) x[i] = Convert::ToFloat(piece.x[i]);
   }
-  ATTNLAB_HOST_DEVICE void StoreAt(int32_t at, float (&x)[kWidth]) const {
+  ATTNLAB_HOST_DEVICE void StoreAt(Out* to, float (&x)[kWidth]) const {
     if (!std::is_same_v<In, Out> && scale_ != 1) {
       const float inverse = 1 / scale_;
       for (float& element : x) element *= inverse;
     }
     Piece<Out, kWidth> piece;
     Convert::FromFloats(x, piece.x);
-    *reinterpret_cast<Piece<Out, kWidth>*>(to_ + at) = piece;
+    *reinterpret_cast<Piece<Out, kWidth>*>(to) = piece;
   }
 
-  Out* to_ = nullptr;  // null: nowhere
+  Out* to_ = nullptr;  // in the first row; null: nothing to store
   bool rotates_ = false;
   int32_t partner_ = 0;  // elements to the other one of the pair; 0: there is none
   float scale_ = 1;
@@ -214,10 +225,10 @@ class MovedPiece {
 
 template <int kWidth, typename In, typename Out, typename Convert>
 ATTNLAB_HOST_DEVICE void MovePiece(const AppendStream& s, const AppendRotary& rotary,
-                                   const AppendRow& row, int32_t head, int32_t index) {
+                                   const AppendRow& row, int64_t to, int32_t head, int32_t index) {
   MovedPiece<kWidth, In, Out, Convert> piece;
   piece.Load(s, rotary, row, head, index);
-  piece.Store();
+  piece.Store(to);
 }
 
 }  // namespace attnlab::paged

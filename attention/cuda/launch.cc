@@ -1,10 +1,13 @@
 #include "attention/cuda/launch.h"
 
+#include <array>
 #include <atomic>
 #include <map>
 #include <mutex>
 #include <shared_mutex>
 #include <utility>
+
+#include "attention/cuda/code_capability.h"
 
 namespace attnlab::device {
 namespace {
@@ -47,20 +50,47 @@ SharedLimits& Limits() {
   return *kLimits;
 }
 
+// Whether kernels on the current device wait for the one ahead of them. Asked once for each device.
+bool CanStartEarly() {
+  constexpr int kMostDevices = 64;
+  static std::array<std::atomic<int>, kMostDevices> capabilities = {};
+  int device = 0;
+  if (cudaGetDevice(&device) != cudaSuccess || device >= kMostDevices) return false;
+  int capability = capabilities[device].load(std::memory_order_relaxed);
+  if (capability == 0) {
+    if (CodeCapability(&capability) != cudaSuccess) {
+      cudaGetLastError();  // not sticky
+      return false;
+    }
+    capabilities[device].store(capability, std::memory_order_relaxed);
+  }
+  return capability >= 90;
+}
+
 cudaError_t LaunchOnce(const LaunchRecord& record, void** arguments) {
-  if (record.cluster == 1) {
+  const bool early = record.early && CanStartEarly();
+  if (record.cluster == 1 && !early) {
     return cudaLaunchKernel(record.function, record.grid, record.block, arguments,
                             record.shared_bytes, record.stream);
   }
-  cudaLaunchAttribute cluster = {};
-  cluster.id = cudaLaunchAttributeClusterDimension;
-  cluster.val.clusterDim.x = record.cluster;
-  cluster.val.clusterDim.y = cluster.val.clusterDim.z = 1;
+  cudaLaunchAttribute attributes[2] = {};
+  int count = 0;
+  if (record.cluster != 1) {
+    cudaLaunchAttribute& cluster = attributes[count++];
+    cluster.id = cudaLaunchAttributeClusterDimension;
+    cluster.val.clusterDim.x = record.cluster;
+    cluster.val.clusterDim.y = cluster.val.clusterDim.z = 1;
+  }
+  if (early) {
+    cudaLaunchAttribute& order = attributes[count++];
+    order.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    order.val.programmaticStreamSerializationAllowed = 1;
+  }
   cudaLaunchConfig_t config = {};
   config.gridDim = record.grid, config.blockDim = record.block;
   config.dynamicSmemBytes = record.shared_bytes;
   config.stream = record.stream;
-  config.attrs = &cluster, config.numAttrs = 1;
+  config.attrs = attributes, config.numAttrs = count;
   return cudaLaunchKernelExC(&config, record.function, arguments);
 }
 

@@ -19,6 +19,9 @@ struct LaunchRecord {
   dim3 grid, block;
   size_t shared_bytes = 0;  // dynamic shared memory a block
   uint32_t cluster = 1;     // blocks of a cluster, which divides grid.x; above 1 from 9.0 on
+  // The kernel knows how to start before the one ahead of it has ended (device/early_start.cuh). It does so
+  // if the code that runs is for 9.0 or later.
+  bool early = false;
   cudaStream_t stream = nullptr;
 };
 

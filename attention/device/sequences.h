@@ -26,6 +26,9 @@ struct Sequences {
   int64_t longest = 0;               // sq or skv
   int64_t tokens = 0;                // lens = packed: rows of the tensor
 
+  // Whether memory need not be read to know where they lie.
+  ATTNLAB_HOST_DEVICE bool AllLongest() const { return offsets == nullptr && lengths == nullptr; }
+
   ATTNLAB_HOST_DEVICE Span operator[](int64_t i) const {
     if (offsets != nullptr) {
       const int64_t begin = Clamp(offsets[i], tokens);

@@ -58,7 +58,8 @@ void BM_Quantize(benchmark::State& state, Case c) {
     options.rotary.table = BshdView(static_cast<const void*>(memory.back().data()), DType::kFloat32,
                                     device, 1, p.skv, 1, p.d);
   }
-  bench::RunCalls(state, device, BytesOf(p), [&](void* stream) { return Quantize(p, from, to, options, stream); });
+  bench::RunCalls(state, device, BytesOf(p),
+                  [&](void* stream) { return Quantize(p, from, to, options, stream); });
 }
 
 // A copy that reads and writes as many bytes in all.

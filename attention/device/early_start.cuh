@@ -1,0 +1,27 @@
+// A kernel that may start before the one ahead of it in the stream has ended (LaunchRecord::early). So
+// its blocks are there, with their addresses, when their turn comes: a launch takes about a microsecond.
+//
+// Both do nothing in code for capabilities below 9.0, which is not launched early.
+#ifndef ATTENTION_DEVICE_EARLY_START_CUH_
+#define ATTENTION_DEVICE_EARLY_START_CUH_
+
+namespace attnlab::device {
+
+// Until here a thread may read the kernel's parameters, and no other memory. All threads must call it:
+// whoever waits for this kernel relies on the ones ahead of it having ended.
+__device__ inline void WaitForKernelAhead() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
+
+// From here on, or from a block's end, the next kernel's blocks take the room that there is.
+__device__ inline void LetNextKernelStart() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+#endif
+}
+
+}  // namespace attnlab::device
+
+#endif  // ATTENTION_DEVICE_EARLY_START_CUH_
