@@ -21,6 +21,9 @@ absl::Status CheckRange(absl::string_view name, int64_t value, int64_t least, in
       absl::StrCat(name, ": ", value, " is not in [", least, ", ", most, "]"));
 }
 
+// Sequences, or pages, whose memory is read early.
+constexpr int64_t kAhead = 8;
+
 std::string Name(SequenceId id) {
   return absl::StrCat("sequence (row ", id.row, ", use ", id.use, ")");
 }
@@ -70,6 +73,14 @@ absl::Status PageManager::Check(SequenceId id, bool swapped) const {
         absl::StrCat(Name(id), swapped ? ": is not swapped out" : ": is swapped out"));
   }
   return absl::OkStatus();
+}
+
+void PageManager::Prefetch(SequenceId id) const {
+  if (id.row < 0 || id.row >= options_.sequences) return;
+  const char* const sequence = reinterpret_cast<const char*>(&sequences_[id.row]);
+  __builtin_prefetch(sequence, 1);
+  __builtin_prefetch(sequence + sizeof(Sequence) - 1, 1);
+  __builtin_prefetch(&marks_[id.row], 1);
 }
 
 absl::Status PageManager::CheckDifferent(SequenceId id) {
@@ -122,7 +133,6 @@ void PageManager::Changed(Sequence& s, int32_t row, int64_t index) {
 }
 
 void PageManager::Release(const Sequence& s, int64_t begin, int64_t end) {
-  constexpr int64_t kAhead = 8;
   for (int64_t i = end; i-- > begin;) {
     if (i - kAhead >= begin) pool_.Prefetch(s.pages[i - kAhead]);
     pool_.Release(s.pages[i]);
@@ -226,7 +236,15 @@ absl::Status PageManager::Append(absl::Span<const NewTokens> batch, std::vector<
 absl::Status PageManager::Commit(absl::Span<const SequenceId> ids) {
   const Writer lock(mutex_);
   if (absl::Status s = CheckAll(ids, /*swapped=*/false); !s.ok()) return s;
-  for (const SequenceId id : ids) {
+  const auto count = static_cast<int64_t>(ids.size());
+  for (int64_t n = 0; n < count; ++n) {
+    if (n + kAhead < count) {
+      const Sequence& later = sequences_[ids[n + kAhead].row];
+      if (later.first == 0 && later.indexed == 0 && later.tokens >= options_.page) {
+        pool_.PrefetchIndex(PagePool::Empty(later.salt), later.pages[0]);
+      }
+    }
+    const SequenceId id = ids[n];
     Sequence& s = sequences_[id.row];
     for (int64_t full = s.tokens / options_.page; s.shares && s.indexed < full;) {
       // What follows a page that was given back would never be found, nor what follows one that has left the index,
@@ -300,6 +318,7 @@ absl::Status PageManager::Reclaim(SequenceId id, int64_t token) {
 absl::Status PageManager::Free(absl::Span<const SequenceId> ids) {
   const Writer lock(mutex_);
   ++calls_;
+  for (const SequenceId id : ids) Prefetch(id);
   for (const SequenceId id : ids) {
     absl::Status s = Check(id, /*swapped=*/false);
     if (absl::IsFailedPrecondition(s)) s = absl::OkStatus();  // swapped out
@@ -307,11 +326,11 @@ absl::Status PageManager::Free(absl::Span<const SequenceId> ids) {
     if (!s.ok()) return s;
     __builtin_prefetch(sequences_[id.row].pages.data());
   }
-  for (size_t n = 0; n < ids.size(); ++n) {
+  const auto count = static_cast<int64_t>(ids.size());
+  for (int64_t n = 0; n < count; ++n) {
     const SequenceId id = ids[n];
     // The page that is released first is far away; so are those of the next sequences.
-    constexpr size_t kAhead = 4;
-    if (n + kAhead < ids.size()) {
+    if (n + kAhead < count) {
       const Sequence& later = sequences_[ids[n + kAhead].row];
       if (!later.swapped && !later.pages.empty()) pool_.Prefetch(later.pages.back());
     }

@@ -185,6 +185,7 @@ class PageManager {
   absl::Status Check(SequenceId id, bool swapped) const;
   // The same for several that must all be different.
   absl::Status CheckAll(absl::Span<const SequenceId> ids, bool swapped);
+  void Prefetch(SequenceId id) const;  // any id
   absl::Status CheckDifferent(SequenceId id);
   absl::Status CheckAvailable(int64_t needed, int64_t available) const;
 

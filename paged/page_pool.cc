@@ -13,16 +13,16 @@ PagePool::PagePool(int64_t pages, int64_t page_tokens, uint64_t hash_mask)
       hash_mask_(hash_mask),
       pages_(pages),
       tokens_(pages * page_tokens),
-      index_(pages, Hash{this}, Equal{this}) {
-  for (int64_t page = 0; page < pages; ++page) Enqueue(static_cast<PageId>(page), kNoPage);
+      index_(pages, Hash{this}, Equal{this}),
+      queue_(2 * pages, kNoPage) {
+  for (int64_t page = 0; page < pages; ++page) EnqueueLast(static_cast<PageId>(page));
 }
 
 void PagePool::Take(absl::Span<PageId> taken) {
   for (size_t begin = 0; begin < taken.size(); begin += kTogether) {
     const absl::Span<PageId> together = taken.subspan(begin, kTogether);
     for (PageId& page : together) {
-      page = first_;
-      Dequeue(page);
+      page = DequeueFirst();
       pages_[page].references = 1;
       __builtin_prefetch(Tokens(page), 1);
       if (Indexed(page)) index_.prefetch(ByHash{pages_[page].hash});
@@ -46,26 +46,62 @@ void PagePool::Release(PageId page) {
   if (--pages_[page].references > 0) return;
   if (Indexed(page)) {
     ++evictable_;
-    Enqueue(page, kNoPage);
+    EnqueueLast(page);
   } else {
-    Enqueue(page, first_);
+    EnqueueFirst(page);
   }
 }
 
-void PagePool::Enqueue(PageId page, PageId before) {
-  Page& p = pages_[page];
-  p.next = before;
-  p.previous = before == kNoPage ? last_ : pages_[before].previous;
-  (p.previous == kNoPage ? first_ : pages_[p.previous].next) = page;
-  (p.next == kNoPage ? last_ : pages_[p.next].previous) = page;
+void PagePool::EnqueueFirst(PageId page) {
+  if (length_ == queue_.size()) CloseGaps();
+  first_ = (first_ == 0 ? queue_.size() : first_) - 1;
+  ++length_;
+  queue_[first_] = page;
+  pages_[page].place = static_cast<uint32_t>(first_);
+  ++available_;
+}
+
+void PagePool::EnqueueLast(PageId page) {
+  if (length_ == queue_.size()) CloseGaps();
+  const size_t place = Wrap(first_ + length_++);
+  queue_[place] = page;
+  pages_[page].place = static_cast<uint32_t>(place);
   ++available_;
 }
 
 void PagePool::Dequeue(PageId page) {
-  const Page& p = pages_[page];
-  (p.previous == kNoPage ? first_ : pages_[p.previous].next) = p.next;
-  (p.next == kNoPage ? last_ : pages_[p.next].previous) = p.previous;
+  queue_[pages_[page].place] = kNoPage;
   --available_;
+}
+
+PageId PagePool::DequeueFirst() {
+  constexpr size_t kAhead = 8;
+  for (;;) {
+    const PageId page = queue_[first_];
+    queue_[first_] = kNoPage;
+    first_ = Wrap(first_ + 1);
+    --length_;
+    if (kAhead < length_) {
+      const PageId later = queue_[Wrap(first_ + kAhead)];
+      if (later != kNoPage) Prefetch(later);
+    }
+    if (page == kNoPage) continue;
+    --available_;
+    return page;
+  }
+}
+
+// At most once in as many calls as there are pages.
+void PagePool::CloseGaps() {
+  size_t length = 0;
+  for (size_t i = 0; i < length_; ++i) {
+    const PageId page = queue_[Wrap(first_ + i)];
+    if (page == kNoPage) continue;
+    const size_t place = Wrap(first_ + length++);
+    queue_[place] = page;
+    pages_[page].place = static_cast<uint32_t>(place);
+  }
+  length_ = length;
 }
 
 uint64_t PagePool::HashAfter(uint64_t hash, const int32_t* tokens) const {
@@ -92,15 +128,14 @@ void PagePool::FindOrIndex(Prefix prefix, absl::Span<const PageId> pages, PageId
     // A fork can have put the page into the index after pages that were evicted since.
     if (Indexed(pages[i]) && p.before != prefix.before) RemoveFromIndex(pages[i]);
 
-    same[i] = Find(Key{prefix, hashes[i], Tokens(pages[i])});
-    if (same[i] == kNoPage) {
-      same[i] = pages[i];
+    const auto add = [&](const auto& construct) {
       serials_ += 2;
       p.serial = serials_ | (prefix.empty ? 1 : 0);
       p.hash = hashes[i];
       p.before = prefix.before;
-      index_.insert(pages[i]);
-    }
+      construct(pages[i]);
+    };
+    same[i] = *index_.lazy_emplace(Key{prefix, hashes[i], Tokens(pages[i])}, add);
     prefix = After(same[i]);
   }
 }
@@ -114,12 +149,12 @@ const char* PagePool::Inconsistency(const std::vector<int32_t>& references) cons
   const int64_t count = static_cast<int64_t>(pages_.size());
   std::vector<bool> queued(count), indexed(count);
   int64_t in_queue = 0, evictable = 0;
-  for (PageId page = first_, previous = kNoPage; page != kNoPage; page = pages_[page].next) {
-    if (queued[page] || ++in_queue > count) return "the queue has a circle";
-    if (pages_[page].previous != previous) return "the queue's links disagree";
+  for (const PageId page : Queue()) {
+    if (queued[page]) return "a page is in the queue twice";
+    if (queue_[pages_[page].place] != page) return "a page's place in the queue is another's";
     queued[page] = true;
+    ++in_queue;
     evictable += Indexed(page) ? 1 : 0;
-    previous = page;
   }
   for (const PageId page : index_) indexed[page] = true;
   for (int64_t page = 0; page < count; ++page) {
@@ -137,7 +172,10 @@ const char* PagePool::Inconsistency(const std::vector<int32_t>& references) cons
 
 std::vector<PageId> PagePool::Queue() const {
   std::vector<PageId> queue;
-  for (PageId page = first_; page != kNoPage; page = pages_[page].next) queue.push_back(page);
+  for (size_t i = 0; i < length_; ++i) {
+    const PageId page = queue_[Wrap(first_ + i)];
+    if (page != kNoPage) queue.push_back(page);
+  }
   return queue;
 }
 

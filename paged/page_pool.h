@@ -73,6 +73,11 @@ class PagePool {
   // same tokens, or the page itself, which is then in the index.
   void FindOrIndex(Prefix prefix, absl::Span<const PageId> pages, PageId* same);
 
+  // Reads early what FindOrIndex() needs of a prefix and the page after it.
+  void PrefetchIndex(const Prefix& prefix, PageId page) const {
+    index_.prefetch(ByHash{HashAfter(prefix.hash, Tokens(page))});
+  }
+
   // The pages of the index that hold `count` full pages of tokens, as far as there are any.
   // `tokens_of(i)` points to the tokens of the i-th.
   template <typename TokensOf>
@@ -89,8 +94,8 @@ class PagePool {
     uint64_t hash = 0;    // in the index: of all tokens up to its last
     uint64_t serial = 0;  // in the index: which; 0 outside of it
     uint64_t before = 0;  // Prefix::before. The lowest bit of `serial` is Prefix::empty.
-    PageId previous = kNoPage, next = kNoPage;  // in the queue
     int32_t references = 0;
+    uint32_t place = 0;  // of queue_; of a page without references
   };
 
   // The index is looked up by all that a page is, or by the hash alone, which prepares for that.
@@ -125,16 +130,22 @@ class PagePool {
     return found == index_.end() ? kNoPage : *found;
   }
   void RemoveFromIndex(PageId page);
-  // Puts a page into the queue before another one, or at the end (kNoPage).
-  void Enqueue(PageId page, PageId before);
+  size_t Wrap(size_t place) const { return place < queue_.size() ? place : place - queue_.size(); }
+  void EnqueueFirst(PageId page);
+  void EnqueueLast(PageId page);
   void Dequeue(PageId page);
+  PageId DequeueFirst();
+  void CloseGaps();
 
   const int64_t page_tokens_;
   const uint64_t hash_mask_;
   std::vector<Page> pages_;
   std::vector<int32_t> tokens_;
   absl::flat_hash_set<PageId, Hash, Equal> index_;
-  PageId first_ = kNoPage, last_ = kNoPage;  // of the queue
+  // A ring, twice as long as all pages. A page that leaves from the middle leaves a gap (kNoPage). A list
+  // would have none; but each of its pages must be read before the next one is known.
+  std::vector<PageId> queue_;
+  size_t first_ = 0, length_ = 0;  // gaps included
   int64_t available_ = 0, evictable_ = 0, evictions_ = 0;
   uint64_t serials_ = 0;
 };
