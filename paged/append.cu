@@ -16,7 +16,7 @@ namespace {
 
 // A block moves the rows of some tokens, of all heads of K, V or Q. It looks for their pages once, which
 // takes as long as a row; so it has more tokens where there are enough for all multiprocessors, and
-// at least as many as give each thread a piece.
+// where one alone has fewer pieces than there are threads.
 constexpr int kThreads = 256;
 constexpr int kMostTokens = 16;  // of a block
 constexpr int64_t kBlocks = 512;
@@ -73,6 +73,19 @@ __device__ int64_t PackedSequenceOf(const AppendArguments& a, int64_t token) {
   return before;
 }
 
+// The same from the sequence `low` on, by one thread. Sequences without rows may be many.
+__device__ int64_t PackedSequenceFrom(const AppendArguments& a, int64_t low, int64_t token) {
+  for (int64_t high = a.b; low < high;) {
+    const int64_t middle = low + (high - low) / 2;
+    if (a.q_sequences.offsets[middle + 1] <= token) {
+      low = middle + 1;
+    } else {
+      high = middle;
+    }
+  }
+  return low;
+}
+
 // The tokens of a block.
 struct BlockTokens {
   AppendRow rows[kMostTokens];
@@ -126,7 +139,7 @@ __global__ void __launch_bounds__(kThreads, 4)
   if (threadIdx.x < tokens_of_block) {
     const int64_t token = first + threadIdx.x;
     if (!packed) sequence = a.by_sq.Divide(static_cast<uint32_t>(token));
-    while (packed && sequence < a.b && a.q_sequences.offsets[sequence + 1] <= token) ++sequence;
+    if (packed) sequence = PackedSequenceFrom(a, sequence, token);
     if (token < a.tokens && sequence < a.b) place = PlaceOf(a, sequence, token);
     tokens.rows[threadIdx.x] = RowOf(s, a.rotary, place);
   }

@@ -164,7 +164,7 @@ class MovedPiece {
     }
   }
 
-  // `row` is ToOf() of the row.
+  // `row`: ToOf() of the row.
   ATTNLAB_HOST_DEVICE void Store(int64_t row) const {
     if (to_ == nullptr || row < 0) return;
     Out* const to = to_ + row;

@@ -240,7 +240,7 @@ absl::Status PageManager::Commit(absl::Span<const SequenceId> ids) {
   for (int64_t n = 0; n < count; ++n) {
     if (n + kAhead < count) {
       const Sequence& later = sequences_[ids[n + kAhead].row];
-      if (later.first == 0 && later.indexed == 0 && later.tokens >= options_.page) {
+      if (later.shares && later.first == 0 && later.indexed == 0 && later.tokens >= options_.page) {
         pool_.PrefetchIndex(PagePool::Empty(later.salt), later.pages[0]);
       }
     }
@@ -332,7 +332,9 @@ absl::Status PageManager::Free(absl::Span<const SequenceId> ids) {
     // The page that is released first is far away; so are those of the next sequences.
     if (n + kAhead < count) {
       const Sequence& later = sequences_[ids[n + kAhead].row];
-      if (!later.swapped && !later.pages.empty()) pool_.Prefetch(later.pages.back());
+      if (!later.swapped && later.first < static_cast<int64_t>(later.pages.size())) {
+        pool_.Prefetch(later.pages.back());
+      }
     }
     Sequence& s = sequences_[id.row];
     const auto pages = static_cast<int64_t>(s.pages.size());

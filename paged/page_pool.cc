@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "absl/hash/hash.h"
 #include "absl/strings/string_view.h"
@@ -91,11 +92,10 @@ PageId PagePool::DequeueFirst() {
   }
 }
 
-// At most once in as many calls as there are pages.
 void PagePool::CloseGaps() {
   size_t length = 0;
   for (size_t i = 0; i < length_; ++i) {
-    const PageId page = queue_[Wrap(first_ + i)];
+    const PageId page = std::exchange(queue_[Wrap(first_ + i)], kNoPage);
     if (page == kNoPage) continue;
     const size_t place = Wrap(first_ + length++);
     queue_[place] = page;

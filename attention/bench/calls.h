@@ -36,9 +36,11 @@ absl::StatusOr<double> SecondsOnGpu(int ordinal, const Work& work) {
   if (!gate.ok()) return gate.status();
   absl::Status s = timer->Start(stream->get());
   for (int i = 0; i < kCalls && s.ok(); ++i) s = work(stream->get());
+  if (s.ok()) s = timer->Stop(stream->get());
   if (!s.ok()) return s;
+  if (gate->TimedOut()) return absl::DeadlineExceededError("a call waits for the GPU");
   gate->Open();
-  const absl::StatusOr<double> seconds = timer->StopSeconds(stream->get());
+  const absl::StatusOr<double> seconds = timer->Seconds();
   if (!seconds.ok()) return seconds.status();
   return *seconds / kCalls;
 }

@@ -202,13 +202,17 @@ absl::Status Timer::Start(void* stream) {
       "cudaEventRecord");
 }
 
-absl::StatusOr<double> Timer::StopSeconds(void* stream) {
+absl::Status Timer::Stop(void* stream) {
   ScopedDevice device(ordinal_);
   if (!device.status().ok()) return device.status();
+  return ToStatus(
+      cudaEventRecord(static_cast<cudaEvent_t>(stop_), static_cast<cudaStream_t>(stream)),
+      "cudaEventRecord");
+}
+
+absl::StatusOr<double> Timer::Seconds() {
   const auto stop = static_cast<cudaEvent_t>(stop_);
-  absl::Status s =
-      ToStatus(cudaEventRecord(stop, static_cast<cudaStream_t>(stream)), "cudaEventRecord");
-  if (s.ok()) s = ToStatus(cudaEventSynchronize(stop), "timed work on the GPU");
+  absl::Status s = ToStatus(cudaEventSynchronize(stop), "timed work on the GPU");
   float milliseconds = 0;
   if (s.ok()) {
     s = ToStatus(cudaEventElapsedTime(&milliseconds, static_cast<cudaEvent_t>(start_), stop),

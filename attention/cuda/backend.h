@@ -59,8 +59,13 @@ class Timer {
   ~Timer();
 
   absl::Status Start(void* stream);
-  // Waits until the stream reaches the end point.
-  absl::StatusOr<double> StopSeconds(void* stream);
+  absl::Status Stop(void* stream);
+  // Between the two points. Waits until the stream reaches the second one.
+  absl::StatusOr<double> Seconds();
+  absl::StatusOr<double> StopSeconds(void* stream) {
+    const absl::Status s = Stop(stream);
+    return s.ok() ? Seconds() : s;
+  }
 
  private:
   Timer() = default;

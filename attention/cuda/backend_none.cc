@@ -26,6 +26,7 @@ absl::StatusOr<Timer> Timer::Create(int) { return NotBuilt(); }
 Timer::Timer(Timer&&) noexcept = default;
 Timer::~Timer() = default;
 absl::Status Timer::Start(void*) { return NotBuilt(); }
-absl::StatusOr<double> Timer::StopSeconds(void*) { return NotBuilt(); }
+absl::Status Timer::Stop(void*) { return NotBuilt(); }
+absl::StatusOr<double> Timer::Seconds() { return NotBuilt(); }
 
 }  // namespace attnlab::cuda_backend

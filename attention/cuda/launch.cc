@@ -50,7 +50,8 @@ SharedLimits& Limits() {
   return *kLimits;
 }
 
-// Whether kernels on the current device wait for the one ahead of them. Asked once for each device.
+// Whether the code that runs on the current device has instructions that wait for the kernel ahead.
+// Asked once for each device.
 bool CanStartEarly() {
   constexpr int kMostDevices = 64;
   static std::array<std::atomic<int>, kMostDevices> capabilities = {};

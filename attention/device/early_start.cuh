@@ -1,7 +1,7 @@
-// A kernel that may start before the one ahead of it in the stream has ended (LaunchRecord::early). So
-// its blocks are there, with their addresses, when their turn comes: a launch takes about a microsecond.
+// A kernel that may start before the one ahead of it in the stream has ended (LaunchRecord::early). Its
+// blocks are there by then, and have computed their addresses: that saves about a microsecond.
 //
-// Both do nothing in code for capabilities below 9.0, which is not launched early.
+// Both functions do nothing in code for capabilities below 9.0, which is not launched early.
 #ifndef ATTENTION_DEVICE_EARLY_START_CUH_
 #define ATTENTION_DEVICE_EARLY_START_CUH_
 
@@ -15,7 +15,7 @@ __device__ inline void WaitForKernelAhead() {
 #endif
 }
 
-// From here on, or from a block's end, the next kernel's blocks take the room that there is.
+// Once all blocks have called this, or have ended, the next kernel starts if it is launched early.
 __device__ inline void LetNextKernelStart() {
 #if __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.launch_dependents;" ::: "memory");

@@ -26,7 +26,7 @@ struct Sequences {
   int64_t longest = 0;               // sq or skv
   int64_t tokens = 0;                // lens = packed: rows of the tensor
 
-  // Whether memory need not be read to know where they lie.
+  // All have `longest` tokens, so no memory is read.
   ATTNLAB_HOST_DEVICE bool AllLongest() const { return offsets == nullptr && lengths == nullptr; }
 
   ATTNLAB_HOST_DEVICE Span operator[](int64_t i) const {

@@ -137,8 +137,7 @@ class Simulation {
                  outputs = rows * p_.hq * (p_.dv * SizeOf(p_.ODType()) + 4);
     const Prediction heads = Heads();
     const double travels = Exchange(inputs, 3) + Exchange(outputs, 2);
-    // A rank's thread starts 10 copies per rank. Short problems wait for that.
-    const double host = 10.0 * n_ * m_.host;
+    const double host = kAllToAllCopies * n_ * m_.host;  // short problems wait for that
     const double seconds = std::max(host, heads.seconds + travels);
     return {seconds, seconds - heads.seconds + heads.waiting};
   }

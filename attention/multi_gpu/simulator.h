@@ -22,6 +22,9 @@ struct Link {
   double both_ways = 1;
 };
 
+// Copies of an all-to-all that a rank's thread starts, for each rank.
+inline constexpr double kAllToAllCopies = 10;
+
 // By default an H200 with bf16 and head dim 128. All but `between` were measured (docs/multi_gpu.md): links within a
 // node as copies between two GPUs of one process.
 struct Machine {

@@ -118,7 +118,7 @@ std::string Compare(const char* name, const Tensor& t, const Contents& contents)
 std::string AppendCase::ToString() const {
   return absl::StrCat(problem.ToString(), ",rotary=", rotary_dim, ",interleaved=", interleaved,
                       ",queries=", static_cast<int>(queries), ",head_major=", head_major,
-                      ",gap=", gap, ",seed=", seed);
+                      ",gap=", gap, ",lost_pages=", lost_pages, ",seed=", seed);
 }
 
 std::vector<AppendCase> AppendCases(uint64_t seed, int count) {
@@ -175,6 +175,11 @@ std::string CheckAppend(const AppendCase& c, Device device) {
   std::iota(order.begin(), order.end(), 0);
   std::shuffle(order.begin(), order.end(), random);
   std::copy_n(order.begin(), table.size(), table.begin());
+
+  const auto pool = static_cast<int32_t>(pages);
+  for (int32_t& entry : table) {
+    if (c.lost_pages && random() % 3 == 0) entry = std::array{-1, pool, INT32_MAX}[random() % 3];
+  }
 
   const int64_t batch = packed ? 1 : p.b, rows = packed ? offsets.back() + 2 : p.sq;
   Tensor q(device, p.dtype, {batch, rows, p.hq, p.d}, false, c.gap);
@@ -274,6 +279,7 @@ std::string CheckAppend(const AppendCase& c, Device device) {
       const int64_t from_batch = packed ? 0 : i, token = packed ? offsets[i] + j : j;
       const int64_t position = kv_lens[i] - q_lens[i] + j;
       const int64_t page = table[i * columns + position / p.page], in_page = position % p.page;
+      if (page < 0 || page >= pages) continue;
       for (int64_t head = 0; head < p.hkv; ++head) {
         expect(new_k, from_batch, token, head, true, position, k_scales[i * p.hkv + head], k, page,
                in_page, &in_k);

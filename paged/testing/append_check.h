@@ -17,7 +17,8 @@ struct AppendCase {
   bool interleaved = false;
   enum Queries { kNone, kApart, kInPlace } queries = kNone;  // rotated, too
   bool head_major = false;                                   // pages are [page][head][token][dim]
-  int64_t gap = 0;  // elements between rows; odd ones make rows unaligned
+  int64_t gap = 0;          // elements between rows; odd ones make rows unaligned
+  bool lost_pages = false;  // a third of the page table names none of the pool; on a GPU only
   uint64_t seed = 0;
 
   std::string ToString() const;
