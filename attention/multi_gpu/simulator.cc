@@ -125,7 +125,8 @@ class Simulation {
       begin = next;
     }
     const auto last = std::max_element(begin.begin(), begin.end());
-    return {*last, waiting[last - begin.begin()]};
+    const double host = n_ > 1 ? kRingCopies * steps * m_.host : 0;  // short problems wait for that
+    return {std::max(host, *last), waiting[last - begin.begin()] + std::max(0.0, host - *last)};
   }
 
   // The rank with the most heads gets, and sends, the most.
@@ -137,7 +138,7 @@ class Simulation {
                  outputs = rows * p_.hq * (p_.dv * SizeOf(p_.ODType()) + 4);
     const Prediction heads = Heads();
     const double travels = Exchange(inputs, 3) + Exchange(outputs, 2);
-    const double host = kAllToAllCopies * n_ * m_.host;  // short problems wait for that
+    const double host = kAllToAllCopies * n_ * m_.host;
     const double seconds = std::max(host, heads.seconds + travels);
     return {seconds, seconds - heads.seconds + heads.waiting};
   }

@@ -22,8 +22,9 @@ struct Link {
   double both_ways = 1;
 };
 
-// Copies of an all-to-all that a rank's thread starts, for each rank.
-inline constexpr double kAllToAllCopies = 10;
+// Copies that a rank's thread starts: of an all-to-all for each rank; of a ring for each step, to which its kernel
+// and its waits add.
+inline constexpr double kAllToAllCopies = 10, kRingCopies = 3.9;
 
 // By default an H200 with bf16 and head dim 128. All but `between` were measured (docs/multi_gpu.md): links within a
 // node as copies between two GPUs of one process.
@@ -34,7 +35,7 @@ struct Machine {
   double memory_per_second = 4.3e12;  // bytes of a GPU's memory, read and written
   double l2_bytes = 60e6;             // of these, what L2 keeps
   int ranks_per_node = 8;
-  Link within = {390e9, 15e-6, 1.4}, between = {50e9, 30e-6};  // nodes
+  Link within = {390e9, 13e-6, 1.4}, between = {50e9, 30e-6};  // nodes
 };
 // The same with the kernel's rate as it was measured: one GPU takes `seconds`.
 Machine WithRateOf(const AttentionProblem& problem, double seconds, Machine machine = {});
