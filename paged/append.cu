@@ -138,8 +138,8 @@ __global__ void __launch_bounds__(kThreads, 4)
   AppendPlace place;
   if (threadIdx.x < tokens_of_block) {
     const int64_t token = first + threadIdx.x;
-    if (!packed) sequence = a.by_sq.Divide(static_cast<uint32_t>(token));
-    if (packed) sequence = PackedSequenceFrom(a, sequence, token);
+    sequence = packed ? PackedSequenceFrom(a, sequence, token)
+                      : a.by_sq.Divide(static_cast<uint32_t>(token));
     if (token < a.tokens && sequence < a.b) place = PlaceOf(a, sequence, token);
     tokens.rows[threadIdx.x] = RowOf(s, a.rotary, place);
   }

@@ -129,8 +129,8 @@ struct alignas(sizeof(T) * kWidth) PieceWords {
 
 // Moves piece `index` of the row of a head, and the piece that it is rotated with, if that is another
 // one: so Q can be rotated where it lies. Load() and Store() come apart, so that a thread can load
-// several before it stores one, and before the page is known. `Convert` has ToFloat(In), and FromFloats(x, to) for arrays of kWidth
-// float and Out. kWidth is 1, or all rows begin at multiples of kWidth elements, those of the rotary
+// several before it stores one, and before the page is known. `Convert` has ToFloat(In), and
+// FromFloats(x, to) for arrays of kWidth float and Out. kWidth is 1, or all rows begin at multiples of kWidth elements, those of the rotary
 // table at multiples of kWidth / 2, and dims and half of the rotated dims are multiples of kWidth.
 // Without kRotates, no row is rotated, and it takes fewer registers.
 template <int kWidth, typename In, typename Out, typename Convert, bool kRotates = true>

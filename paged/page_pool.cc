@@ -57,17 +57,19 @@ void PagePool::EnqueueFirst(PageId page) {
   if (length_ == queue_.size()) CloseGaps();
   first_ = (first_ == 0 ? queue_.size() : first_) - 1;
   ++length_;
-  queue_[first_] = page;
-  pages_[page].place = static_cast<uint32_t>(first_);
   ++available_;
+  PutAt(first_, page);
 }
 
 void PagePool::EnqueueLast(PageId page) {
   if (length_ == queue_.size()) CloseGaps();
-  const size_t place = Wrap(first_ + length_++);
+  ++available_;
+  PutAt(Wrap(first_ + length_++), page);
+}
+
+void PagePool::PutAt(size_t place, PageId page) {
   queue_[place] = page;
   pages_[page].place = static_cast<uint32_t>(place);
-  ++available_;
 }
 
 void PagePool::Dequeue(PageId page) {
@@ -96,10 +98,7 @@ void PagePool::CloseGaps() {
   size_t length = 0;
   for (size_t i = 0; i < length_; ++i) {
     const PageId page = std::exchange(queue_[Wrap(first_ + i)], kNoPage);
-    if (page == kNoPage) continue;
-    const size_t place = Wrap(first_ + length++);
-    queue_[place] = page;
-    pages_[page].place = static_cast<uint32_t>(place);
+    if (page != kNoPage) PutAt(Wrap(first_ + length++), page);
   }
   length_ = length;
 }

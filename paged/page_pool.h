@@ -133,6 +133,7 @@ class PagePool {
   size_t Wrap(size_t place) const { return place < queue_.size() ? place : place - queue_.size(); }
   void EnqueueFirst(PageId page);
   void EnqueueLast(PageId page);
+  void PutAt(size_t place, PageId page);
   void Dequeue(PageId page);
   PageId DequeueFirst();
   void CloseGaps();  // at most once in as many calls as there are pages, 5 ns for each of them

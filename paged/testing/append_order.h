@@ -7,7 +7,7 @@
 namespace attnlab::paged {
 
 // "" or what is wrong after many calls in a row, on a stream and in a graph. Each call starts early, and moves
-// rows on by a page: if one does not wait, pages are missing at the end.
+// rows on by a page. It does not see that one does not wait if its blocks follow those whose rows they read.
 std::string CheckAppendOrder();
 
 }  // namespace attnlab::paged
