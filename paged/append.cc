@@ -67,7 +67,6 @@ AppendStream StreamOf(const ConstTensorView& from, const ConstTensorView& to, bo
   s.to_head = to.strides[2];
   s.to_pages = to_pages;
   s.heads = static_cast<int32_t>(from.shape[2]);
-  s.by_heads = device::Divisor(static_cast<uint32_t>(std::max(1, s.heads)));
   s.dim = static_cast<int32_t>(from.shape[3]);
   return s;
 }
@@ -80,7 +79,7 @@ bool IsWide(const ConstTensorView& view, int64_t width) {
          view.strides[2] % width == 0;
 }
 
-// Host elements, as MovePiece() converts them.
+// Host elements, as PieceMover converts them.
 struct Convert {
   template <typename T>
   static float ToFloat(T x) {
@@ -92,29 +91,40 @@ struct Convert {
   }
 };
 
+// Moves the rows of a token of all heads.
 template <int kWidth, typename In, typename Out>
-void MoveToken(const AppendArguments& a, const AppendPlace& place) {
+void MoveRows(const AppendArguments& a, const AppendStream& s, const AppendPlace& place,
+              const In* from, Out* to) {
+  if (std::is_same_v<In, Out> && !s.rotates) {
+    for (int32_t head = 0; head < s.heads; ++head) {
+      std::memcpy(to + head * s.to_head, from + head * s.from_head, s.dim * sizeof(In));
+    }
+    return;
+  }
+  for (int32_t index = 0; index < s.dim / kWidth; ++index) {
+    PieceMover<kWidth, In, Out, Convert> piece(s, a.rotary, index);
+    if (piece.IsSecond()) continue;
+    piece.LoadAngles(a.rotary, place.position);
+    for (int32_t head = 0; head < s.heads; ++head) {
+      piece.Store(piece.Load(from + head * s.from_head), ScaleOf(s, place, head),
+                  to + head * s.to_head);
+    }
+  }
+}
+
+template <int kWidth, typename In, typename Out>
+void MoveToken(const AppendArguments& a, int64_t token, const AppendPlace& place) {
   const int32_t entry = EntryOf(a, place);
   for (int n = 0; n < a.count; ++n) {
     const AppendStream& s = a.streams[n];
-    const int32_t pieces = s.dim / kWidth;
-    const AppendRow row = RowOf(s, a.rotary, place);
-    const int64_t to = ToOf(a, s, place, entry);
+    const int64_t to = ToOf(a, s, token, place, entry);
     if (to < 0) return;
-    for (int32_t head = 0; head < s.heads; ++head) {
-      if (std::is_same_v<In, Out> && !s.rotates) {
-        std::memcpy(static_cast<In*>(s.to) + to + head * s.to_head,
-                    static_cast<const In*>(s.from) + row.from + head * s.from_head,
-                    s.dim * sizeof(In));
-        continue;
-      }
-      for (int32_t piece = 0; piece < pieces; ++piece) {
-        if (s.to_pages) {
-          MovePiece<kWidth, In, Out, Convert>(s, a.rotary, row, to, head, piece);
-        } else {
-          MovePiece<kWidth, In, In, Convert>(s, a.rotary, row, to, head, piece);
-        }
-      }
+    const In* const from =
+        static_cast<const In*>(s.from) + OffsetOf(a, token, s.from_batch, s.from_token);
+    if (s.to_pages) {
+      MoveRows<kWidth>(a, s, place, from, static_cast<Out*>(s.to) + to);
+    } else {
+      MoveRows<kWidth>(a, s, place, from, static_cast<In*>(s.to) + to);
     }
   }
 }
@@ -131,12 +141,13 @@ void AppendOnCpu(const AppendArguments& a, bool wide) {
     const device::Span rows = a.q_sequences[sequence];
     const int64_t first =
         a.q_sequences.offsets != nullptr ? rows.begin : sequence * a.by_sq.Value();
+    const int64_t kv_len = KvLenOf(a, sequence);
     for (int64_t j = 0; j < rows.length; ++j) {
-      const AppendPlace place = PlaceOf(a, sequence, first + j);
+      const AppendPlace place = PlaceOf(a, sequence, kv_len, rows.length, j);
       if (wide) {
-        MoveToken<16 / sizeof(In), In, Out>(a, place);
+        MoveToken<16 / sizeof(In), In, Out>(a, first + j, place);
       } else {
-        MoveToken<1, In, Out>(a, place);
+        MoveToken<1, In, Out>(a, first + j, place);
       }
     }
   });
@@ -186,7 +197,8 @@ absl::Status Append(const AttentionProblem& p, const AttentionTensors& t, const 
   }
   const device::Arguments arguments = device::ArgumentsOf(p, t);
   a.q_sequences = arguments.q_sequences;
-  a.kv_sequences = arguments.kv_sequences;
+  a.kv_lengths = arguments.kv_sequences.lengths;
+  a.skv = arguments.kv_sequences.longest;
   a.pages = arguments.pages;
   a.columns = t.page_table.columns;
   a.b = p.b;
@@ -196,7 +208,8 @@ absl::Status Append(const AttentionProblem& p, const AttentionTensors& t, const 
     return Invalid("q", absl::StrCat(a.tokens, " rows, above ", kMostTokens));
   }
   if (a.tokens == 0) return absl::OkStatus();
-  if (p.lens != Lengths::kPacked) a.by_sq = device::Divisor(static_cast<uint32_t>(p.sq));
+  a.by_sq =
+      device::Divisor(p.lens == Lengths::kPacked ? uint32_t{1} << 31 : static_cast<uint32_t>(p.sq));
   if (t.q.device.kind == DeviceKind::kCuda) {
     return AppendOnGpu(t.q.device.ordinal, a, p.dtype, p.KvDType(), wide, stream);
   }

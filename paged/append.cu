@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <limits>
 
 #include "attention/cuda/launch.h"
 #include "attention/device/convert.cuh"
@@ -14,28 +15,38 @@
 namespace attnlab::paged {
 namespace {
 
-// A block moves the rows of some tokens, of all heads of K, V or Q. It looks for their pages once, which
-// takes as long as a row; so it has more tokens where there are enough for all multiprocessors, and
-// where one alone has fewer pieces than there are threads.
-constexpr int kThreads = 256;
-constexpr int kMostTokens = 16;  // of a block
-constexpr int64_t kBlocks = 512;
+constexpr int kThreads = 128;
 
-// The blocks of each stream, counted from `first`.
-struct Blocks {
-  uint32_t first[3] = {};
-  int32_t tokens[3] = {};  // of a block
-  uint32_t count = 0;
+// A thread moves a piece of one token's rows of so many heads: they have one address and one set of angles,
+// and their loads do not wait for each other. Rows that are rotated have a second piece.
+constexpr int kHeads = 4, kRotatedHeads = 2;
 
-  explicit Blocks(const AppendArguments& a) {
+// The work of a stream.
+struct StreamWork {
+  uint32_t first_block = 0;
+  int32_t tokens = 1;        // of a block
+  int32_t groups = 1;        // of heads: a thread has one head of each `groups`
+  device::Divisor by_token;  // threads of a token
+  device::Divisor by_parts;  // blocks of a token, if it has more than kThreads
+};
+
+struct Work {
+  StreamWork streams[3];
+  int64_t blocks = 0;
+
+  explicit Work(const AppendArguments& a) {
     // Q first: its rows take longest, and the others fill the tail wave.
     for (int n = a.count - 1; n >= 0; --n) {
       const AppendStream& s = a.streams[n];
-      const int64_t spread = (a.tokens + kBlocks - 1) / kBlocks,
-                    fill = kThreads / (int64_t{s.heads} * s.by_pieces.Value());
-      first[n] = count;
-      tokens[n] = static_cast<int32_t>(std::clamp<int64_t>(std::max(spread, fill), 1, kMostTokens));
-      count += static_cast<uint32_t>((a.tokens - 1) / tokens[n] + 1);
+      StreamWork& w = streams[n];
+      const int heads = s.rotates ? kRotatedHeads : kHeads;
+      w.first_block = static_cast<uint32_t>(blocks);
+      w.groups = std::max(1, (s.heads + heads - 1) / heads);
+      const uint32_t threads = w.groups * s.by_pieces.Value();
+      w.by_token = device::Divisor(threads);
+      w.by_parts = device::Divisor((threads - 1) / kThreads + 1);
+      w.tokens = std::max(1, kThreads / static_cast<int>(threads));
+      blocks += ((a.tokens - 1) / w.tokens + 1) * w.by_parts.Value();
     }
   }
 };
@@ -63,18 +74,9 @@ struct Convert {
   }
 };
 
-// The sequence that has row `token` of packed Q. All threads of the block take part.
+// The sequence that has row `token` of packed Q; b if none has. Sequences without rows may be many.
 __device__ int64_t PackedSequenceOf(const AppendArguments& a, int64_t token) {
-  int before = 0;  // sequences that end at or before the token
-  for (int64_t begin = 0; begin < a.b; begin += kThreads) {
-    const int64_t i = begin + threadIdx.x;
-    before += __syncthreads_count(i < a.b && a.q_sequences.offsets[i + 1] <= token);
-  }
-  return before;
-}
-
-// The same from the sequence `low` on, by one thread. Sequences without rows may be many.
-__device__ int64_t PackedSequenceFrom(const AppendArguments& a, int64_t low, int64_t token) {
+  int64_t low = 0;
   for (int64_t high = a.b; low < high;) {
     const int64_t middle = low + (high - low) / 2;
     if (a.q_sequences.offsets[middle + 1] <= token) {
@@ -86,92 +88,109 @@ __device__ int64_t PackedSequenceFrom(const AppendArguments& a, int64_t low, int
   return low;
 }
 
-// The tokens of a block.
-struct BlockTokens {
-  AppendRow rows[kMostTokens];
-  int64_t to[kMostTokens];  // below 0: nowhere
-};
+__device__ AppendPlace FindPlace(const AppendArguments& a, int64_t token) {
+  if (a.q_sequences.offsets == nullptr) {
+    const int64_t sequence = a.by_sq.Divide(static_cast<uint32_t>(token));
+    return PlaceOf(a, sequence, KvLenOf(a, sequence), a.q_sequences[sequence].length,
+                   token - sequence * a.by_sq.Value());
+  }
+  // Often each sequence has one new token, and a search would read one offset after the other.
+  int64_t sequence = min(token, a.b - 1);
+  const int32_t begin = a.q_sequences.offsets[sequence], end = a.q_sequences.offsets[sequence + 1];
+  int64_t kv_len = KvLenOf(a, sequence);
+  if (token < begin || token >= end) {
+    sequence = PackedSequenceOf(a, token);
+    if (sequence == a.b) return {};
+    kv_len = KvLenOf(a, sequence);
+  }
+  const device::Span rows = a.q_sequences[sequence];
+  return PlaceOf(a, sequence, kv_len, rows.length, token - rows.begin);
+}
 
-// Moves all pieces of `count` tokens. A thread loads kAhead of them before it stores one. Before the
-// first store it calls `set_to`, which waits for the page table and sets BlockTokens::to.
-template <int kAhead, bool kRotates, int kWidth, typename In, typename Out, typename SetTo>
-__device__ void MoveTokens(const AppendArguments& a, const AppendStream& s,
-                           const BlockTokens& tokens, int count, const SetTo& set_to) {
-  const int rows = count * s.heads, per_row = static_cast<int>(s.by_pieces.Value());
-  const int row_step = s.by_pieces.Divide(kThreads), piece_step = kThreads - row_step * per_row;
-  int row = s.by_pieces.Divide(threadIdx.x), piece = static_cast<int>(threadIdx.x) - row * per_row;
-  bool is_set = false;
-  do {
-    MovedPiece<kWidth, In, Out, Convert, kRotates> moved[kAhead];
-    int token[kAhead] = {};
+// Many rows of a padded Q may be unused. Those of a packed one are used, but for some at its end.
+__device__ bool IsUnused(const AppendArguments& a, int64_t token) {
+  if (a.q_sequences.lengths == nullptr) return false;
+  const int64_t sequence = a.by_sq.Divide(static_cast<uint32_t>(token));
+  return token - sequence * a.by_sq.Value() >= a.q_sequences.lengths[sequence];
+}
+
+// Moves piece `index` of the rows of a token, of the heads group, group + groups, ... Rows are loaded before
+// their place is known, and it before their page: what comes from memory waits for as little as it can.
+template <int kMostHeads, bool kRotates, int kWidth, typename In, typename Out>
+__device__ void Move(const AppendArguments& a, const AppendStream& s, int groups, int64_t token,
+                     int group, int index) {
+  using Mover = PieceMover<kWidth, In, Out, Convert, kRotates>;
+  Mover piece(s, a.rotary, index);
+  if (piece.IsSecond() || IsUnused(a, token)) return;
+  typename Mover::Words words[kMostHeads];
+  int64_t from = OffsetOf(a, token, s.from_batch, s.from_token) + group * s.from_head;
 #pragma unroll
-    for (int i = 0; i < kAhead; ++i) {
-      if (row < rows) {
-        token[i] = static_cast<int>(s.by_heads.Divide(row));
-        if (tokens.rows[token[i]].exists) {
-          moved[i].Load(s, a.rotary, tokens.rows[token[i]], row - token[i] * s.heads,
-                        piece < s.moved_with ? piece : piece + s.moved_with);
-        }
-      }
-      row += row_step, piece += piece_step;
-      if (piece >= per_row) ++row, piece -= per_row;
-    }
-    if (!is_set) set_to();
-    is_set = true;
+  for (int i = 0; i < kMostHeads; ++i, from += groups * s.from_head) {
+    if (group + i * groups < s.heads) words[i] = piece.Load(static_cast<const In*>(s.from) + from);
+  }
+  const AppendPlace place = FindPlace(a, token);
+  if (place.position < 0) return;
+  const int32_t entry = EntryOf(a, place);
+  float scales[kMostHeads];
 #pragma unroll
-    for (int i = 0; i < kAhead; ++i) moved[i].Store(tokens.to[token[i]]);
-  } while (row < rows);
+  for (int i = 0; i < kMostHeads; ++i) {
+    const int head = group + i * groups;
+    scales[i] = head < s.heads && !std::is_same_v<In, Out> ? ScaleOf(s, place, head) : 1;
+  }
+  piece.LoadAngles(a.rotary, place.position);
+  device::LetNextKernelStart();
+  int64_t to = ToOf(a, s, token, place, entry);
+  if (to < 0) return;
+  to += group * s.to_head;
+#pragma unroll
+  for (int i = 0; i < kMostHeads; ++i, to += groups * s.to_head) {
+    if (group + i * groups < s.heads)
+      piece.Store(words[i], scales[i], static_cast<Out*>(s.to) + to);
+  }
 }
 
 template <int kWidth, typename In, typename Out>
-__global__ void __launch_bounds__(kThreads, 4)
-    AppendKernel(const __grid_constant__ AppendArguments a, const __grid_constant__ Blocks blocks) {
-  __shared__ BlockTokens tokens;
-  int n = a.count - 1;
-  while (n > 0 && blockIdx.x >= blocks.first[n - 1]) --n;
+__global__ void __launch_bounds__(kThreads, 5)
+    AppendKernel(const __grid_constant__ AppendArguments a, const __grid_constant__ Work work) {
+  const int n = blockIdx.x < work.streams[1].first_block   ? 2
+                : blockIdx.x < work.streams[0].first_block ? 1
+                                                           : 0;
   const AppendStream& s = a.streams[n];
-  const int tokens_of_block = blocks.tokens[n];
-  const int64_t first = int64_t{blockIdx.x - blocks.first[n]} * tokens_of_block;
-  const bool packed = a.q_sequences.offsets != nullptr;
-  if (!a.q_sequences.AllLongest() || !a.kv_sequences.AllLongest()) device::WaitForKernelAhead();
-  int64_t sequence = packed ? PackedSequenceOf(a, first) : 0;
-  AppendPlace place;
-  if (threadIdx.x < tokens_of_block) {
-    const int64_t token = first + threadIdx.x;
-    sequence = packed ? PackedSequenceFrom(a, sequence, token)
-                      : a.by_sq.Divide(static_cast<uint32_t>(token));
-    if (token < a.tokens && sequence < a.b) place = PlaceOf(a, sequence, token);
-    tokens.rows[threadIdx.x] = RowOf(s, a.rotary, place);
-  }
-  __syncthreads();
+  const StreamWork& w = work.streams[n];
+  const uint32_t block = blockIdx.x - w.first_block, tokens_ahead = w.by_parts.Divide(block);
+  const uint32_t thread = threadIdx.x + (block - tokens_ahead * w.by_parts.Value()) * kThreads;
+  const int token_of_block = static_cast<int>(w.by_token.Divide(thread)),
+            of_token = static_cast<int>(thread - token_of_block * w.by_token.Value()),
+            group = static_cast<int>(s.by_pieces.Divide(of_token));
+  int index = of_token - group * static_cast<int>(s.by_pieces.Value());
+  if (index >= s.moved_with) index += s.moved_with;
+  const int64_t token = int64_t{tokens_ahead} * w.tokens + token_of_block;
+  if (token_of_block >= w.tokens || token >= a.tokens) return;
   device::WaitForKernelAhead();
-  const int32_t entry = EntryOf(a, place);
-  const auto set_to = [&] {
-    device::LetNextKernelStart();
-    if (threadIdx.x < tokens_of_block) tokens.to[threadIdx.x] = ToOf(a, s, place, entry);
-    __syncthreads();
-  };
   // Rotated queries keep their dtype.
   if (!s.to_pages) {
-    MoveTokens<1, true, kWidth, In, In>(a, s, tokens, tokens_of_block, set_to);
+    Move<kRotatedHeads, true, kWidth, In, In>(a, s, w.groups, token, group, index);
   } else if (s.rotates) {
-    MoveTokens<1, true, kWidth, In, Out>(a, s, tokens, tokens_of_block, set_to);
+    Move<kRotatedHeads, true, kWidth, In, Out>(a, s, w.groups, token, group, index);
   } else {
     if constexpr (sizeof(Out) < sizeof(In) && kWidth > 1) {  // stores of 16 bytes
-      if (s.doubles)
-        return MoveTokens<2, false, 2 * kWidth, In, Out>(a, s, tokens, tokens_of_block, set_to);
+      if (s.doubles) {
+        Move<kHeads, false, 2 * kWidth, In, Out>(a, s, w.groups, token, group, index);
+        return;
+      }
     }
-    MoveTokens<4, false, kWidth, In, Out>(a, s, tokens, tokens_of_block, set_to);
+    Move<kHeads, false, kWidth, In, Out>(a, s, w.groups, token, group, index);
   }
 }
 
 template <int kWidth, typename In, typename Out>
 cudaError_t LaunchOf(const AppendArguments& a, cudaStream_t stream) {
-  const Blocks blocks(a);
+  const Work work(a);
+  if (work.blocks > std::numeric_limits<int32_t>::max()) return cudaErrorInvalidConfiguration;
   device::LaunchRecord record;
-  record.grid = dim3(blocks.count), record.block = dim3(kThreads);
+  record.grid = dim3(static_cast<uint32_t>(work.blocks)), record.block = dim3(kThreads);
   record.early = true, record.stream = stream;
-  return device::Launch(AppendKernel<kWidth, In, Out>, record, a, blocks);
+  return device::Launch(AppendKernel<kWidth, In, Out>, record, a, work);
 }
 
 template <typename In, typename Out>

@@ -49,14 +49,23 @@ void BM_Append(benchmark::State& state, Case c) {
   const int64_t pool = pages * p.page * p.hkv * SizeOf(p.KvDType());
   Buffer k_pages = Buffer::Allocate(device, pool * p.d).value();
   Buffer v_pages = Buffer::Allocate(device, pool * p.dv).value();
-  std::vector<int32_t> order(pages);
+  const auto integers = [&](const std::vector<int32_t>& values) {
+    const auto bytes = static_cast<int64_t>(values.size() * sizeof(int32_t));
+    Buffer buffer = Buffer::Allocate(device, bytes).value();
+    buffer.CopyFromHost(values.data(), bytes).IgnoreError();
+    return buffer;
+  };
+  std::vector<int32_t> order(pages), ends(p.b + 1);
   std::iota(order.begin(), order.end(), 0);
   std::shuffle(order.begin(), order.end(), std::mt19937(1));
-  Buffer block_table = Buffer::Allocate(device, pages * int64_t{sizeof(int32_t)}).value();
-  block_table.CopyFromHost(order.data(), block_table.bytes()).IgnoreError();
+  for (int64_t i = 0; i <= p.b; ++i) ends[i] = static_cast<int32_t>(i * p.sq);
+  Buffer block_table = integers(order), offsets = integers(ends),
+         lengths = integers(std::vector<int32_t>(p.b, static_cast<int32_t>(p.skv)));
 
+  const bool packed = p.lens == Lengths::kPacked;
   const auto rows = [&](Buffer& buffer, int64_t heads, int64_t dim) {
-    return BshdView(buffer.data(), p.dtype, device, p.b, p.sq, heads, dim);
+    return BshdView(buffer.data(), p.dtype, device, packed ? 1 : p.b, packed ? p.b * p.sq : p.sq,
+                    heads, dim);
   };
   AttentionTensors t;
   t.q = rows(c.rotary ? rotated : q, p.hq, p.d);
@@ -64,6 +73,10 @@ void BM_Append(benchmark::State& state, Case c) {
   t.k = BshdView(k_pages.data(), p.KvDType(), device, pages, p.page, p.hkv, p.d);
   t.v = BshdView(v_pages.data(), p.KvDType(), device, pages, p.page, p.hkv, p.dv);
   t.page_table = {static_cast<const int32_t*>(block_table.data()), p.b, columns, columns};
+  if (packed) {
+    t.cu_seqlens_q = {static_cast<const int32_t*>(offsets.data()), p.b + 1};
+    t.kv_len = {static_cast<const int32_t*>(lengths.data()), p.b};
+  }
   NewTokens added;
   added.k = rows(k, p.hkv, p.d);
   added.v = rows(v, p.hkv, p.dv);
@@ -96,8 +109,15 @@ APPEND_AND_COPY(prefill_fp8,
                 "b=8,hq=32,hkv=8,sq=1024,skv=2048,d=128,dtype=bf16,kvdtype=fp8_e4m3,page=16",
                 false);
 APPEND_AND_COPY(prefill_rotary, "b=8,hq=32,hkv=8,sq=1024,skv=2048,d=128,dtype=bf16,page=16", true);
+APPEND_AND_COPY(prefill_packed_rotary,
+                "b=8,hq=32,hkv=8,sq=1024,skv=2048,d=128,dtype=bf16,page=16,lens=packed", true);
 APPEND_AND_COPY(decode, "b=256,hq=32,hkv=8,sq=1,skv=1024,d=128,dtype=bf16,page=16", false);
 APPEND_AND_COPY(decode_rotary, "b=256,hq=32,hkv=8,sq=1,skv=1024,d=128,dtype=bf16,page=16", true);
+// As a server has it: offsets and lengths are in the GPU's memory.
+APPEND_AND_COPY(decode_packed,
+                "b=256,hq=32,hkv=8,sq=1,skv=1024,d=128,dtype=bf16,page=16,lens=packed", false);
+APPEND_AND_COPY(decode_packed_rotary,
+                "b=256,hq=32,hkv=8,sq=1,skv=1024,d=128,dtype=bf16,page=16,lens=packed", true);
 
 }  // namespace
 }  // namespace attnlab::paged

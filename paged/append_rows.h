@@ -1,4 +1,4 @@
-// What Append() does to one piece of a row: load, rotate, convert, store. Host and device share it.
+// What Append() does to one piece of a token's rows: load, rotate, convert, store. Host and device share it.
 //
 // Plain C++ without Abseil, because device code includes it.
 #ifndef PAGED_APPEND_ROWS_H_
@@ -28,7 +28,6 @@ struct AppendStream {
   const float* scales = nullptr;  // null: 1
   int64_t scale_batch = 0, scale_head = 0;
   int32_t heads = 0, dim = 0;
-  device::Divisor by_heads;  // heads
   // A row is moved in so many pieces; of one that is rotated by halves, `moved_with` pieces of its second
   // half move with those of the first. `doubles`: pieces have twice the width.
   device::Divisor by_pieces;
@@ -47,56 +46,46 @@ struct AppendArguments {
   AppendStream streams[3];  // K, V, and Q if it is rotated
   int32_t count = 2;
   AppendRotary rotary;
-  device::Sequences q_sequences, kv_sequences;
+  device::Sequences q_sequences;
+  const int32_t* kv_lengths = nullptr;  // null: all are skv
+  int64_t skv = 0;
   int64_t b = 0, tokens = 0;  // rows of Q: all b * sq, or the packed ones
-  device::Divisor by_sq;      // sq, if rows are not packed
+  device::Divisor by_sq;      // sq; packed: above all tokens, so that they are one batch
   device::Pages pages;
   int64_t columns = 0;  // of the page table
 };
 
-// Where a token is, and its position in its sequence. position < 0: it goes nowhere.
+ATTNLAB_HOST_DEVICE inline int64_t KvLenOf(const AppendArguments& a, int64_t sequence) {
+  if (a.kv_lengths == nullptr) return a.skv;
+  const int64_t length = a.kv_lengths[sequence];
+  return length < 0 ? 0 : (length < a.skv ? length : a.skv);
+}
+
+// Where a token belongs. position < 0: it goes nowhere.
 struct AppendPlace {
-  int64_t sequence = 0, from_batch = 0, from_token = 0;
+  int64_t sequence = 0;
   int64_t position = -1;
 };
 
-// `sequence` must be the one whose rows have `token`, counted over all rows of Q.
+// The place of token `j` of a sequence with so many tokens, of which the last `q_len` are new.
 ATTNLAB_HOST_DEVICE inline AppendPlace PlaceOf(const AppendArguments& a, int64_t sequence,
-                                               int64_t token) {
-  const device::Span rows = a.q_sequences[sequence];
-  const int64_t kv_len = a.kv_sequences[sequence].length;
-  const bool packed = a.q_sequences.offsets != nullptr;
-  AppendPlace place;
-  place.sequence = sequence;
-  place.from_batch = rows.batch;
-  place.from_token = packed ? token : token - sequence * a.by_sq.Value();
-  const int64_t j = place.from_token - rows.begin;
-  const int64_t position = kv_len - rows.length + j;
-  if (j < rows.length && position >> a.pages.shift < a.columns) place.position = position;
-  return place;
+                                               int64_t kv_len, int64_t q_len, int64_t j) {
+  const int64_t position = kv_len - q_len + j;
+  const bool exists = j < q_len && position >> a.pages.shift < a.columns;
+  return {sequence, exists ? position : -1};
 }
 
-// A token's row of one tensor, of head 0: what all pieces of all heads have in common.
-struct AppendRow {
-  int64_t from = 0;                // elements from the tensor's beginning
-  const float* scale = nullptr;    // null: 1
-  const float* cosines = nullptr;  // of its position; null: not rotated
-  bool exists = false;
-};
+// What divides the elements of a row that becomes fp8.
+ATTNLAB_HOST_DEVICE inline float ScaleOf(const AppendStream& s, const AppendPlace& place,
+                                         int64_t head) {
+  return s.scales == nullptr ? 1 : s.scales[place.sequence * s.scale_batch + head * s.scale_head];
+}
 
-ATTNLAB_HOST_DEVICE inline AppendRow RowOf(const AppendStream& s, const AppendRotary& rotary,
-                                           const AppendPlace& place) {
-  if (place.position < 0) return {};
-  AppendRow row;
-  row.exists = true;
-  row.from = place.from_batch * s.from_batch + place.from_token * s.from_token;
-  if (s.scales != nullptr) row.scale = s.scales + place.sequence * s.scale_batch;
-  if (s.rotates) {
-    const int64_t last = rotary.positions - 1;
-    row.cosines =
-        rotary.table + (place.position < last ? place.position : last) * rotary.position_stride;
-  }
-  return row;
+// Where row `token`, counted over all rows of Q, begins in a tensor with such strides.
+ATTNLAB_HOST_DEVICE inline int64_t OffsetOf(const AppendArguments& a, int64_t token,
+                                            int64_t batch_stride, int64_t token_stride) {
+  const int64_t batch = a.by_sq.Divide(static_cast<uint32_t>(token));
+  return batch * batch_stride + (token - batch * a.by_sq.Value()) * token_stride;
 }
 
 // The page table's entry for the token's page. Read it early.
@@ -104,16 +93,16 @@ ATTNLAB_HOST_DEVICE inline int32_t EntryOf(const AppendArguments& a, const Appen
   return place.position < 0 ? -1 : a.pages.EntryOf(place.sequence, place.position);
 }
 
-// Where the row of head 0 goes, in elements; below 0: nowhere, because the entry is no page of the pool.
+// Where row `token` of head 0 goes, in elements; below 0: nowhere, because the entry is no page of the pool.
 ATTNLAB_HOST_DEVICE inline int64_t ToOf(const AppendArguments& a, const AppendStream& s,
-                                        const AppendPlace& place, int32_t entry) {
+                                        int64_t token, const AppendPlace& place, int32_t entry) {
   if (entry != a.pages.PageOf(entry)) return -1;
   return s.to_pages ? entry * s.to_batch + a.pages.RowOf(place.position) * s.to_token
-                    : place.from_batch * s.to_batch + place.from_token * s.to_token;
+                    : OffsetOf(a, token, s.to_batch, s.to_token);
 }
 
-// A piece as words. Where elements have 16 bits, the compiler takes a piece apart right after its
-// load, so the next load waits for it. It leaves words as they are until Elements().
+// A piece as words. Where elements have 16 bits, the compiler takes a piece apart right after its load, so
+// the next load waits for it. It leaves words as they are until Elements().
 template <typename T, int kWidth>
 struct alignas(sizeof(T) * kWidth) PieceWords {
   using Word = std::conditional_t<sizeof(T) * kWidth % 4 == 0, uint32_t, uint16_t>;
@@ -121,67 +110,78 @@ struct alignas(sizeof(T) * kWidth) PieceWords {
   AliasedWord words[sizeof(T) * kWidth / sizeof(Word)];
 
   ATTNLAB_HOST_DEVICE Piece<T, kWidth> Elements() const {
+    PieceWords whole = *this;
+#ifdef __CUDA_ARCH__
+    if constexpr (sizeof(Word) == 4) {
+      for (AliasedWord& word : whole.words) asm volatile("" : "+r"(word));
+    }
+#endif
     Piece<T, kWidth> piece;
-    std::memcpy(&piece, words, sizeof(piece));
+    std::memcpy(&piece, whole.words, sizeof(piece));
     return piece;
   }
 };
 
-// Moves piece `index` of the row of a head, and the piece that it is rotated with, if that is another
-// one: so Q can be rotated where it lies. Load() and Store() come apart, so that a thread can load
-// several before it stores one, and before the page is known. `Convert` has ToFloat(In), and
-// FromFloats(x, to) for arrays of kWidth float and Out. kWidth is 1, or all rows begin at multiples of kWidth elements, those of the rotary
-// table at multiples of kWidth / 2, and dims and half of the rotated dims are multiples of kWidth.
-// Without kRotates, no row is rotated, and it takes fewer registers.
+// Moves piece `index` of rows, and the piece that it is rotated with, if that is another one: so Q can be
+// rotated where it lies. A thread can load pieces of several heads before it knows where they go.
+// `Convert` has ToFloat(In), and FromFloats(x, to) for arrays of kWidth float and Out. kWidth is 1, or
+// all rows begin at multiples of kWidth elements, those of the rotary table at multiples of kWidth / 2,
+// and dims and half of the rotated dims are multiples of kWidth. Without kRotates, no row is rotated.
 template <int kWidth, typename In, typename Out, typename Convert, bool kRotates = true>
-class MovedPiece {
+class PieceMover {
  public:
-  ATTNLAB_HOST_DEVICE void Load(const AppendStream& s, const AppendRotary& rotary,
-                                const AppendRow& row, int32_t head, int32_t index) {
-    const int32_t begin = index * kWidth, half = rotary.dim / 2;
-    const In* const from = static_cast<const In*>(s.from) + row.from + head * s.from_head + begin;
-    to_ = static_cast<Out*>(s.to) + head * s.to_head + begin;
-    scale_ = row.scale == nullptr ? 1 : row.scale[head * s.scale_head];
-    rotates_ = false;
-    partner_ = 0;
-    if (kRotates && row.cosines != nullptr && begin < rotary.dim) {
-      rotates_ = true;
-      if (!(rotary.interleaved && kWidth > 1)) {
-        // Moved with the other one of the pair.
-        if (rotary.interleaved ? begin % 2 != 0 : begin >= half) {
-          to_ = nullptr;
-          return;
-        }
-        partner_ = rotary.interleaved ? 1 : half;
-      }
-      const float* const cosines = row.cosines + (rotary.interleaved ? begin / 2 : begin);
-      LoadAngles(0, cosines, half);
-      if (kWidth > 1 && partner_ != 0) LoadAngles(1, cosines, half);
-    }
-    x_ = *reinterpret_cast<const PieceWords<In, kWidth>*>(from);
-    if (kRotates && partner_ != 0) {
-      y_ = *reinterpret_cast<const PieceWords<In, kWidth>*>(from + partner_);
-    }
+  struct Words {
+    PieceWords<In, kWidth> x, y;  // y: of the other one of the pair
+  };
+
+  ATTNLAB_HOST_DEVICE PieceMover(const AppendStream& s, const AppendRotary& rotary, int32_t index)
+      : begin_(index * kWidth), half_(rotary.dim / 2) {
+    if (!kRotates || !s.rotates || begin_ >= rotary.dim) return;
+    angle_ = rotary.interleaved ? begin_ / 2 : begin_;
+    if (rotary.interleaved && kWidth > 1) return;
+    partner_ = rotary.interleaved ? 1 : half_;
+    is_second_ = rotary.interleaved ? begin_ % 2 != 0 : begin_ >= half_;
   }
 
-  // `row`: ToOf() of the row.
-  ATTNLAB_HOST_DEVICE void Store(int64_t row) const {
-    if (to_ == nullptr || row < 0) return;
-    Out* const to = to_ + row;
+  // It is moved with the one before it in the pair.
+  ATTNLAB_HOST_DEVICE bool IsSecond() const { return is_second_; }
+
+  ATTNLAB_HOST_DEVICE Words Load(const In* row) const {
+    Words words;
+    words.x = *reinterpret_cast<const PieceWords<In, kWidth>*>(row + begin_);
+    if (kRotates && partner_ != 0) {
+      words.y = *reinterpret_cast<const PieceWords<In, kWidth>*>(row + begin_ + partner_);
+    }
+    return words;
+  }
+
+  // All heads have the same.
+  ATTNLAB_HOST_DEVICE void LoadAngles(const AppendRotary& rotary, int64_t position) {
+    if (!kRotates || angle_ < 0) return;
+    const int64_t last = rotary.positions - 1;
+    const float* const cosines =
+        rotary.table + (position < last ? position : last) * rotary.position_stride + angle_;
+    LoadAngles(0, cosines);
+    if (kWidth > 1 && partner_ != 0) LoadAngles(1, cosines);
+  }
+
+  // `scale` divides what is converted.
+  ATTNLAB_HOST_DEVICE void Store(const Words& words, float scale, Out* row) const {
+    Out* const to = row + begin_;
     if constexpr (std::is_same_v<In, Out> && !kRotates) {
-      *reinterpret_cast<PieceWords<Out, kWidth>*>(to) = x_;
+      *reinterpret_cast<PieceWords<Out, kWidth>*>(to) = words.x;
       return;
     }
     float x[kWidth], y[kWidth];
-    ToFloats(x_, x);
-    if (kRotates && rotates_ && partner_ == 0) {
+    ToFloats(words.x, x);
+    if (kRotates && angle_ >= 0 && partner_ == 0) {
       for (int i = 0; i + 1 < kWidth; i += 2) Rotate(x[i], x[i + 1], i / 2);
-    } else if (kRotates && rotates_) {
-      ToFloats(y_, y);
+    } else if (kRotates && angle_ >= 0) {
+      ToFloats(words.y, y);
       for (int i = 0; i < kWidth; ++i) Rotate(x[i], y[i], i);
-      StoreAt(to + partner_, y);
+      StoreAt(to + partner_, scale, y);
     }
-    StoreAt(to, x);
+    StoreAt(to, scale, x);
   }
 
  private:
@@ -189,9 +189,9 @@ class MovedPiece {
   static constexpr int kAngles = kWidth == 1 ? 1 : kWidth / 2;
   using Angles = Piece<float, kAngles>;
 
-  ATTNLAB_HOST_DEVICE void LoadAngles(int i, const float* cosines, int32_t half) {
+  ATTNLAB_HOST_DEVICE void LoadAngles(int i, const float* cosines) {
     cosines_[i] = *reinterpret_cast<const Angles*>(cosines + i * kAngles);
-    sines_[i] = *reinterpret_cast<const Angles*>(cosines + half + i * kAngles);
+    sines_[i] = *reinterpret_cast<const Angles*>(cosines + half_ + i * kAngles);
   }
   ATTNLAB_HOST_DEVICE void Rotate(float& a, float& b, int angle) const {
     const float c = cosines_[angle / kAngles].x[angle % kAngles],
@@ -205,9 +205,9 @@ class MovedPiece {
     const Piece<In, kWidth> piece = words.Elements();
     for (int i = 0; i < kWidth; ++i) x[i] = Convert::ToFloat(piece.x[i]);
   }
-  ATTNLAB_HOST_DEVICE void StoreAt(Out* to, float (&x)[kWidth]) const {
-    if (!std::is_same_v<In, Out> && scale_ != 1) {
-      const float inverse = 1 / scale_;
+  ATTNLAB_HOST_DEVICE static void StoreAt(Out* to, float scale, float (&x)[kWidth]) {
+    if (!std::is_same_v<In, Out> && scale != 1) {
+      const float inverse = 1 / scale;
       for (float& element : x) element *= inverse;
     }
     Piece<Out, kWidth> piece;
@@ -215,21 +215,12 @@ class MovedPiece {
     *reinterpret_cast<Piece<Out, kWidth>*>(to) = piece;
   }
 
-  Out* to_ = nullptr;  // in the first row; null: nothing to store
-  bool rotates_ = false;
+  int32_t begin_ = 0, half_ = 0;
+  int32_t angle_ = -1;   // of the first pair; below 0: not rotated
   int32_t partner_ = 0;  // elements to the other one of the pair; 0: there is none
-  float scale_ = 1;
+  bool is_second_ = false;
   Angles cosines_[2], sines_[2];
-  PieceWords<In, kWidth> x_, y_;
 };
-
-template <int kWidth, typename In, typename Out, typename Convert>
-ATTNLAB_HOST_DEVICE void MovePiece(const AppendStream& s, const AppendRotary& rotary,
-                                   const AppendRow& row, int64_t to, int32_t head, int32_t index) {
-  MovedPiece<kWidth, In, Out, Convert> piece;
-  piece.Load(s, rotary, row, head, index);
-  piece.Store(to);
-}
 
 }  // namespace attnlab::paged
 

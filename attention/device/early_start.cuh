@@ -7,8 +7,9 @@
 
 namespace attnlab::device {
 
-// Until here a thread may read the kernel's parameters, and no other memory. All threads must call it:
-// whoever waits for this kernel relies on the ones ahead of it having ended.
+// Until here a thread may read the kernel's parameters, and no other memory. A thread that needs no other
+// may end without it, but one of the kernel must call it: whoever waits for this kernel relies on the ones
+// ahead of it having ended.
 __device__ inline void WaitForKernelAhead() {
 #if __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.wait;" ::: "memory");

@@ -132,7 +132,7 @@ std::vector<AppendCase> AppendCases(uint64_t seed, int count) {
     AppendCase c;
     AttentionProblem& p = c.problem;
     p.b = any(1, 2, 5, 40, 300);
-    p.hkv = any(1, 2, 3);
+    p.hkv = any(1, 2, 3, 9);
     p.hq = p.hkv * any(1, 4);
     p.sq = p.b > 5 ? any(1, 2) : any(1, 3, 17, 40);
     p.skv = p.sq + any(0, 1, 40);
