@@ -27,8 +27,14 @@ namespace {
 
 struct Case {
   const char* problem;
-  bool rotary;  // of K and Q
+  bool rotary;          // of K and Q
+  bool behind = false;  // each call is behind a copy of 16 bytes, which does not let it start early
 };
+
+absl::Status SmallCopy(Buffer& buffer, void* stream) {
+  const PageMemory memory = {buffer.device(), buffer.data(), nullptr, 16, 2, 0};
+  return CopyPages({{PageCopy::kWithinPool, 0, 1}}, memory, stream);
+}
 
 int64_t BytesOf(const AttentionProblem& p, bool rotary) {
   const int64_t tokens = p.b * p.sq, row = p.hkv * (p.d + p.dv);
@@ -84,8 +90,10 @@ void BM_Append(benchmark::State& state, Case c) {
     added.rotary.table = BshdView(table.data(), DType::kFloat32, device, 1, p.skv, 1, p.d);
     added.q = rows(q, p.hq, p.d);
   }
-  bench::RunCalls(state, device, BytesOf(p, c.rotary),
-                  [&](void* stream) { return Append(p, t, added, stream); });
+  bench::RunCalls(state, device, BytesOf(p, c.rotary), [&](void* stream) {
+    const absl::Status s = c.behind ? SmallCopy(o, stream) : absl::OkStatus();
+    return s.ok() ? Append(p, t, added, stream) : s;
+  });
 }
 
 // A copy that reads and writes as many bytes in all.
@@ -94,15 +102,25 @@ void BM_Copy(benchmark::State& state, Case c) {
   const int64_t bytes = BytesOf(AttentionProblem::Parse(c.problem).value(), c.rotary);
   Buffer pages = RandomRows(device, DType::kFloat32, bytes / 4).value();
   const PageMemory memory = {device, pages.data(), nullptr, bytes / 2, 2, 0};
+  Buffer small = RandomRows(device, DType::kFloat32, 8).value();
   bench::RunCalls(state, device, bytes, [&](void* stream) {
-    return CopyPages({{PageCopy::kWithinPool, 0, 1}}, memory, stream);
+    const absl::Status s = c.behind ? SmallCopy(small, stream) : absl::OkStatus();
+    return s.ok() ? CopyPages({{PageCopy::kWithinPool, 0, 1}}, memory, stream) : s;
   });
 }
 
+void BM_SmallCopy(benchmark::State& state) {
+  const Device device = bench::AnyDevice();
+  Buffer small = RandomRows(device, DType::kFloat32, 8).value();
+  bench::RunCalls(state, device, /*bytes=*/32,
+                  [&](void* stream) { return SmallCopy(small, stream); });
+}
+BENCHMARK(BM_SmallCopy)->UseManualTime()->MinTime(0.005);
+
 // The time that counts is that of a call, and an iteration takes 20 and a gate.
-#define APPEND_AND_COPY(name, problem, rotary)                                                \
-  BENCHMARK_CAPTURE(BM_Append, name, Case{problem, rotary})->UseManualTime()->MinTime(0.005); \
-  BENCHMARK_CAPTURE(BM_Copy, name, Case{problem, rotary})->UseManualTime()->MinTime(0.005)
+#define APPEND_AND_COPY(name, ...)                                                        \
+  BENCHMARK_CAPTURE(BM_Append, name, Case{__VA_ARGS__})->UseManualTime()->MinTime(0.005); \
+  BENCHMARK_CAPTURE(BM_Copy, name, Case{__VA_ARGS__})->UseManualTime()->MinTime(0.005)
 
 APPEND_AND_COPY(prefill, "b=8,hq=32,hkv=8,sq=1024,skv=2048,d=128,dtype=bf16,page=16", false);
 APPEND_AND_COPY(prefill_fp8,
@@ -111,13 +129,19 @@ APPEND_AND_COPY(prefill_fp8,
 APPEND_AND_COPY(prefill_rotary, "b=8,hq=32,hkv=8,sq=1024,skv=2048,d=128,dtype=bf16,page=16", true);
 APPEND_AND_COPY(prefill_packed_rotary,
                 "b=8,hq=32,hkv=8,sq=1024,skv=2048,d=128,dtype=bf16,page=16,lens=packed", true);
-APPEND_AND_COPY(decode, "b=256,hq=32,hkv=8,sq=1,skv=1024,d=128,dtype=bf16,page=16", false);
-APPEND_AND_COPY(decode_rotary, "b=256,hq=32,hkv=8,sq=1,skv=1024,d=128,dtype=bf16,page=16", true);
-// As a server has it: offsets and lengths are in the GPU's memory.
-APPEND_AND_COPY(decode_packed,
-                "b=256,hq=32,hkv=8,sq=1,skv=1024,d=128,dtype=bf16,page=16,lens=packed", false);
-APPEND_AND_COPY(decode_packed_rotary,
-                "b=256,hq=32,hkv=8,sq=1,skv=1024,d=128,dtype=bf16,page=16,lens=packed", true);
+
+// A token for each of 256 sequences. Packed is how a server has it: offsets and lengths are in the
+// GPU's memory. The time behind a small copy includes it.
+#define DECODE "b=256,hq=32,hkv=8,sq=1,skv=1024,d=128,dtype=bf16,page=16"
+#define PACKED DECODE ",lens=packed"
+APPEND_AND_COPY(decode, DECODE, false);
+APPEND_AND_COPY(decode_rotary, DECODE, true);
+APPEND_AND_COPY(decode_packed, PACKED, false);
+APPEND_AND_COPY(decode_packed_rotary, PACKED, true);
+APPEND_AND_COPY(decode_behind, DECODE, false, true);
+APPEND_AND_COPY(decode_rotary_behind, DECODE, true, true);
+APPEND_AND_COPY(decode_packed_behind, PACKED, false, true);
+APPEND_AND_COPY(decode_packed_rotary_behind, PACKED, true, true);
 
 }  // namespace
 }  // namespace attnlab::paged
