@@ -189,11 +189,18 @@ absl::Status Append(const AttentionProblem& p, const AttentionTensors& t, const 
   a.streams[0].doubles =
       narrows && !a.streams[0].rotates && IsWide(n.k, 2 * width) && IsWide(t.k, 2 * width);
   a.streams[1].doubles = narrows && IsWide(n.v, 2 * width) && IsWide(t.v, 2 * width);
-  for (AppendStream& s : a.streams) {
+  constexpr int64_t kMost = (int64_t{1} << 31) - 1;
+  for (int n = 0; n < a.count; ++n) {
+    AppendStream& s = a.streams[n];
     const auto piece = static_cast<int32_t>(wide ? width : 1);
     s.moved_with = s.rotates && !a.rotary.interleaved ? a.rotary.dim / 2 / piece : 0;
     const int32_t pieces = s.dim / (s.doubles ? 2 * piece : piece) - s.moved_with;
     s.by_pieces = device::Divisor(static_cast<uint32_t>(std::max(1, pieces)));
+    if (s.heads > kMost / std::max(1, pieces)) {
+      constexpr absl::string_view kNames[] = {"new k", "new v", "new q"};
+      return Invalid(kNames[n], absl::StrCat(s.heads, " heads of ", pieces, " pieces, above ",
+                                             kMost, " in all"));
+    }
   }
   const device::Arguments arguments = device::ArgumentsOf(p, t);
   a.q_sequences = arguments.q_sequences;
@@ -203,10 +210,7 @@ absl::Status Append(const AttentionProblem& p, const AttentionTensors& t, const 
   a.columns = t.page_table.columns;
   a.b = p.b;
   a.tokens = p.lens == Lengths::kPacked ? t.q.shape[1] : p.b * p.sq;
-  constexpr int64_t kMostTokens = (int64_t{1} << 31) - 1;
-  if (a.tokens > kMostTokens) {
-    return Invalid("q", absl::StrCat(a.tokens, " rows, above ", kMostTokens));
-  }
+  if (a.tokens > kMost) return Invalid("q", absl::StrCat(a.tokens, " rows, above ", kMost));
   if (a.tokens == 0) return absl::OkStatus();
   a.by_sq =
       device::Divisor(p.lens == Lengths::kPacked ? uint32_t{1} << 31 : static_cast<uint32_t>(p.sq));

@@ -21,7 +21,7 @@ namespace attnlab::paged {
 
 struct NewTokens {
   // lens = fixed, padded: [b, sq, hkv, d] and [b, sq, hkv, dv]; packed: [1, tokens_q, …]. Of Q's
-  // dtype. Only rows in use are read.
+  // dtype. Rows that no sequence has may be read, but have no influence.
   ConstTensorView k, v;
   // With a rotary table, K is rotated on its way into the cache. If `q` is given, so is Q: it is
   // read there and written to t.q, which may be the same memory.

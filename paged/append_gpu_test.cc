@@ -13,6 +13,13 @@ TEST(AppendOnGpu, EveryRowArrivesAndNothingElseIsWritten) {
   }
 }
 
+TEST(AppendOnGpu, WritesNothingElseWhateverTheLengthsAndThePageTableSay) {
+  for (AppendCase& c : AppendCases(/*seed=*/3, /*count=*/60)) {
+    c.spoiled = true;
+    ASSERT_EQ(CheckAppend(c, Device::Cuda(0)), "") << c.ToString();
+  }
+}
+
 TEST(AppendOnGpu, WaitsForTheKernelAhead) { EXPECT_EQ(CheckAppendOrder(), ""); }
 
 }  // namespace

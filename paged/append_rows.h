@@ -55,6 +55,7 @@ struct AppendArguments {
   int64_t columns = 0;  // of the page table
 };
 
+// Like the length of device::Sequences, but K and V in pages are never packed.
 ATTNLAB_HOST_DEVICE inline int64_t KvLenOf(const AppendArguments& a, int64_t sequence) {
   if (a.kv_lengths == nullptr) return a.skv;
   const int64_t length = a.kv_lengths[sequence];

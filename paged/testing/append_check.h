@@ -19,6 +19,9 @@ struct AppendCase {
   bool head_major = false;                                   // pages are [page][head][token][dim]
   int64_t gap = 0;          // elements between rows; odd ones make rows unaligned
   bool lost_pages = false;  // a third of the page table names none of the pool; on a GPU only
+  // Offsets, lengths and page table are any integers; on a GPU only. Then rows may be written anywhere in
+  // the cache and in Q, but nothing else.
+  bool spoiled = false;
   uint64_t seed = 0;
 
   std::string ToString() const;
