@@ -60,11 +60,11 @@ AppendStream StreamOf(const ConstTensorView& from, const ConstTensorView& to, bo
   s.from = from.data;
   s.from_batch = from.strides[0];
   s.from_token = from.strides[1];
-  s.from_head = from.strides[2];
+  s.from_head = from.shape[2] == 1 ? 0 : from.strides[2];  // of one head, it may be any number
   s.to = const_cast<void*>(to.data);
   s.to_batch = to.strides[0];
   s.to_token = to.strides[1];
-  s.to_head = to.strides[2];
+  s.to_head = to.shape[2] == 1 ? 0 : to.strides[2];
   s.to_pages = to_pages;
   s.heads = static_cast<int32_t>(from.shape[2]);
   s.dim = static_cast<int32_t>(from.shape[3]);

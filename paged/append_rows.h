@@ -68,11 +68,12 @@ struct AppendPlace {
   int64_t position = -1;
 };
 
-// The place of token `j` of a sequence with so many tokens, of which the last `q_len` are new.
+// The place of token `j` of a sequence with so many tokens, of which the last `q_len` are new. j may be
+// below 0, where offsets leave out rows.
 ATTNLAB_HOST_DEVICE inline AppendPlace PlaceOf(const AppendArguments& a, int64_t sequence,
                                                int64_t kv_len, int64_t q_len, int64_t j) {
   const int64_t position = kv_len - q_len + j;
-  const bool exists = j < q_len && position >> a.pages.shift < a.columns;
+  const bool exists = j >= 0 && j < q_len && position >> a.pages.shift < a.columns;
   return {sequence, exists ? position : -1};
 }
 

@@ -174,7 +174,7 @@ std::string CheckAppend(const AppendCase& c, Device device) {
   std::mt19937_64 random(c.seed);
   const bool packed = p.lens == Lengths::kPacked, padded = p.lens == Lengths::kPadded;
 
-  std::vector<int32_t> offsets = {0}, q_lens, kv_lens;
+  std::vector<int32_t> offsets = {c.lost_pages ? 1 : 0}, q_lens, kv_lens;
   for (int64_t i = 0; i < p.b; ++i) {
     q_lens.push_back(static_cast<int32_t>(packed || padded ? random() % (p.sq + 1) : p.sq));
     kv_lens.push_back(static_cast<int32_t>(

@@ -17,8 +17,10 @@ struct AppendCase {
   bool interleaved = false;
   enum Queries { kNone, kApart, kInPlace } queries = kNone;  // rotated, too
   bool head_major = false;                                   // pages are [page][head][token][dim]
-  int64_t gap = 0;          // elements between rows; odd ones make rows unaligned
-  bool lost_pages = false;  // a third of the page table names none of the pool; on a GPU only
+  int64_t gap = 0;  // elements between rows; odd ones make rows unaligned
+  // A third of the page table names none of the pool, and the first packed row is no sequence's; on a GPU
+  // only.
+  bool lost_pages = false;
   // Offsets, lengths and page table are any integers; on a GPU only. Then rows may be written anywhere in
   // the cache and in Q, but nothing else.
   bool spoiled = false;
