@@ -141,9 +141,9 @@ void AppendOnCpu(const AppendArguments& a, bool wide) {
     const device::Span rows = a.q_sequences[sequence];
     const int64_t first =
         a.q_sequences.offsets != nullptr ? rows.begin : sequence * a.by_sq.Value();
-    const int64_t kv_len = KvLenOf(a, sequence);
+    const int64_t length = a.kv_lengths == nullptr ? a.skv : a.kv_lengths[sequence];
     for (int64_t j = 0; j < rows.length; ++j) {
-      const AppendPlace place = PlaceOf(a, sequence, kv_len, rows.length, j);
+      const AppendPlace place = PlaceOf(a, sequence, length, rows.length - j);
       if (wide) {
         MoveToken<16 / sizeof(In), In, Out>(a, first + j, place);
       } else {

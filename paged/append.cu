@@ -88,23 +88,42 @@ __device__ int64_t PackedSequenceOf(const AppendArguments& a, int64_t token) {
   return low;
 }
 
-__device__ AppendPlace FindPlace(const AppendArguments& a, int64_t token) {
+// A sequence, and what memory says of it.
+struct Found {
+  int64_t sequence = 0;
+  int32_t begin = 0, end = 0;  // packed: its rows
+  int64_t length = 0;          // of keys
+};
+
+// Only loads: nothing here waits for what is read.
+__device__ Found Read(const AppendArguments& a, int64_t sequence) {
+  Found found = {sequence};
+  if (a.q_sequences.offsets != nullptr) {
+    found.begin = a.q_sequences.offsets[sequence];
+    found.end = a.q_sequences.offsets[sequence + 1];
+  }
+  found.length = a.kv_lengths == nullptr ? a.skv : a.kv_lengths[sequence];
+  return found;
+}
+
+// Reads of the sequence that has the token. Packed, this is a guess: often each one has one new token.
+__device__ Found Guess(const AppendArguments& a, int64_t token) {
+  const bool packed = a.q_sequences.offsets != nullptr;
+  return Read(a, packed ? min(token, a.b - 1) : a.by_sq.Divide(static_cast<uint32_t>(token)));
+}
+
+__device__ AppendPlace FindPlace(const AppendArguments& a, int64_t token, Found found) {
   if (a.q_sequences.offsets == nullptr) {
-    const int64_t sequence = a.by_sq.Divide(static_cast<uint32_t>(token));
-    return PlaceOf(a, sequence, KvLenOf(a, sequence), a.q_sequences[sequence].length,
-                   token - sequence * a.by_sq.Value());
+    const int64_t j = token - found.sequence * a.by_sq.Value();
+    return PlaceOf(a, found.sequence, found.length, a.q_sequences[found.sequence].length - j);
   }
-  // Often each sequence has one new token, and a search would read one offset after the other.
-  int64_t sequence = min(token, a.b - 1);
-  const int32_t begin = a.q_sequences.offsets[sequence], end = a.q_sequences.offsets[sequence + 1];
-  int64_t kv_len = KvLenOf(a, sequence);
-  if (token < begin || token >= end) {
-    sequence = PackedSequenceOf(a, token);
+  if (token < found.begin || token >= found.end) {
+    const int64_t sequence = PackedSequenceOf(a, token);
     if (sequence == a.b) return {};
-    kv_len = KvLenOf(a, sequence);
+    found = Read(a, sequence);
+    if (token < found.begin) return {};
   }
-  const device::Span rows = a.q_sequences[sequence];
-  return PlaceOf(a, sequence, kv_len, rows.length, token - rows.begin);
+  return PlaceOf(a, found.sequence, found.length, found.end - token);
 }
 
 // Many rows of a padded Q may be unused. Those of a packed one are used, but for some at its end.
@@ -122,13 +141,14 @@ __device__ void Move(const AppendArguments& a, const AppendStream& s, int groups
   using Mover = PieceMover<kWidth, In, Out, Convert, kRotates>;
   Mover piece(s, a.rotary, index);
   if (piece.IsSecond() || IsUnused(a, token)) return;
+  const Found guess = Guess(a, token);
   typename Mover::Words words[kMostHeads];
   int64_t from = OffsetOf(a, token, s.from_batch, s.from_token) + group * s.from_head;
 #pragma unroll
   for (int i = 0; i < kMostHeads; ++i, from += groups * s.from_head) {
     if (group + i * groups < s.heads) words[i] = piece.Load(static_cast<const In*>(s.from) + from);
   }
-  const AppendPlace place = FindPlace(a, token);
+  const AppendPlace place = FindPlace(a, token, guess);
   if (place.position < 0) return;
   const int32_t entry = EntryOf(a, place);
   float scales[kMostHeads];

@@ -55,25 +55,18 @@ struct AppendArguments {
   int64_t columns = 0;  // of the page table
 };
 
-// Like the length of device::Sequences, but K and V in pages are never packed.
-ATTNLAB_HOST_DEVICE inline int64_t KvLenOf(const AppendArguments& a, int64_t sequence) {
-  if (a.kv_lengths == nullptr) return a.skv;
-  const int64_t length = a.kv_lengths[sequence];
-  return length < 0 ? 0 : (length < a.skv ? length : a.skv);
-}
-
 // Where a token belongs. position < 0: it goes nowhere.
 struct AppendPlace {
   int64_t sequence = 0;
   int64_t position = -1;
 };
 
-// The place of token `j` of a sequence with so many tokens, of which the last `q_len` are new. j may be
-// below 0, where offsets leave out rows.
+// The place of a token of a sequence with `length` tokens, or skv if that is less. `left`: of its new ones,
+// those from this token on.
 ATTNLAB_HOST_DEVICE inline AppendPlace PlaceOf(const AppendArguments& a, int64_t sequence,
-                                               int64_t kv_len, int64_t q_len, int64_t j) {
-  const int64_t position = kv_len - q_len + j;
-  const bool exists = j >= 0 && j < q_len && position >> a.pages.shift < a.columns;
+                                               int64_t length, int64_t left) {
+  const int64_t position = (length < a.skv ? length : a.skv) - left;
+  const bool exists = left > 0 && position >> a.pages.shift < a.columns;
   return {sequence, exists ? position : -1};
 }
 
