@@ -169,8 +169,8 @@ __device__ void Move(const AppendArguments& a, const AppendStream& s, int groups
   }
 }
 
+// Blocks per multiprocessor as measured in docs/paged.md: by itself ptxas takes ten registers less.
 template <int kWidth, typename In, typename Out>
-// As measured in docs/paged.md: by itself ptxas takes ten registers less.
 __global__ void __launch_bounds__(kThreads, 5)
     AppendKernel(const __grid_constant__ AppendArguments a, const __grid_constant__ Work work) {
   // Without Q, `first_block` of V is 0.

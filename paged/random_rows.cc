@@ -9,7 +9,7 @@
 namespace attnlab::paged {
 
 absl::StatusOr<Buffer> RandomRows(Device device, DType dtype, int64_t elements) {
-  const int64_t drawn = std::min<int64_t>(elements, 1 << 20);
+  const int64_t drawn = std::min<int64_t>(elements, 1 << 16);
   std::vector<char> rows(drawn * SizeOf(dtype));
   std::mt19937 random(1);
   std::normal_distribution<float> normal;

@@ -11,7 +11,7 @@
 
 namespace attnlab::paged {
 
-// So many random elements of fp32, fp16 or bf16 on the device. A million are drawn, and repeated.
+// So many random elements of fp32, fp16 or bf16 on the device. 65536 are drawn, and repeated.
 absl::StatusOr<Buffer> RandomRows(Device device, DType dtype, int64_t elements);
 
 }  // namespace attnlab::paged
