@@ -159,8 +159,9 @@ absl::Status Forward(const Plan& plan, const AttentionTensors& tensors, Workspac
 }
 
 absl::Status ForwardAdding(const Plan& plan, const AttentionTensors& tensors, Workspace workspace,
-                           void* stream) {
-  return Run(plan, tensors, {workspace, stream, /*intermediates=*/{}, /*adds=*/true});
+                           void* stream, bool may_start_early) {
+  return Run(plan, tensors,
+             {workspace, stream, /*intermediates=*/{}, /*adds=*/true, may_start_early});
 }
 
 absl::Status ForwardOnce(const AttentionProblem& problem, const AttentionTensors& tensors,

@@ -74,10 +74,14 @@ absl::Status Forward(const Plan& plan, const AttentionTensors& tensors, Workspac
 // other keys; afterwards they are those of all keys. O is rounded to its dtype after each part. The
 // tensors must have an LSE.
 //
+// may_start_early, on a GPU: the call may begin before the kernel ahead of it in the stream has ended. Of what
+// this call reads or writes, that one may write O and LSE alone. Copies and events are waited for as ever.
+//
 // Errors as for Forward(). Unimplemented, before anything is done: a kernel that cannot add, or does not
 // accept the tensors. The caller may then merge two results by their LSE.
 absl::Status ForwardAdding(const Plan& plan, const AttentionTensors& tensors,
-                           Workspace workspace = {}, void* stream = nullptr);
+                           Workspace workspace = {}, void* stream = nullptr,
+                           bool may_start_early = false);
 
 // Plans, allocates the workspace, runs, and waits for the result. For scripts and first steps.
 absl::Status ForwardOnce(const AttentionProblem& problem, const AttentionTensors& tensors,

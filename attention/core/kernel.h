@@ -86,7 +86,8 @@ struct Launch {
   Workspace workspace;     // at least Prepared::WorkspaceBytes()
   void* stream = nullptr;  // cudaStream_t; unused on the CPU
   Intermediates intermediates = {};
-  bool adds = false;  // only if Prepared::CanAdd(): ForwardAdding() in attention.h says to what
+  // ForwardAdding() in attention.h says to what, and what may_start_early means. Only if Prepared::CanAdd().
+  bool adds = false, may_start_early = false;
 };
 
 // A kernel that is ready for one problem, on one device, with one configuration. Immutable. It may

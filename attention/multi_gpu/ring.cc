@@ -86,6 +86,9 @@ class Ring : public RingCall {
     own_ = {const_cast<void*>(mine_.k.data), const_cast<void*>(mine_.v.data)};
     if (!has_keys || !IsDense(mine_.k)) memory.push_back({&own_.k, k});
     if (!has_keys || !IsDense(mine_.v)) memory.push_back({&own_.v, v});
+    // What adds may start before the kernel ahead of it has ended, so it has a workspace of its own.
+    adding_workspace_.bytes = workspace_.bytes;
+    if (parts_of_o_ == 2) memory.push_back({&adding_workspace_.data, adding_workspace_.bytes});
     return Allocate(memory);
   }
 
@@ -125,7 +128,9 @@ class Ring : public RingCall {
         AttentionTensors both = t;
         both.o = Mutable(SomeRows(first_.o, job.row, p.sq));
         both.lse = Mutable(SomeRows(first_.lse, job.row, p.sq));
-        const absl::Status added = ForwardAdding(job.plan, both, workspace_, stream_);
+        // Q was there before the first part; K and V have come, or `stream_` waits for them.
+        const absl::Status added =
+            ForwardAdding(job.plan, both, adding_workspace_, stream_, /*may_start_early=*/true);
         merged_ = added.ok();
         if (merged_) continue;
         if (!absl::IsUnimplemented(added)) return added;
@@ -139,6 +144,7 @@ class Ring : public RingCall {
 
   Kv own_, places_[2];  // this rank's, and what has come
   void* parts_[2] = {};
+  Workspace adding_workspace_;
   AttentionTensors first_;  // the part of the first job
   bool merged_ = false;     // all parts are where O is
 };

@@ -8,6 +8,7 @@
 #include <cuda_fp8.h>
 
 #include "attention/cuda/launch.h"
+#include "attention/device/early_start.cuh"
 #include "attention/device/fragments.cuh"
 #include "attention/warp_specialized/hopper_call.h"
 #include "attention/warp_specialized/hopper_consumer.cuh"
@@ -24,6 +25,9 @@ __global__ void __launch_bounds__(Shape::kThreads, 1)
   auto& shared = *reinterpret_cast<HopperShared<Shape>*>(memory);
   static_assert(sizeof(shared) == Shape::kSharedBytes);
   constexpr int kProducers = 128 * Shape::kConsumers;  // its first thread
+  // What is launched early behind this kernel, such as what adds to its O, may take each multiprocessor as soon
+  // as the block there has ended. Not if this one may itself have begun before the one ahead has ended.
+  if (!Shape::kAdds || !h.adds) device::LetNextKernelStart();
   if (threadIdx.x == 0) shared.Init(Producers<Shape>(h));
   __syncthreads();
   if constexpr (Shape::kCluster > 1) device::ClusterArrive(), device::ClusterWait();
@@ -42,6 +46,8 @@ __global__ void __launch_bounds__(Shape::kThreads, 1)
       Schedule<Shape>(h, shared);
     }
   }
+  // Who waits for this kernel relies on the ones ahead of it having ended.
+  if (Shape::kAdds && h.adds) device::WaitForKernelAhead();
   // The other block still copies to this one, and tells it what it has read: that must have come.
   if constexpr (Shape::kCluster > 1) device::ClusterArriveAfterAll(), device::ClusterWait();
 }
@@ -51,6 +57,7 @@ cudaError_t LaunchElement(const HopperCall& call) {
   device::LaunchRecord record;
   record.grid = dim3(call.blocks), record.block = dim3(Shape::kThreads);
   record.shared_bytes = Shape::kSharedBytes, record.stream = call.stream;
+  record.early = call.early;  // what the kernel ahead writes is needed at a query tile's end
   if constexpr (Shape::kPairs) {
     if (call.pairs) {
       record.cluster = 2, record.shared_bytes = PairOf<Shape>::kSharedBytes;

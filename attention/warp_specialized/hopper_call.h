@@ -57,6 +57,7 @@ struct HopperCall {
   HopperArguments arguments;
   device::Element element = device::Element::kBFloat16;  // of shapes that are not fp8; not kFloat32
   int blocks = 0;
+  bool early = false;  // LaunchRecord
   bool pairs = false;  // Options
   cudaStream_t stream = nullptr;
 };

@@ -17,6 +17,7 @@
 #include <cstdint>
 
 #include "attention/device/convert.cuh"
+#include "attention/device/early_start.cuh"
 #include "attention/device/fragments.cuh"
 #include "attention/device/hopper/mbarrier.cuh"
 #include "attention/device/hopper/warpgroup.cuh"
@@ -580,6 +581,7 @@ class Consumer {
   __device__ void LoadEarlierLse(const Work& work, LaneRows& lse) const {
     if constexpr (Shape::kAdds) {
       if (!h_.adds || work.Leaves()) return;
+      device::WaitForKernelAhead();
       const device::Arguments& a = h_.a;
 #pragma unroll
       for (int r = 0; r < 2; ++r) {

@@ -18,6 +18,7 @@
 #include <cstdint>
 #include <type_traits>
 
+#include "attention/device/early_start.cuh"
 #include "attention/device/hopper/mbarrier.cuh"
 #include "attention/device/hopper/tma.cuh"
 #include "attention/warp_specialized/hopper_call.h"
@@ -163,6 +164,7 @@ __device__ void Produce(const HopperArguments& h, HopperShared<Shape>& shared, i
   // O of other keys, after the last V. Producer 1 must not wait for its stage, which goes on without it.
   const auto load_o = [&](auto& ring, auto& at) {
     if (producer == 0) {
+      device::WaitForKernelAhead();
       ring.WaitEmpty(at);
       uint64_t* const full = ring.FillWith(at, Shape::kOBytes, first);
       if (first) {

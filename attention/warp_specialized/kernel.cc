@@ -107,6 +107,7 @@ class PreparedHopper : public Prepared {
       if (!o.ok()) return o.status();
       call.arguments.o = *o;
       call.arguments.adds = true;
+      call.early = launch.may_start_early;
     }
     call.stream = static_cast<cudaStream_t>(launch.stream);
     const cuda_backend::ScopedDevice current(ordinal_);
