@@ -35,8 +35,9 @@ ATTNLAB_HOST_DEVICE inline float HadamardFactor(int64_t d) {
   return 1 / sqrtf(static_cast<float>(HadamardBlock(d)));
 }
 
-// Replaces a row of d elements by its product, not yet multiplied by HadamardFactor().
-inline void MultiplyByHadamard(float* row, int64_t d, uint64_t seed) {
+// Replaces a row of d elements by its product, not yet multiplied by HadamardFactor(). `round` rounds each sum.
+template <typename Round>
+void MultiplyByHadamard(float* row, int64_t d, uint64_t seed, const Round& round) {
   const int64_t block = HadamardBlock(d);
   for (int64_t i = 0; i < d; ++i) row[i] = IsNegated(seed, i) ? -row[i] : row[i];
   // In each step, pairs of elements become their sum and their difference.
@@ -44,8 +45,8 @@ inline void MultiplyByHadamard(float* row, int64_t d, uint64_t seed) {
     for (int64_t i = 0; i < d; ++i) {
       if ((i & step) != 0) continue;
       const float a = row[i], b = row[i + step];
-      row[i] = a + b;
-      row[i + step] = a - b;
+      row[i] = round(a + b);
+      row[i + step] = round(a - b);
     }
   }
 }

@@ -19,8 +19,6 @@
 namespace attnlab::fp8 {
 namespace {
 
-constexpr int64_t kRows = 64;  // of a task: of one head, and of at most one block
-
 // Q, K or V.
 struct Stream {
   const ConstTensorView& from;
@@ -31,10 +29,20 @@ struct Stream {
 
 bool IsE5m2(const Stream& stream) { return stream.to.dtype == DType::kFloat8E5M2; }
 
-// Rows [begin, end) of one head of a sequence.
+// Rows [begin, end) of one head of a sequence, of one block.
 struct Task {
   int64_t sequence, head, begin, end;
+  float largest = 0;  // the largest size of an element or product
+  float factor = 1;   // of elements, so that products fit fp16
+  float divisor = 1;
 };
+
+float RoundToHalf(float x) { return static_cast<float>(Float16(x)); }
+
+// A GPU's NaN has none.
+float WithoutSignOfNan(float x) {
+  return std::isnan(x) ? std::numeric_limits<float>::quiet_NaN() : x;
+}
 
 class Quantizer {
  public:
@@ -44,62 +52,85 @@ class Quantizer {
       const Sequence sequence = SequenceOf(p, from, i);
       const int64_t rows = s_.is_q ? sequence.q_len : sequence.kv_len;
       for (int64_t head = 0; head < s_.from.shape[2]; ++head) {
-        for (int64_t row = 0; row < rows; row += kRows) {
-          tasks_.push_back({i, head, row, std::min(rows, row + kRows)});
+        const int64_t block = p.scale_block == 128 ? 128 : 64;
+        for (int64_t row = 0; row < rows; row += block) {
+          tasks_.push_back({i, head, row, std::min(rows, row + block)});
         }
       }
     }
   }
 
   void Run() {
-    std::vector<float> scale(tasks_.size());  // at first the largest size of an element
-    ForEachTask([&](int64_t i) {
-      ForEachRow(tasks_[i], [&](int64_t, const float* row) {
-        for (int64_t c = 0; c < dim_; ++c) Raise(std::abs(row[c]), &scale[i]);
-      });
+    const bool hadamard = s_.options.hadamard, multiplies = hadamard || Rotates();
+    ForEachTask([&](Task& task) {
+      task.largest = LargestOf(task, [&](float* row) { Multiply(task, row); });
+      if (!multiplies || FitsHalf(task.largest, hadamard)) return;
+      task.factor = FactorForHalf(LargestOf(task, [](float*) {}));
+      task.largest = LargestOf(task, [&](float* row) { Multiply(task, row); }) / task.factor;
     });
     // Several tasks may share a scale.
     for (const Task& task : tasks_) ScaleOf(task) = 0;
-    for (size_t i = 0; i < tasks_.size(); ++i) Raise(scale[i], &ScaleOf(tasks_[i]));
-    const bool hadamard = s_.options.hadamard;
+    for (const Task& task : tasks_) Raise(task.largest, &ScaleOf(task));
     const float most = IsE5m2(s_) ? kLargestE5m2 : kLargest,
                 least = hadamard ? kLeastOfProducts : kLeastScale,
                 factor = hadamard ? HadamardFactor(dim_) : 1;
-    for (size_t i = 0; i < tasks_.size(); ++i) {
-      const float largest = ScaleOf(tasks_[i]);
-      // NaN stays.
-      scale[i] = largest < most * least ? least : largest / most;
+    for (Task& task : tasks_) {
+      const float largest = ScaleOf(task);
+      task.divisor = largest < most * least ? least : largest / most;  // NaN stays
     }
-    for (size_t i = 0; i < tasks_.size(); ++i) ScaleOf(tasks_[i]) = scale[i] * factor;
-    ForEachTask([&](int64_t i) {
-      const float inverse = 1 / scale[i];
-      ForEachRow(tasks_[i], [&](int64_t r, const float* row) {
-        const int64_t at = Place(s_.to, tasks_[i], r);
+    for (const Task& task : tasks_) ScaleOf(task) = WithoutSignOfNan(task.divisor * factor);
+    ForEachTask([&](const Task& task) {
+      float inverse = 1 / task.divisor;
+      if (multiplies) inverse = RoundToHalf(InverseInHalf(inverse, task.factor));
+      ForEachRow(task, [&](int64_t r, float* row) {
+        Multiply(task, row);
+        const int64_t at = Place(s_.to, task, r);
         for (int64_t c = 0; c < dim_; ++c) {
-          StoreElement(s_.to.data, s_.to.dtype, at + c, row[c] * inverse);
+          const float quotient = WithoutSignOfNan(row[c] * inverse);
+          StoreElement(s_.to.data, s_.to.dtype, at + c,
+                       multiplies ? RoundToHalf(quotient) : quotient);
         }
       });
     });
   }
 
  private:
+  bool Rotates() const { return s_.options.rotary.table.data != nullptr; }
+
   template <typename Function>
   void ForEachTask(const Function& function) {
     ParallelFor(static_cast<int64_t>(tasks_.size()), CpuInfo().threads,
-                [&](int64_t i, int) { function(i); });
+                [&](int64_t i, int) { function(tasks_[i]); });
   }
 
-  // Calls function(row, elements) with the rows of a task as floats, multiplied if they are to be.
+  // Calls function(row, elements) with the rows of a task as floats, turned if they are to be.
   template <typename Function>
   void ForEachRow(const Task& task, const Function& function) const {
     std::array<float, AttentionProblem::kMaxHeadDim> row;
     for (int64_t r = task.begin; r < task.end; ++r) {
       const int64_t at = Place(s_.from, task, r);
       for (int64_t i = 0; i < dim_; ++i) row[i] = LoadElement(s_.from.data, s_.from.dtype, at + i);
-      if (s_.options.rotary.table.data != nullptr) Rotate(task, r, row.data());
-      if (s_.options.hadamard) MultiplyByHadamard(row.data(), dim_, s_.options.seed);
+      if (Rotates()) Rotate(task, r, row.data());
       function(r, row.data());
     }
+  }
+
+  // The largest size of an element, after change(row).
+  template <typename Function>
+  float LargestOf(const Task& task, const Function& change) const {
+    float largest = 0;
+    ForEachRow(task, [&](int64_t, float* row) {
+      change(row);
+      for (int64_t c = 0; c < dim_; ++c) Raise(std::abs(row[c]), &largest);
+    });
+    return largest;
+  }
+
+  // A row's products in fp16, if it is turned or multiplied.
+  void Multiply(const Task& task, float* row) const {
+    if (!s_.options.hadamard && !Rotates()) return;
+    for (int64_t i = 0; i < dim_; ++i) row[i] = RoundToHalf(row[i] * task.factor);
+    if (s_.options.hadamard) MultiplyByHadamard(row, dim_, s_.options.seed, RoundToHalf);
   }
 
   void Rotate(const Task& task, int64_t row, float* x) const {

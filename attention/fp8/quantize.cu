@@ -1,20 +1,18 @@
 // Quantize() on a GPU. A block of threads has the rows of a block, so their scale is known before any of
-// them is written, and each is read once. If more rows share a scale, they are read twice.
-#include <cuda_bf16.h>
-#include <cuda_fp16.h>
-#include <cuda_fp8.h>
-
+// them is written, and each is read once. If more rows share a scale, they are read twice; and again
+// where products do not fit fp16.
 #include <algorithm>
 #include <cstdint>
-#include <iterator>
+#include <type_traits>
 
 #include "attention/cuda/launch.h"
 #include "attention/device/convert.cuh"
 #include "attention/device/cp_async.cuh"
+#include "attention/device/hopper/mbarrier.cuh"
 #include "attention/fp8/hadamard.h"
 #include "attention/fp8/launch.h"
+#include "attention/fp8/quantize_lane.cuh"
 #include "attention/fp8/quantize_rows.h"
-#include "attention/fp8/rotate.h"
 
 namespace attnlab::fp8 {
 namespace {
@@ -25,15 +23,8 @@ enum class Pass {
   kConvert,  // reads it
 };
 
-// Which rows are rotated, in this code.
-enum class Turns {
-  kNone,
-  kHalves,  // whole rows, not interleaved: a lane has both elements of a pair, and angles in shared memory
-  kAny,  // the other element and the angles come from memory
-};
-
-// Most heads of a thread block: while one is computed, the next one's elements come. More, where all read the same
-// angles, which a block copies when it begins.
+// Most heads of a thread block: while one is computed, the next one's elements come. More, where all read
+// the same angles, which a block copies when it begins.
 constexpr int MostTogether(Turns turns) { return turns == Turns::kHalves ? 16 : 4; }
 
 // What a launch makes fp8: some of Q, K and V.
@@ -42,377 +33,309 @@ struct Tensors {
   int count = 0;
 };
 
-// 8 elements.
-template <typename T>
-__device__ void Unpack(const uint4& words, float* x) {
-  const uint32_t pairs[4] = {words.x, words.y, words.z, words.w};
-#pragma unroll
-  for (int i = 0; i < 4; ++i) {
-    const float2 pair = device::UnpackPair<T>(pairs[i]);
-    x[2 * i] = pair.x, x[2 * i + 1] = pair.y;
-  }
-}
-
-// A row of kDim elements has 2 or 4 lanes. Of its chunks of 8 elements, lane i of n has every n-th, from i
-// on: those of lanes side by side lie side by side, and half of a row is a whole number of chunks of a lane.
-template <int kDim>
-struct Layout {
-  static constexpr int kLanes = kDim > 96 ? 4 : 2;
-  static constexpr int kElements = kDim / kLanes, kParts = kElements / 8;
-  static constexpr int kBlock = static_cast<int>(HadamardBlock(kDim));
-  // Thread blocks of a multiprocessor, as registers allow.
-  static constexpr int Blocks(Turns turns) {
-    return kDim == 64 ? 4 : kDim == 96 ? (turns == Turns::kNone ? 3 : 2) : kDim == 128 ? 2 : 1;
-  }
-
-  static __device__ int Column(int lane, int part) { return 8 * (kLanes * part + lane); }
-
-  // The rows of a warp in shared memory: where chunks of 16 bytes are, of elements or of angles. 8 lanes that
-  // read theirs take all banks.
-  static constexpr int kRows = 32 / kLanes, kChunks = kDim / 8;
-  static __device__ int Place(int row, int chunk) {
-    const int moved = kLanes == 4 ? (row & 1) * 4 : kDim == 64 ? (row & 3) * 2 : (row >> 1 & 1) * 2;
-    return row * kChunks + (chunk ^ moved);
-  }
-  static constexpr int kAngleChunks = kDim / 4;
-  static __device__ int AnglePlace(int row, int chunk) {
-    const int moved = kLanes == 4 ? row & 1 : (row & 1) | (row >> 1 & 1) * 4;
-    return row * kAngleChunks + (chunk ^ moved);
-  }
-};
-
-// Turns the pairs of 4 elements, from `column` on, by the angles of a position. `row`: all elements.
-template <typename T>
-__device__ void Rotate(const QuantizeRows& a, const T* row, const float* cosines, int column,
-                       float* x) {
-  if (column >= a.rotary_dim) return;
-  const int half = a.rotary_dim / 2;
-  if (a.interleaved) {
-    const float2 cosine = *reinterpret_cast<const float2*>(cosines + column / 2),
-                 sine = *reinterpret_cast<const float2*>(cosines + half + column / 2);
-    Turn(x[0], x[1], cosine.x, sine.x);
-    Turn(x[2], x[3], cosine.y, sine.y);
-    return;
-  }
-  const bool is_second = column >= half;
-  const int angle = is_second ? column - half : column;
-  const float4 cosine = *reinterpret_cast<const float4*>(cosines + angle),
-               sine = *reinterpret_cast<const float4*>(cosines + half + angle);
-  const T* const others = row + (is_second ? angle : column + half);
-  const uint2 words = *reinterpret_cast<const uint2*>(others);
-  T other[4];
-  memcpy(other, &words, sizeof(words));
-  const float c[] = {cosine.x, cosine.y, cosine.z, cosine.w},
-              s[] = {sine.x, sine.y, sine.z, sine.w};
-#pragma unroll
-  for (int i = 0; i < 4; ++i) {
-    const float its = device::ToFloat(other[i]);
-    float first = is_second ? its : x[i], second = is_second ? x[i] : its;
-    Turn(first, second, c[i], s[i]);
-    x[i] = is_second ? second : first;
-  }
-}
-
-// The same for all elements. `angles`: of the warp's rows.
-template <int kDim>
-__device__ void RotateHalves(const float4* angles, int row, int lane,
-                             float (&x)[Layout<kDim>::kElements]) {
-  using L = Layout<kDim>;
-#pragma unroll
-  for (int i = 0; i < L::kElements / 2; i += 4) {
-    const int chunk = L::Column(lane, i / 8) / 4 + i % 8 / 4;
-    const float4 cosine = angles[L::AnglePlace(row, chunk)],
-                 sine = angles[L::AnglePlace(row, L::kAngleChunks / 2 + chunk)];
-    float* const second = x + L::kElements / 2;
-    Turn(x[i], second[i], cosine.x, sine.x);
-    Turn(x[i + 1], second[i + 1], cosine.y, sine.y);
-    Turn(x[i + 2], second[i + 2], cosine.z, sine.z);
-    Turn(x[i + 3], second[i + 3], cosine.w, sine.w);
-  }
-}
-
-// Changes the signs of 8 elements. `signs`: of each pair of columns, as those of two elements of 16 bits.
-__device__ void ChangeSigns(const uint32_t* signs, uint4& words) {
-  const uint4 sign = *reinterpret_cast<const uint4*>(signs);
-  words = {words.x ^ sign.x, words.y ^ sign.y, words.z ^ sign.z, words.w ^ sign.w};
-}
-
-// Signs, and the first step of Multiply(): sums and differences of neighbours. `signs`: of all columns, as factors. Of
-// fp32, that takes fewer instructions than to change signs before.
-template <int kDim>
-__device__ void SignAndAddPairs(const uint32_t* signs, float (&x)[Layout<kDim>::kElements],
-                                int lane) {
-  using L = Layout<kDim>;
-  const auto add = [](float& first, float sign, float& second, float its_sign) {
-    const float signed_second = second * its_sign;
-    second = fmaf(first, sign, -signed_second);
-    first = fmaf(first, sign, signed_second);
-  };
-#pragma unroll
-  for (int i = 0; i < L::kElements; i += 4) {
-    const float4 sign = *reinterpret_cast<const float4*>(signs + L::Column(lane, i / 8) + i % 8);
-    add(x[i], sign.x, x[i + 1], sign.y);
-    add(x[i + 2], sign.z, x[i + 3], sign.w);
-  }
-}
-
-// As MultiplyByHadamard() does it after the signs, operation by operation, from this step on.
-template <int kDim, int kFirstBit>
-__device__ void Multiply(float (&x)[Layout<kDim>::kElements], int lane) {
-  using L = Layout<kDim>;
-#pragma unroll
-  for (int bit = kFirstBit; 1 << bit < L::kBlock; ++bit) {
-    const int step = 1 << bit;
-    if (step < 8 || step >= 8 * L::kLanes) {  // within the lane
-      const int distance = step < 8 ? step : step / L::kLanes;
-#pragma unroll
-      for (int i = 0; i < L::kElements; ++i) {
-        if ((i & distance) != 0) continue;
-        const float first = x[i], second = x[i + distance];
-        x[i] = first + second;
-        x[i + distance] = first - second;
-      }
-    } else {
-      const int other = step / 8;
-      const float sign = (lane & other) != 0 ? -1.0f : 1.0f;
-#pragma unroll
-      for (int i = 0; i < L::kElements; ++i) {
-        x[i] = fmaf(x[i], sign, __shfl_xor_sync(0xFFFFFFFF, x[i], other));
-      }
-    }
-  }
-}
-
-// The larger size, or NaN if there is one.
-__device__ float Larger(float a, float b) {
-#if __CUDA_ARCH__ >= 800
-  float larger;
-  asm("max.NaN.f32 %0, %1, %2;" : "=f"(larger) : "f"(fabsf(a)), "f"(fabsf(b)));
-  return larger;
-#else
-  // Of floats without their signs, the order is that of their bits, and NaN is above all.
-  return __int_as_float(max(__float_as_int(fabsf(a)), __float_as_int(fabsf(b))));
-#endif
-}
-
-// The largest size of a lane's elements, as bits.
-template <int kCount>
-__device__ uint32_t LargestOf(const float (&x)[kCount]) {
-  float largest[4] = {};
-#pragma unroll
-  for (int i = 0; i < kCount; ++i) largest[i % 4] = Larger(largest[i % 4], x[i]);
-  return __float_as_uint(Larger(Larger(largest[0], largest[1]), Larger(largest[2], largest[3])));
-}
-
-__device__ uint32_t LargestOfWarp(uint32_t bits) {
-#if __CUDA_ARCH__ >= 800
-  return __reduce_max_sync(0xFFFFFFFF, bits);
-#else
-#pragma unroll
-  for (int i = 16; i > 0; i /= 2) bits = max(bits, __shfl_xor_sync(0xFFFFFFFF, bits, i));
-  return bits;
-#endif
-}
-
-// The largest `bits` of the thread block. `memory`: a word per warp, not in use by the call before.
-__device__ uint32_t LargestOfBlock(uint32_t bits, uint32_t* memory) {
-  bits = LargestOfWarp(bits);
-  const int warps = static_cast<int>(blockDim.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;
-  if (lane == 0) memory[threadIdx.x / 32] = bits;
-  __syncthreads();
-  return LargestOfWarp(lane < warps ? memory[lane] : 0);
-}
-
-// What elements are divided by. Their scale is that times FactorOf().
-__device__ float DivisorOfLargest(const QuantizeRows& a, uint32_t bits) {
-  const float largest = __uint_as_float(bits), least = a.hadamard ? kLeastOfProducts : kLeastScale,
-              most = a.e5m2 ? kLargestE5m2 : kLargest;
-  return largest < most * least ? least : __fdiv_rn(largest, most);  // NaN stays
-}
-__device__ float FactorOf(const QuantizeRows& a) { return a.hadamard ? HadamardFactor(a.d) : 1; }
-
-// Stores a lane's elements, times `inverse`, to a row if it `exists`. What is too large becomes the largest number.
-template <int kDim, __nv_fp8_interpretation_t kType>
-__device__ void Store(const float (&x)[Layout<kDim>::kElements], float inverse, int lane,
-                      bool exists, uint8_t* to) {
-  using L = Layout<kDim>;
-  static_assert(L::kParts % 2 == 0);
-  [[maybe_unused]] uint32_t before[2];
-#pragma unroll
-  for (int i = 0; i < L::kParts; ++i) {
-    uint32_t packed[2];
-#pragma unroll
-    for (int j = 0; j < 2; ++j) {
-      const float* const e = x + 8 * i + 4 * j;
-      const uint32_t low = __nv_cvt_float2_to_fp8x2(make_float2(e[0] * inverse, e[1] * inverse),
-                                                    __NV_SATFINITE, kType),
-                     high = __nv_cvt_float2_to_fp8x2(make_float2(e[2] * inverse, e[3] * inverse),
-                                                     __NV_SATFINITE, kType);
-      packed[j] = low | high << 16;
-    }
-    if constexpr (L::kLanes > 2) {
-      if (exists)
-        *reinterpret_cast<uint2*>(to + L::Column(lane, i)) = make_uint2(packed[0], packed[1]);
-    } else if (i % 2 == 0) {
-      before[0] = packed[0], before[1] = packed[1];
-    } else {
-      // Two lanes have 16 bytes side by side, half of a sector. Of two parts, each stores one whole.
-      uint32_t given[2];
-#pragma unroll
-      for (int j = 0; j < 2; ++j) {
-        given[j] = __shfl_xor_sync(0xFFFFFFFF, lane == 0 ? packed[j] : before[j], 1);
-      }
-      if (!exists) continue;
-      *reinterpret_cast<uint4*>(to + L::Column(0, i - 1 + lane)) =
-          lane == 0 ? make_uint4(before[0], before[1], given[0], given[1])
-                    : make_uint4(given[0], given[1], packed[0], packed[1]);
-    }
-  }
-}
-
 // The thread, such that what follows from it is computed where it is used: kept from one head to the next,
 // it would take registers that elements need.
-__device__ int ThisThread() {
-  int thread = static_cast<int>(threadIdx.x);
+__device__ uint32_t ThisThread() {
+  uint32_t thread = threadIdx.x;
   asm volatile("" : "+r"(thread));
   return thread;
 }
 
-// The grid: blocks of rows, groups of heads, sequences of each tensor; those beyond a grid are of other launches.
-// There are no divisions: they would take as many instructions as a thread's elements.
+// What is largest in a block's rows of a head. All warps tell it, then all may ask. If they ask kLater, when
+// they have told of the next head too, a warp waits only for those that are a head behind it.
+template <bool kLater>
+class LargestOfHeads {
+ public:
+  // By one thread, before a barrier of all.
+  __device__ void Init() {
+#if __CUDA_ARCH__ >= 900
+    if (kLater) told_[0].Init(blockDim.x / 32), told_[1].Init(blockDim.x / 32);
+#endif
+  }
+  __device__ void Tell(uint32_t head, uint32_t bits) {
+    bits = LargestOfWarp(bits);
+    if (threadIdx.x % 32 != 0) return;
+    of_warps_[head % 4][threadIdx.x / 32] = bits;
+#if __CUDA_ARCH__ >= 900
+    if (kLater) told_[head % 2].Arrive();
+#endif
+  }
+  __device__ uint32_t Of(uint32_t head) {
+    Wait(head);
+    const uint32_t lane = threadIdx.x % 32;
+    return LargestOfWarp(lane < blockDim.x / 32 ? of_warps_[head % 4][lane] : 0);
+  }
+
+ private:
+  __device__ void Wait(uint32_t head) {
+#if __CUDA_ARCH__ >= 900
+    if (kLater) return told_[head % 2].Wait(head / 2 % 2);
+#endif
+    __syncthreads();
+  }
+
+  // Who tells of a head knows that all have told of the one two before it, so all have read what was told
+  // four before.
+  uint32_t of_warps_[4][32];
+#if __CUDA_ARCH__ >= 900
+  device::Barrier told_[2];
+#endif
+};
+
+// Of floats without signs, by all threads of a block.
+__device__ float LargestOfBlock(float largest, uint32_t* memory) {
+  const uint32_t bits = LargestOfWarp(__float_as_uint(largest));
+  const int warps = static_cast<int>(blockDim.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;
+  __syncthreads();
+  if (lane == 0) memory[threadIdx.x / 32] = bits;
+  __syncthreads();
+  return __uint_as_float(LargestOfWarp(lane < warps ? memory[lane] : 0));
+}
+
+// Where the angles of the warp's rows are, after all elements of the next head.
+template <int kDim>
+__device__ float4* AnglesAt(uint4* shared, uint32_t thread) {
+  using L = Layout<kDim>;
+  return reinterpret_cast<float4*>(shared + blockDim.x * (L::kElements / 8)) +
+         thread / 32 * (L::kRows * L::kAngleChunks);
+}
+
+// What elements are divided by.
+__device__ float DivisorOfLargest(const QuantizeRows& a, float largest) {
+  const float least = a.hadamard ? kLeastOfProducts : kLeastScale,
+              most = a.e5m2 ? kLargestE5m2 : kLargest;
+  return largest < most * least ? least : __fdiv_rn(largest, most);  // NaN stays
+}
+__device__ float ScaleOfDivisor(const QuantizeRows& a, int dim, float divisor) {
+  const float scale = a.hadamard ? divisor * HadamardFactor(dim) : divisor;
+  return isnan(scale) ? __int_as_float(0x7FC00000) : scale;  // a GPU's own has other bits
+}
+
+// A thread's row of a block, in all heads of a sequence.
+template <typename T, int kDim>
+struct LaneRow {
+  using L = Layout<kDim>;
+  const QuantizeRows& a;
+  const int64_t sequence;
+  const device::Span span = a.sequences[sequence];
+  // The warp's rows, of which it copies each itself, and the thread's.
+  const uint32_t warp_row = threadIdx.x % 32 / L::kLanes;
+  const int64_t first_row = int64_t{blockIdx.x} * a.block + threadIdx.x / 32 * L::kRows,
+                row = first_row + warp_row;
+  const int rows = static_cast<int>(min(int64_t{L::kRows}, span.length - first_row));  // may be < 0
+  const bool exists = static_cast<int>(warp_row) < rows;
+
+  __device__ const T* FirstOfWarp(int head) const {
+    return static_cast<const T*>(a.from.data) +
+           a.from.Offset(span.batch, span.begin + first_row, head);
+  }
+  // Its row, or the last one that exists.
+  __device__ const T* From(const T* first_of_warp) const {
+    return first_of_warp + (exists ? static_cast<int>(warp_row) : rows - 1) * a.from.token_stride;
+  }
+  __device__ uint8_t* To(int head) const {
+    return static_cast<uint8_t*>(a.to.data) + a.to.Offset(span.batch, span.begin + row, head);
+  }
+  __device__ float* Scale(int head) const {
+    return a.scales + sequence * a.scale_strides[0] + int64_t{blockIdx.x} * a.scale_strides[1] +
+           head * a.scale_strides[2];
+  }
+  __device__ const float* AnglesOf(int64_t of) const {
+    const int64_t position = of + a.kv_sequences[sequence].length - span.length;
+    return a.table + max(int64_t{0}, min(position, a.positions - 1)) * a.position_stride;
+  }
+};
+
+template <typename T, int kDim, Turns kTurns>
+__device__ Turner<T, kDim, kTurns> TurnerOf(const LaneRow<T, kDim>& row, const T* first_of_warp,
+                                            uint4* shared) {
+  using L = Layout<kDim>;
+  const uint32_t thread = ThisThread();
+  const bool turns = kTurns != Turns::kNone && row.a.table != nullptr;
+  Turner<T, kDim, kTurns> turner = {row.a, turns, thread % L::kLanes, thread % 32 / L::kLanes};
+  if (kTurns == Turns::kHalves) turner.angles = AnglesAt<kDim>(shared, thread);
+  if (kTurns == Turns::kAny && turns) {
+    turner.cosines = row.AnglesOf(row.row), turner.row = row.From(first_of_warp);
+  }
+  return turner;
+}
+
+// What a lane has of a row, as words in fp16: turned, times `factor`, and multiplied by the Hadamard matrix.
+template <typename T, int kDim, Turns kTurns>
+__device__ void Multiply(const Turner<T, kDim, kTurns>& turner, const uint32_t* signs, float factor,
+                         uint32_t (&words)[Layout<kDim>::kWords]) {
+  if (!std::is_same_v<T, __half> || turner.turns || factor != 1) {
+    turner.ForEachWord(words, [&](int i, float first, float second) {
+      words[i] = Word(__floats2half2_rn(first * factor, second * factor));
+    });
+  }
+  if (!turner.a.hadamard) return;
+  ChangeSigns<kDim>(signs, words, turner.lane);
+  AddPairs<kDim>(words, turner.lane);
+}
+
+// Stores a head's scale, and its elements or products in fp8. `largest`: of a block of rows, not times `factor`.
+template <typename T, int kDim>
+__device__ void Finish(const LaneRow<T, kDim>& row, Pass pass, float largest, float factor,
+                       bool multiplies, const uint32_t (&words)[Layout<kDim>::kWords], int head,
+                       uint8_t* to) {
+  const QuantizeRows& a = row.a;
+  if (pass == Pass::kLargest) {
+    auto* const scale = reinterpret_cast<uint32_t*>(row.Scale(head));
+    if (threadIdx.x == 0) atomicMax(scale, __float_as_uint(largest));
+    return;
+  }
+  const float divisor = DivisorOfLargest(a, pass == Pass::kConvert ? *row.Scale(head) : largest);
+  if (pass == Pass::kAll && threadIdx.x == 0) *row.Scale(head) = ScaleOfDivisor(a, kDim, divisor);
+  const float inverse = __frcp_rn(divisor);
+  const uint32_t lane = ThisThread() % Layout<kDim>::kLanes;
+  const auto store = [&](const auto& pack) { Store<kDim>(words, pack, lane, row.exists, to); };
+  if (multiplies) {
+    const __half2 in_half = __float2half2_rn(InverseInHalf(inverse, factor));
+    store([&](uint32_t x, uint32_t y) { return PackQuotients(x, y, in_half); });
+  } else if (a.e5m2) {
+    store([&](uint32_t x, uint32_t y) { return PackQuotients<T, __NV_E5M2>(x, y, inverse); });
+  } else {
+    store([&](uint32_t x, uint32_t y) { return PackQuotients<T, __NV_E4M3>(x, y, inverse); });
+  }
+}
+
+// All of a head again, where products do not fit fp16. By all threads of a block, which read their elements
+// once more. A function of its own that gets no addresses of registers: they would be spilled also where it
+// is not called.
+template <typename T, int kDim, Turns kTurns>
+__device__ __noinline__ void MultiplyAgain(const QuantizeRows& a, Pass pass, int64_t sequence,
+                                           int head, const uint32_t* signs, uint4* shared) {
+  using L = Layout<kDim>;
+  __shared__ uint32_t memory[32];
+  const LaneRow<T, kDim> row = {a, sequence};
+  const T* const first_of_warp = row.FirstOfWarp(head);
+  const auto turner = TurnerOf<T, kDim, kTurns>(row, first_of_warp, shared);
+  uint32_t words[L::kWords];
+  const auto load = [&] {
+    const T* const from = row.From(first_of_warp);
+#pragma unroll
+    for (int i = 0; i < L::kParts; ++i) {
+      SetPart(*reinterpret_cast<const uint4*>(from + L::Column(turner.lane, i)), words + 4 * i);
+    }
+  };
+  uint32_t bits = 0;
+  load();
+  turner.ForEachWord(words, [&](int, float first, float second) {
+    bits = max(bits, max(__float_as_uint(fabsf(first)), __float_as_uint(fabsf(second))));
+  });
+  const float factor =
+      FactorForHalf(LargestOfBlock(row.exists ? __uint_as_float(bits) : 0, memory));
+  load();  // rather than keep them: the more registers this takes, the more its caller spills
+  Multiply(turner, signs, factor, words);
+  const float its = __half2float(__ushort_as_half(static_cast<uint16_t>(LargestOf(words))));
+  const float largest = LargestOfBlock(row.exists ? its : 0, memory) / factor;
+  Finish(row, pass, largest, factor, /*multiplies=*/true, words, head, row.To(head));
+}
+
+// The grid: blocks of rows, groups of heads, sequences of each tensor; those beyond a grid are of other
+// launches. There are no divisions: they would take as many instructions as a thread's elements.
 template <typename T, int kDim, Turns kTurns>
 __global__ void __launch_bounds__(128 * Layout<kDim>::kLanes, Layout<kDim>::Blocks(kTurns))
     QuantizeKernel(const __grid_constant__ Tensors tensors, Pass pass, int32_t first_head,
                    int32_t together, int64_t first_sequence, uint32_t sequences) {
   using L = Layout<kDim>;
-  extern __shared__ uint4 shared[];  // the next head's elements, then angles
-  constexpr bool kRotates = kTurns != Turns::kNone;
-  // Of columns: of fp32 when they come, 1 or -1; else the signs of two elements of 16 bits.
-  __shared__ __align__(16) uint32_t signs[kRotates ? kDim : kDim / 2];
-  __shared__ uint32_t largest[2][32];
+  constexpr bool kLater = L::Blocks(kTurns) == 1;
+  // The next head's elements, then angles. If they began elsewhere, two lanes that copy halves of a sector
+  // could not write together, and the sector would be read twice.
+  extern __shared__ __align__(128) uint4 shared[];
+  __shared__ __align__(16) uint32_t signs[kDim / 2];  // of columns, as of pairs of 16 bits
+  __shared__ LargestOfHeads<kLater> largest_of_heads;
   const uint32_t tensor = blockIdx.z < sequences ? 0 : blockIdx.z < 2 * sequences ? 1 : 2;
   const QuantizeRows& a = tensors.rows[tensor];
-  int head = first_head + static_cast<int>(blockIdx.y) * together;
-  const int end = min(head + together, a.heads);
-  const int64_t sequence = first_sequence + blockIdx.z - tensor * sequences;
-  const device::Span span = a.sequences[sequence];
-  const int thread = static_cast<int>(threadIdx.x), warp_row = thread % 32 / L::kLanes;
-  // The warp's rows, of which it copies each itself, and the thread's.
-  const int64_t block_row = int64_t{blockIdx.x} * a.block,
-                first_row = block_row + thread / 32 * L::kRows, row = first_row + warp_row;
-  if (block_row >= span.length || head >= end) return;
-  const int rows = static_cast<int>(min(int64_t{L::kRows}, span.length - first_row));  // may be < 0
-  const bool exists = warp_row < rows;
-  const T* from =
-      static_cast<const T*>(a.from.data) + a.from.Offset(span.batch, span.begin + first_row, head);
+  const int first = first_head + static_cast<int>(blockIdx.y) * together,
+            end = min(first + together, a.heads);
+  const LaneRow<T, kDim> row = {a, first_sequence + blockIdx.z - tensor * sequences};
+  if (int64_t{blockIdx.x} * a.block >= row.span.length || first >= end) return;
+  const T* from = row.FirstOfWarp(first);
   const auto load = [&] {
-    constexpr int kAtOnce = 32 / L::kChunks;  // rows
-    const int at = ThisThread(), first = at % 32 / L::kChunks, chunk = at % 32 % L::kChunks;
-    uint4* const coming = shared + at / 32 * (L::kRows * L::kChunks);
-    const T* chunk_from = from + first * a.from.token_stride + 8 * chunk;
-    const auto copy = [&](int i) {
-      device::CopyAsync<16>(coming + L::Place(first + i, chunk), chunk_from);
+    constexpr uint32_t kAtOnce = 32 / L::kChunks;  // rows
+    const uint32_t at = ThisThread() % 32, top = at / L::kChunks, chunk = at % L::kChunks;
+    uint4* const coming = shared + ThisThread() / 32 * (L::kRows * L::kChunks);
+    const T* chunk_from = from + top * a.from.token_stride + 8 * chunk;
+    const auto copy = [&](uint32_t i) {
+      device::CopyAsync<16>(coming + L::Place(top + i, chunk / L::kLanes, chunk % L::kLanes),
+                            chunk_from);
       chunk_from += kAtOnce * a.from.token_stride;
     };
-    if (first < kAtOnce && rows == L::kRows) {  // without a branch for each
+    if (top < kAtOnce && row.rows == L::kRows) {  // without a branch for each
 #pragma unroll
-      for (int i = 0; i < L::kRows; i += kAtOnce) copy(i);
-    } else if (first < kAtOnce) {
+      for (uint32_t i = 0; i < L::kRows; i += kAtOnce) copy(i);
+    } else if (top < kAtOnce) {
 #pragma unroll 1
-      for (int i = 0; first + i < rows; i += kAtOnce) copy(i);
+      for (uint32_t i = 0; static_cast<int>(top + i) < row.rows; i += kAtOnce) copy(i);
     }
     device::CopyAsyncCommit();
   };
   load();
-  const bool rotates = kRotates && a.table != nullptr;
-  const auto angles_of = [&](int64_t of) {
-    const int64_t position = of + a.kv_sequences[sequence].length - span.length;
-    return a.table + max(int64_t{0}, min(position, a.positions - 1)) * a.position_stride;
-  };
-  const auto angles_at = [&](int at) {
-    return reinterpret_cast<float4*>(shared + blockDim.x * (L::kElements / 8)) +
-           at / 32 * (L::kRows * L::kAngleChunks);
-  };
-  if (kTurns == Turns::kHalves && rotates) {
+  const bool turns = kTurns != Turns::kNone && a.table != nullptr, multiplies = turns || a.hadamard;
+  if (kTurns == Turns::kHalves && turns) {
 #pragma unroll 1
-    for (int i = thread % 32; i < L::kRows * L::kAngleChunks; i += 32) {
-      const int of = i / L::kAngleChunks, chunk = i % L::kAngleChunks;
-      device::CopyAsync<16>(angles_at(thread) + L::AnglePlace(of, chunk),
-                            angles_of(first_row + of) + 4 * chunk);
+    for (uint32_t i = threadIdx.x % 32; i < L::kRows * L::kAngleChunks; i += 32) {
+      const uint32_t of = i / L::kAngleChunks, chunk = i % L::kAngleChunks,
+                     place = L::AnglePlace(of, chunk / (2 * L::kLanes), chunk / 2 % L::kLanes,
+                                           chunk % 2);
+      device::CopyAsync<16>(AnglesAt<kDim>(shared, threadIdx.x) + place,
+                            row.AnglesOf(row.first_row + of) + 4 * chunk);
     }
     device::CopyAsyncCommit();
   }
   if (a.hadamard) {
-    for (int c = thread; c < static_cast<int>(std::size(signs));
-         c += static_cast<int>(blockDim.x)) {
-      if constexpr (kRotates) {
-        signs[c] = __float_as_uint(IsNegated(a.seed, c) ? -1 : 1);
-      } else {
-        signs[c] = (IsNegated(a.seed, 2 * c) ? 0x8000 : 0) |
-                   (IsNegated(a.seed, 2 * c + 1) ? 0x80000000 : 0);
-      }
+    for (uint32_t c = threadIdx.x; c < kDim / 2; c += blockDim.x) {
+      signs[c] =
+          (IsNegated(a.seed, 2 * c) ? 0x8000 : 0) | (IsNegated(a.seed, 2 * c + 1) ? 0x80000000 : 0);
     }
-    __syncthreads();
   }
-  auto* to = static_cast<uint8_t*>(a.to.data) + a.to.Offset(span.batch, span.begin + row, head);
-#pragma unroll 1
-  for (; head < end; ++head) {
-    float x[L::kElements];
-    const int at = ThisThread(), lane = at % L::kLanes, at_row = at % 32 / L::kLanes;
+  if (threadIdx.x == 0) largest_of_heads.Init();
+  __syncthreads();
+  const auto begin = [&](int head, uint32_t(&words)[L::kWords]) {
+    const uint32_t at = ThisThread(), lane = at % L::kLanes;
     const uint4* const coming = shared + at / 32 * (L::kRows * L::kChunks);
     device::CopyAsyncWait<0>();
     __syncwarp();
 #pragma unroll
     for (int i = 0; i < L::kParts; ++i) {
-      uint4 words = coming[L::Place(at_row, L::Column(lane, i) / 8)];
-      if (!kRotates && a.hadamard) ChangeSigns(signs + L::Column(lane, i) / 2, words);
-      Unpack<T>(words, x + 8 * i);
+      SetPart(coming[L::Place(at % 32 / L::kLanes, i, lane)], words + 4 * i);
     }
     __syncwarp();
+    const T* const its_rows = from;
     from += a.from.head_stride;
     if (head + 1 < end) load();
-    if (rotates) {
-      if constexpr (kTurns == Turns::kHalves) {
-        RotateHalves<kDim>(angles_at(at), at_row, lane, x);
-      } else {
-        const float* cosines = angles_of(row);
-        const T* const mine =
-            from - a.from.head_stride + (exists ? warp_row : rows - 1) * a.from.token_stride;
-#pragma unroll
-        for (int i = 0; i < L::kElements; i += 4) {
-          Rotate(a, mine, cosines, L::Column(lane, i / 8) + i % 8, x + i);
-          // Or the loads of all take registers at once, and addresses those of all heads.
-          asm volatile("" : "+l"(cosines)::"memory");
-        }
-      }
-    }
-    if (a.hadamard) {
-      if constexpr (kRotates) SignAndAddPairs<kDim>(signs, x, lane);
-      Multiply<kDim, kRotates ? 1 : 0>(x, lane);
-    }
-    const auto scale = [&] {
-      return a.scales + sequence * a.scale_strides[0] + int64_t{blockIdx.x} * a.scale_strides[1] +
-             head * a.scale_strides[2];
-    };
-    float divisor = 1;
-    if (pass == Pass::kConvert) {
-      divisor = DivisorOfLargest(a, __float_as_uint(*scale()));
+    if (multiplies) Multiply(TurnerOf<T, kDim, kTurns>(row, its_rows, shared), signs, 1, words);
+    largest_of_heads.Tell(head - first, row.exists ? LargestOf(words) : 0);
+  };
+  uint8_t* to = row.To(first);
+  const auto finish = [&](int head, const uint32_t(&words)[L::kWords]) {
+    const auto bits = static_cast<uint16_t>(largest_of_heads.Of(head - first));
+    const float largest =
+        multiplies ? __half2float(__ushort_as_half(bits)) : device::UnpackPair<T>(bits).x;
+    if (multiplies && !FitsHalf(largest, a.hadamard)) {
+      MultiplyAgain<T, kDim, kTurns>(a, pass, row.sequence, head, signs, shared);
     } else {
-      const uint32_t bits = LargestOfBlock(exists ? LargestOf(x) : 0, largest[head % 2]);
-      if (pass == Pass::kLargest) {
-        if (thread == 0) atomicMax(reinterpret_cast<uint32_t*>(scale()), bits);
-        continue;
-      }
-      divisor = DivisorOfLargest(a, bits);
-      if (thread == 0) *scale() = divisor * FactorOf(a);
-    }
-    const float inverse = __frcp_rn(divisor);
-    if (a.e5m2) {
-      Store<kDim, __NV_E5M2>(x, inverse, lane, exists, to);
-    } else {
-      Store<kDim, __NV_E4M3>(x, inverse, lane, exists, to);
+      Finish(row, pass, largest, 1, multiplies, words, head, to);
     }
     to += a.to.head_stride;
+  };
+  uint32_t words[L::kWords];
+  if constexpr (!kLater) {
+#pragma unroll 1
+    for (int head = first; head < end; ++head) begin(head, words), finish(head, words);
+  } else {
+    // Each head is finished when the next one is multiplied: there is no other block of 128 rows whose warps
+    // run while this one's wait for each other.
+    uint32_t next[L::kWords];
+#pragma unroll 1
+    for (int head = first - 1; head < end; ++head) {
+      if (head + 1 < end) begin(head + 1, next);
+      if (head >= first) finish(head, words);
+#pragma unroll
+      for (int i = 0; i < L::kWords; ++i) words[i] = next[i];
+    }
   }
 }
 
@@ -427,7 +350,7 @@ __global__ void ScalesKernel(const __grid_constant__ QuantizeRows a, int64_t cou
   const int64_t head = i % heads, block = i / heads % blocks, sequence = i / heads / blocks;
   float* const scale = a.scales + sequence * a.scale_strides[0] + block * a.scale_strides[1] +
                        head * a.scale_strides[2];
-  *scale = finish ? DivisorOfLargest(a, __float_as_uint(*scale)) * FactorOf(a) : 0;
+  *scale = finish ? ScaleOfDivisor(a, a.d, DivisorOfLargest(a, *scale)) : 0;
 }
 
 cudaError_t LaunchScales(const QuantizeRows& a, bool finish, cudaStream_t stream) {
@@ -470,7 +393,7 @@ cudaError_t Launch(const Tensors& tensors, Pass pass, int processors, cudaStream
   }
   const int64_t groups = (heads + together - 1) / together;
   together = (heads + groups - 1) / groups;  // equal groups
-  const dim3 threads(static_cast<uint32_t>(a.block * Layout<kDim>::kLanes));
+  const dim3 threads(a.block * Layout<kDim>::kLanes);
   const size_t shared_bytes = SharedBytes<kDim>(a.block, kTurns == Turns::kHalves);
   for (int64_t sequence = 0; sequence < a.b; sequence += kMost / 3) {
     const auto sequences = static_cast<uint32_t>(std::min(a.b - sequence, kMost / 3));

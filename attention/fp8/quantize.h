@@ -11,6 +11,9 @@
 // fp8_e5m2), but at least 2^-64. Which elements do is what the views of the scales say: a stride of 0 along
 // an axis gives one scale to all along it. So the problem's scale_block gives scales of blocks of rows, and
 // strides of 0 in all axes one scale per tensor.
+//
+// Rows that are turned or multiplied by a matrix are computed in fp16, times a power of two where they would
+// not fit, and so are their quotients (quantize_rows.h). fp8 loses 30 times as much, or more.
 #ifndef ATTENTION_FP8_QUANTIZE_H_
 #define ATTENTION_FP8_QUANTIZE_H_
 
@@ -48,7 +51,8 @@ struct QuantizeOptions {
 //
 // On the CPU, with all its threads, and done on return. On a GPU, asynchronous on the stream
 // (cudaStream_t): it allocates nothing, and can be captured in a graph. The results are the same, bit for
-// bit. If each block has a scale of its own, each row is read once; if not, twice.
+// bit. If each block has a scale of its own, each row is read once; if not, twice. Where products do not fit
+// fp16, as in blocks of zeros, it is read again.
 //
 // InvalidArgument for a problem of another dtype, and for tensors that ValidateInputs() or
 // ValidateRotary() rejects. Unimplemented for pages; on a GPU for fp32, head dims other than 64, 96, 128,

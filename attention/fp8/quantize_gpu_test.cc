@@ -1,6 +1,7 @@
 // On a GPU: Quantize() writes what it writes on the CPU, bit for bit, and nothing else.
 #include <cstdint>
 #include <cstring>
+#include <limits>
 #include <random>
 #include <string>
 #include <vector>
@@ -23,6 +24,7 @@ struct Case {
   bool per_tensor = false;
   int64_t rotary_dim = 0;
   bool interleaved = false;
+  float size = 1, outlier = 60;  // of elements, and of one of them
 };
 
 // Tensors on one device, from the same numbers on each.
@@ -97,9 +99,9 @@ class Side {
            ConstTensorView* wide, TensorView* narrow, TensorView* scales) {
     std::vector<uint16_t> elements(b * rows * heads * dim);
     for (size_t i = 0; i < elements.size(); ++i) {
-      StoreElement(elements.data(), c_.from, static_cast<int64_t>(i), normal_(random_));
+      StoreElement(elements.data(), c_.from, static_cast<int64_t>(i), c_.size * normal_(random_));
     }
-    if (!elements.empty()) StoreElement(elements.data(), c_.from, 3 * dim + 1, 60);
+    if (!elements.empty()) StoreElement(elements.data(), c_.from, 3 * dim + 1, c_.outlier);
     *wide = BshdView(static_cast<const void*>(Move(elements.data(), elements.size() * 2)), c_.from,
                      device_, b, rows, heads, dim);
     *narrow = BshdView(Untouched(b * rows * heads * dim), dtype, device_, b, rows, heads, dim);
@@ -120,6 +122,14 @@ class Side {
   Fp8Tensors to_;
   QuantizeOptions options_;
 };
+
+void ExpectThatTheyAgree(const Case& c) {
+  const AttentionProblem p = AttentionProblem::Parse(c.line).value();
+  Side cpu(c, p, Device::Cpu()), gpu(c, p, Device::Cuda(0));
+  ASSERT_EQ(cpu.Run(), absl::OkStatus()) << c.line;
+  ASSERT_EQ(gpu.Run(), absl::OkStatus()) << c.line;
+  EXPECT_EQ(cpu.Outputs(), gpu.Outputs()) << c.line;
+}
 
 TEST(QuantizeOnGpuTest, WritesWhatTheCpuWrites) {
   for (const Case& c : {
@@ -165,11 +175,37 @@ TEST(QuantizeOnGpuTest, WritesWhatTheCpuWrites) {
            Case{"b=1,hq=17,hkv=1,sq=5700,d=192,dtype=fp8_e4m3,scaleblock=64", DType::kBFloat16,
                 true, false, 192},
        }) {
-    const AttentionProblem p = AttentionProblem::Parse(c.line).value();
-    Side cpu(c, p, Device::Cpu()), gpu(c, p, Device::Cuda(0));
-    ASSERT_EQ(cpu.Run(), absl::OkStatus()) << c.line;
-    ASSERT_EQ(gpu.Run(), absl::OkStatus()) << c.line;
-    EXPECT_EQ(cpu.Outputs(), gpu.Outputs()) << c.line;
+    ExpectThatTheyAgree(c);
+  }
+}
+
+// They are computed again, times a power of two, in all blocks or in one.
+TEST(QuantizeOnGpuTest, ProductsThatDoNotFitFp16) {
+  const DType bf16 = DType::kBFloat16;
+  const float inf = std::numeric_limits<float>::infinity(),
+              nan = std::numeric_limits<float>::quiet_NaN();
+  const char* const short_line = "b=2,hq=3,sq=130,d=128,dtype=fp8_e4m3,scaleblock=64";
+  for (const Case& c : {
+           Case{"b=2,hq=6,hkv=2,sq=200,d=256,dtype=fp8_e4m3,scaleblock=128", bf16, true, false, 256,
+                false, 3e4f, 1e30f},
+           Case{"b=2,hq=6,hkv=2,sq=300,d=128,dtype=fp8_e4m3,scaleblock=64", bf16, true, false, 0,
+                false, 1e-3f, 3e38f},
+           Case{"b=2,hq=6,hkv=2,sq=300,d=96,dtype=fp8_e4m3,scaleblock=64", bf16, true, true, 96,
+                false, 1e-12f, 1},
+           Case{"b=2,hq=6,hkv=2,sq=300,d=64,dtype=fp8_e4m3,scaleblock=64", DType::kFloat16, true,
+                false, 32, true, 1e-6f, 6e4f},
+           Case{"b=2,hq=6,hkv=2,sq=300,d=192,dtype=fp8_e4m3", bf16, false, true, 192, false, 1e10f,
+                1},
+           // Several heads per thread block.
+           Case{"b=1,hq=9,hkv=1,sq=5700,d=256,dtype=fp8_e4m3,scaleblock=64", bf16, true, false, 256,
+                false, 1, 1e30f},
+           Case{"b=1,hq=9,hkv=1,sq=11300,d=128,dtype=fp8_e4m3,scaleblock=64", bf16, true, false, 0,
+                false, 1, 1e30f},
+           Case{short_line, bf16, true, false, 128, false, 0, 0},
+           Case{short_line, bf16, true, false, 0, false, 1, inf},
+           Case{short_line, bf16, true, false, 128, false, 1, nan},
+       }) {
+    ExpectThatTheyAgree(c);
   }
 }
 

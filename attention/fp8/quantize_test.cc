@@ -168,6 +168,45 @@ TEST(QuantizeTest, ZerosAndNan) {
   EXPECT_FALSE(std::isnan(At(c.to.q, 0, 128, 1, 0)));
 }
 
+float InFp32(float x) { return x; }
+
+// Products are computed in fp16, which some of these do not fit.
+TEST(QuantizeTest, ProductsOfAllSizes) {
+  const int64_t d = 128;
+  for (const float size : {1e-36f, 1e-12f, 1e-5f, 1e-2f, 1.0f, 1e3f, 1e5f, 1e35f}) {
+    Case c("b=1,hq=2,sq=150,d=128,dtype=fp8_e4m3,scaleblock=64");
+    for (float& x : c.q) x *= size;
+    c.q[5 * d] = 200 * size;
+    ASSERT_TRUE(Quantize(c.p, c.from, c.to, {/*hadamard=*/true, /*seed=*/7}).ok());
+    for (int64_t head = 0; head < 2; ++head) {
+      for (int64_t r = 0; r < 150; ++r) {
+        const float* const row = c.q.data() + c.from.q.Offset(0, r, head, 0);
+        std::vector<float> product(row, row + d);
+        MultiplyByHadamard(product.data(), d, 7, InFp32);
+        float largest = 0;
+        for (float& x : product) largest = std::max(largest, std::abs(x *= HadamardFactor(d)));
+        const float scale = At(c.to.q_scale, 0, r / 64, head, 0);
+        for (int64_t i = 0; i < d; ++i) {
+          const float spacing = std::max(std::abs(product[i]) / 8, 0x1p-9f * scale),
+                      value = At(c.to.q, 0, r, head, i) * scale;
+          ASSERT_LE(std::abs(value - product[i]), spacing / 2 + 0x1p-9f * largest)
+              << size << ", row " << r << ", column " << i;
+        }
+      }
+    }
+  }
+}
+
+// A row that is much smaller than others of its block, and of which all elements are lost one by one in fp16.
+TEST(QuantizeTest, SmallElementsAddUp) {
+  Case c("b=1,hq=1,sq=2,d=256,dtype=fp8_e4m3,scaleblock=64");
+  for (int64_t i = 0; i < 256; ++i)
+    c.q[i] = 0, c.q[256 + i] = IsNegated(7, i) ? -0x1p-25f : 0x1p-25f;
+  c.q[0] = 0x1p-4f;
+  ASSERT_TRUE(Quantize(c.p, c.from, c.to, {/*hadamard=*/true, /*seed=*/7}).ok());
+  EXPECT_NEAR(At(c.to.q, 0, 1, 0, 0) * At(c.to.q_scale, 0, 0, 0, 0), 0x1p-21f, 0x1p-24f);
+}
+
 // Products of rows, and their sizes, are kept; one large element comes to be in all.
 TEST(HadamardTest, IsOrthogonalAndSpreads) {
   for (const int64_t d : {1, 8, 40, 64, 96, 128, 192, 256, 512}) {
@@ -180,7 +219,7 @@ TEST(HadamardTest, IsOrthogonalAndSpreads) {
     for (int64_t i = 0; i < d; ++i) before += a[i] * b[i];
     one[d / 2] = 3;
     for (std::vector<float>* row : {&a, &b, &one}) {
-      MultiplyByHadamard(row->data(), d, 7);
+      MultiplyByHadamard(row->data(), d, 7, InFp32);
       for (float& x : *row) x *= HadamardFactor(d);
     }
     for (int64_t i = 0; i < d; ++i) after += a[i] * b[i];
