@@ -395,6 +395,11 @@ std::vector<Case> Fp8Cases() {
       {"b=2,hq=2,sq=70,skv=200,d=64,dtype=fp8_e4m3,vdtype=fp8_e5m2,page=16,softcap=20,scaleblock="
        "64",
        oracle::Layout::kBshd, kNormal},
+      // More query tiles than multiprocessors, where V may be transposed first.
+      {"b=4,hq=24,hkv=8,sq=150,skv=333,d=128,dtype=fp8_e4m3,scaleblock=64", oracle::Layout::kBshd,
+       kNormal},
+      {"b=5,hq=16,hkv=2,sq=140,skv=300,d=208,dv=176,dtype=fp8_e4m3,mask=window:90:9",
+       oracle::Layout::kBhsd, kNormal},
   };
   std::vector<Case> cases;
   for (const auto& fp8 : kCases) {

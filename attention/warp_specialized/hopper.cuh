@@ -27,7 +27,8 @@ __global__ void __launch_bounds__(Shape::kThreads, 1)
   constexpr int kProducers = 128 * Shape::kConsumers;  // its first thread
   // What is launched early behind this kernel, such as what adds to its O, may take each multiprocessor as soon
   // as the block there has ended. Not if this one may itself have begun before the one ahead has ended.
-  if (!Shape::kAdds || !h.adds) device::LetNextKernelStart();
+  const bool began_early = Shape::kTransposedFirst || (Shape::kAdds && h.adds);
+  if (!began_early) device::LetNextKernelStart();
   if (threadIdx.x == 0) shared.Init(Producers<Shape>(h));
   __syncthreads();
   if constexpr (Shape::kCluster > 1) device::ClusterArrive(), device::ClusterWait();
@@ -39,7 +40,7 @@ __global__ void __launch_bounds__(Shape::kThreads, 1)
     // Uniform, or ptxas takes the warps for divergent and spills registers of the consumers.
     const int warp = device::Uniform(static_cast<int>(threadIdx.x) / 32) - kProducers / 32;
     if (warp < Producers<Shape>(h)) Produce(h, shared, warp);
-    if constexpr (Shape::kFp8) {
+    if constexpr (Shape::kTransposes) {
       if (warp % 2 == 1) Transpose(h, shared, warp / 2);
     }
     if (warp == 2) {
@@ -47,26 +48,33 @@ __global__ void __launch_bounds__(Shape::kThreads, 1)
     }
   }
   // Who waits for this kernel relies on the ones ahead of it having ended.
-  if (Shape::kAdds && h.adds) device::WaitForKernelAhead();
+  if (began_early) device::WaitForKernelAhead();
   // The other block still copies to this one, and tells it what it has read: that must have come.
   if constexpr (Shape::kCluster > 1) device::ClusterArriveAfterAll(), device::ClusterWait();
 }
 
 template <typename T, typename Shape>
 cudaError_t LaunchElement(const HopperCall& call) {
+  if constexpr (Shape::kTransposedFirst) {
+    if (const cudaError_t error = TransposeFirst(call); error != cudaSuccess) return error;
+  }
   device::LaunchRecord record;
   record.grid = dim3(call.blocks), record.block = dim3(Shape::kThreads);
   record.shared_bytes = Shape::kSharedBytes, record.stream = call.stream;
-  record.early = call.early;  // what the kernel ahead writes is needed at a query tile's end
+  // What the kernel ahead writes is V, or is needed at a query tile's end.
+  record.early = call.early || Shape::kTransposedFirst;
   if constexpr (Shape::kPairs) {
     if (call.pairs) {
       record.cluster = 2, record.shared_bytes = PairOf<Shape>::kSharedBytes;
       return device::Launch(HopperKernel<T, PairOf<Shape>, false>, record, call.arguments);
     }
   }
-  const bool caps = call.arguments.a.softcap != 0;
-  return device::Launch(caps ? HopperKernel<T, Shape, true> : HopperKernel<T, Shape, false>, record,
-                        call.arguments);
+  if constexpr (Shape::kCaps) {
+    if (call.arguments.a.softcap != 0) {
+      return device::Launch(HopperKernel<T, Shape, true>, record, call.arguments);
+    }
+  }
+  return device::Launch(HopperKernel<T, Shape, false>, record, call.arguments);
 }
 
 template <typename Shape>

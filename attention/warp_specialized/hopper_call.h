@@ -31,6 +31,7 @@ struct Scales {
 
 struct HopperArguments {
   CUtensorMap q, k, v, o;  // o: if `adds`
+  int key_tiles = 0;  // of a head, if V was transposed first: `v` then maps that (TransposeFirst())
   device::Arguments a;
   device::Grid grid;     // the order of the query tiles
   device::Divisor pack;  // grid.pack
@@ -59,11 +60,17 @@ struct HopperCall {
   int blocks = 0;
   bool early = false;  // LaunchRecord
   bool pairs = false;  // Options
+  // Where V is transposed to first, if it is, and the keys and heads that it has.
+  void* transposed = nullptr;
+  int keys = 0, kv_heads = 0;
   cudaStream_t stream = nullptr;
 };
 
 template <typename Shape>
 cudaError_t LaunchHopper(const HopperCall& call);
+
+// Transposes V, for shapes that want it so (hopper_transpose_first.cu).
+cudaError_t TransposeFirst(const HopperCall& call);
 
 }  // namespace attnlab::warp_specialized
 

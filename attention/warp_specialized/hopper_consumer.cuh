@@ -436,9 +436,9 @@ class Consumer {
     }
   }
   __device__ uint32_t VAddress() const { return device::SharedAddress(shared_.v[v_at_.stage]); }
-  // Of fp8, the block's own warps have filled it.
+  // If the block transposes V, its own warps have filled it.
   __device__ void ReleaseStageOfV() {
-    if constexpr (Shape::kFp8) {
+    if constexpr (Shape::kTransposes) {
       if (ActsForWarp()) shared_.v_ring.Release(v_at_);
     } else {
       Release(shared_.v_ring, v_at_);

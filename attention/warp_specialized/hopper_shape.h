@@ -6,19 +6,24 @@ namespace attnlab::warp_specialized {
 
 // kDim_, kDimV_: the most that d and dv may be. kKeys_: keys per tile. kStages_: tiles of K, and of V,
 // in shared memory. kConsumers_: warpgroups that compute, with 64 rows of the query tile each. kBytes_: of
-// an element of Q, K and V. kE5m2V_: whether V is fp8_e5m2.
+// an element of Q, K and V. kE5m2V_: whether V is fp8_e5m2. kTransposedFirst_: of fp8, whether a kernel of its own
+// has transposed V (hopper_transpose_first.cu).
 template <int kDim_, int kDimV_, int kKeys_, int kStages_, int kConsumers_, int kBytes_ = 2,
-          bool kE5m2V_ = false>
+          bool kE5m2V_ = false, bool kTransposedFirst_ = false>
 struct HopperShape {
   static constexpr bool kE5m2V = kE5m2V_;
   static constexpr int kBytes = kBytes_;
   static constexpr bool kFp8 = kBytes == 1;
+  static constexpr bool kTransposedFirst = kTransposedFirst_;
+  static constexpr bool kTransposes = kFp8 && !kTransposedFirst;  // blocks do, tile by tile
   static constexpr int kDim = kDim_, kDimV = kDimV_;
   static constexpr int kKeys = kKeys_, kStages = kStages_, kConsumers = kConsumers_;
   static constexpr int kRows = 64 * kConsumers;
   // Of fp8: what a block sets aside of O in the workspace, as bf16. 0: in registers.
   static constexpr int kAsideBytes =
       kFp8 && (kDimV > 128 || kConsumers > 2) ? kRows * kDimV * 2 : 0;
+  // Whether there is code for a softcap.
+  static constexpr bool kCaps = !kTransposedFirst;
   // Whether two blocks may share copies of K and V (PairOf).
   static constexpr bool kPairs = !kE5m2V && kDim >= 128;
   static constexpr int kCluster = 1;  // blocks that do
@@ -49,10 +54,10 @@ struct HopperShape {
   static constexpr int kQBytes = kRows * kBlocks * 128, kKBytes = kKeys * kBlocks * 128;
   // V as TMA copies it, and as consumers read it: fp8 is transposed in between, block by block
   // (hopper_transpose.cuh). At head dim 256 that leaves room for one more tile of V.
-  static constexpr int kCopiedBlocksV = kFp8 ? 1 : kBlocksV,
+  static constexpr int kCopiedBlocksV = kTransposes ? 1 : kBlocksV,
                        kCopiedVBytes = kKeys * kCopiedBlocksV * 128;
   static constexpr int kVBytes = kFp8 ? kDimV * 128 : kCopiedVBytes;
-  static constexpr int kStagesV = kFp8 && kDim > 192 ? kStages + 1 : kStages;
+  static constexpr int kStagesV = kTransposes && kDim > 192 ? kStages + 1 : kStages;
   // O of other keys, to which a query tile is added, comes after the last tile of V as if it were one more. If
   // products do not go across, it takes Q's place, which is free by then.
   static constexpr int kOBytes = kRows * kBlocksV * 128;
@@ -61,9 +66,9 @@ struct HopperShape {
   // order.
   static constexpr int kPartFloats = 4 + kDimV / 2;  // per thread
   static constexpr int kPartBytes = kConsumers * 128 * kPartFloats * 4;
-  static constexpr int kCopiedStages = kFp8 ? 2 : 0;
-  static constexpr int kTransposers = kFp8 ? 2 : 0;  // warps
-  static constexpr int kScales = kStages + 1;        // places for the scales of a tile
+  static constexpr int kCopiedStages = kTransposes ? 2 : 0;
+  static constexpr int kTransposers = kTransposes ? 2 : 0;  // warps
+  static constexpr int kScales = kStages + 1;               // places for the scales of a tile
   // The rest of HopperShared: the Works, the barriers, and of fp8 three numbers per 64 keys.
   static constexpr int SharedBytes(int more) {
     return kQStages * kQBytes + kStages * kKBytes + kStagesV * kVBytes +
@@ -105,6 +110,10 @@ using Fp8Hopper128 = HopperShape<128, 128, 128, 4, 2, 1>;
 using Fp8Hopper192v128 = HopperShape<192, 128, 128, 3, 2, 1>;
 using Fp8Hopper256 = HopperShape<256, 256, 128, 2, 2, 1>;
 
+// The same, with V transposed first: there is room for one stage more.
+using FirstHopper128 = HopperShape<128, 128, 128, 5, 2, 1, false, true>;
+using FirstHopper256 = HopperShape<256, 256, 128, 3, 2, 1, false, true>;
+
 // The same with V of fp8_e5m2.
 using E5m2Hopper64 = HopperShape<64, 64, 128, 4, 3, 1, true>;
 using E5m2Hopper128 = HopperShape<128, 128, 128, 4, 2, 1, true>;
@@ -115,8 +124,8 @@ using E5m2Hopper256 = HopperShape<256, 256, 128, 2, 2, 1, true>;
 template <typename F>
 constexpr auto WithHopperShapes(F f) {
   return f(Hopper64(), Hopper96(), Hopper128(), Hopper192v128(), Hopper192(), Hopper256(),
-           Fp8Hopper64(), Fp8Hopper128(), Fp8Hopper192v128(), Fp8Hopper256(), E5m2Hopper64(),
-           E5m2Hopper128(), E5m2Hopper192v128(), E5m2Hopper256());
+           Fp8Hopper64(), Fp8Hopper128(), Fp8Hopper192v128(), Fp8Hopper256(), FirstHopper128(),
+           FirstHopper256(), E5m2Hopper64(), E5m2Hopper128(), E5m2Hopper192v128(), E5m2Hopper256());
 }
 
 }  // namespace attnlab::warp_specialized

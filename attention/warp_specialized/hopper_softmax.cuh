@@ -23,8 +23,9 @@ template <typename Shape, bool kCaps>
 class HopperSoftmax {
  public:
   // Whether tiles may do without maxima. K then stays longer in its stage, which takes more than two;
-  // and a softcap leaves too few registers.
-  static constexpr bool kSpeculates = Shape::kStages > 2 && !kCaps;
+  // and a softcap leaves too few registers, and so does head dim 256 of fp8.
+  static constexpr bool kSpeculates =
+      Shape::kStages > 2 && !kCaps && !(Shape::kFp8 && Shape::kDimV > 128);
 
   using Scores = device::wgmma::Accumulators<Shape::kKeys>;
   using Rows = device::WarpRows<16, Shape::kKeys, Shape::kDimV>;

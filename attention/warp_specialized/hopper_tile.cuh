@@ -28,7 +28,7 @@
 namespace attnlab::warp_specialized {
 
 // V as it was copied, where it has to be transposed: a block of columns per stage.
-template <typename Shape, bool = Shape::kFp8>
+template <typename Shape, bool = Shape::kTransposes>
 struct CopiedV {};
 template <typename Shape>
 struct CopiedV<Shape, true> {
@@ -48,15 +48,20 @@ template <typename Shape, bool = Shape::kFp8>
 struct HopperScales : HopperTiles<Shape> {};
 template <typename Shape>
 struct HopperScales<Shape, true> : HopperTiles<Shape> {
-  device::Ring<Shape::kCopiedStages> copied_v_ring;
   TileScales<Shape> scales[Shape::kScales];
+};
+template <typename Shape, bool = Shape::kTransposes>
+struct CopiedVRing : HopperScales<Shape> {};
+template <typename Shape>
+struct CopiedVRing<Shape, true> : HopperScales<Shape> {
+  device::Ring<Shape::kCopiedStages> copied_v_ring;
 };
 
 // In a pair, which query tiles the first block takes for both.
 template <typename Shape, bool = (Shape::kCluster > 1)>
-struct HopperNext : HopperScales<Shape> {};
+struct HopperNext : CopiedVRing<Shape> {};
 template <typename Shape>
-struct HopperNext<Shape, true> : HopperScales<Shape> {
+struct HopperNext<Shape, true> : CopiedVRing<Shape> {
   device::Barrier next_sent, next_read;
   float2 next;
 };
@@ -76,7 +81,7 @@ struct HopperShared : HopperNext<Shape> {
     work_ring.Init(kWarps + producers + Shape::kTransposers);
     q_ring.Init(kWarps);
     k_ring.Init(kWarps * Shape::kCluster);
-    if constexpr (Shape::kFp8) {
+    if constexpr (Shape::kTransposes) {
       this->copied_v_ring.Init(Shape::kTransposers * Shape::kCluster);
       v_ring.Init(kWarps, /*fills=*/Shape::kTransposers);
     } else {
@@ -98,7 +103,7 @@ __device__ int Producers(const HopperArguments& h) {
 // Where V is copied to.
 template <typename Shape>
 __device__ auto& VRing(HopperShared<Shape>& shared) {
-  if constexpr (Shape::kFp8) {
+  if constexpr (Shape::kTransposes) {
     return shared.copied_v_ring;
   } else {
     return shared.v_ring;
@@ -106,7 +111,7 @@ __device__ auto& VRing(HopperShared<Shape>& shared) {
 }
 template <typename Shape>
 __device__ char* VPlace(HopperShared<Shape>& shared, int stage) {
-  if constexpr (Shape::kFp8) {
+  if constexpr (Shape::kTransposes) {
     return shared.copied_v[stage];
   } else {
     return shared.v[stage];
@@ -180,9 +185,16 @@ __device__ void Produce(const HopperArguments& h, HopperShared<Shape>& shared, i
     for (int block = 0; block < Shape::kBlocksV; block += kBlocks) {
       VRing(shared).WaitEmpty(v_at);
       uint64_t* const full = VRing(shared).FillWith(v_at, Shape::kCopiedVBytes, first);
-      char* const to = VPlace(shared, v_at.stage) + row * 128;
-      if (copies) {
-        device::LoadTile<kBlocks, kColumns, kCluster>(h.v, v_from, to, kKeys, full,
+      char* const to = VPlace(shared, v_at.stage);
+      if constexpr (Shape::kTransposedFirst) {
+        // One box, a row per column. In a pair, each block copies half of them to both.
+        if (lane == 0) {
+          device::WaitForKernelAhead();
+          device::LoadTile<1, kColumns, kCluster>(h.v, v_from, to + v_from.token * 128, kKeys,
+                                                  full);
+        }
+      } else if (copies) {
+        device::LoadTile<kBlocks, kColumns, kCluster>(h.v, v_from, to + row * 128, kKeys, full,
                                                       block * kColumns);
       }
       v_at.Advance();
@@ -248,8 +260,12 @@ __device__ void Produce(const HopperArguments& h, HopperShared<Shape>& shared, i
       k_at.Advance();
       if (owes_v) load_v();
       v_from = from;
+      if constexpr (Shape::kTransposedFirst) {
+        v_from = {BlockOfPair<Shape>() * (Shape::kDimV / kCluster),
+                  work.kv.head * h.key_tiles + work.kv.token / kKeys + i, work.kv.batch};
+      }
       owes_v = true;
-      if constexpr (Shape::kFp8) load_v();
+      if constexpr (Shape::kTransposes) load_v();
     }
     if (Shape::kAdds && h.adds && !work.Leaves()) owes_o = true, o_from = work.q;
     // Not earlier: `work` takes no registers meanwhile. Consumers still need it.

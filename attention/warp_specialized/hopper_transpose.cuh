@@ -60,6 +60,22 @@ __device__ void TransposeBlock(uint32_t from, uint32_t to, uint32_t first, uint3
   }
 }
 
+// Of lane `lane` of warp `warp`, where it reads and writes first, in bytes, and what it selects.
+struct TransposeLane {
+  uint32_t from, to, first, second;
+
+  // The lane points ldmatrix at a key, and stmatrix at a column. stmatrix stores 8 rows at a time. Columns
+  // 0, 2, 4, 6, 9, 11, 13, 15 of each 16 lie in different banks, so matrices 0 and 2 have these, and 1 and
+  // 3 the others. Matrices 0 and 1 have the first half of the keys.
+  __device__ TransposeLane(int lane, int warp) {
+    constexpr uint32_t kEven = 0x6420, kOdd = 0x7531;
+    from = lane * 128 + (lane % 8 ^ warp) * 16;
+    const int row = lane % 8, column = row * 2 + (lane / 8 % 2 ^ row / 4);
+    to = (warp * 16 + column) * 128 + (lane / 16 ^ column % 8) * 16;
+    first = lane < 16 ? kEven : kOdd, second = lane < 16 ? kOdd : kEven;
+  }
+};
+
 // One of Shape::kTransposers warps. Each has every other 16 columns.
 template <typename Shape>
 __device__ void Transpose(const HopperArguments& h, HopperShared<Shape>& shared, int warp) {
@@ -68,14 +84,7 @@ __device__ void Transpose(const HopperArguments& h, HopperShared<Shape>& shared,
   typename device::Ring<Shape::kCopiedStages>::Place from_at;
   typename device::Ring<Shape::kStagesV>::Place to_at;
   const int lane = static_cast<int>(threadIdx.x) % 32;
-  // The lane points ldmatrix at a key, and stmatrix at a column. stmatrix stores 8 rows at a time. Columns
-  // 0, 2, 4, 6, 9, 11, 13, 15 of each 16 lie in different banks, so matrices 0 and 2 have these, and 1 and
-  // 3 the others. Matrices 0 and 1 have the first half of the keys.
-  const uint32_t from_lane = lane * 128 + (lane % 8 ^ warp) * 16;
-  const int row = lane % 8, column = row * 2 + (lane / 8 % 2 ^ row / 4);
-  const uint32_t to_lane = (warp * 16 + column) * 128 + (lane / 16 ^ column % 8) * 16;
-  constexpr uint32_t kEven = 0x6420, kOdd = 0x7531;
-  const uint32_t first = lane < 16 ? kEven : kOdd, second = lane < 16 ? kOdd : kEven;
+  const TransposeLane of_lane(lane, warp);
   for (;; work_at.Advance()) {
     shared.work_ring.WaitFull(work_at);
     const int tiles = shared.work[work_at.stage].tiles, keys = shared.work[work_at.stage].keys;
@@ -97,9 +106,9 @@ __device__ void Transpose(const HopperArguments& h, HopperShared<Shape>& shared,
           __syncwarp();
         }
         if (block == 0) shared.v_ring.WaitEmpty(to_at);
-        const uint32_t from = device::SharedAddress(shared.copied_v[from_at.stage]) + from_lane,
-                       to = device::SharedAddress(shared.v[to_at.stage]) + to_lane;
-        TransposeBlock<Shape>(from, to + block * 128 * 128, first, second);
+        const uint32_t from = device::SharedAddress(shared.copied_v[from_at.stage]) + of_lane.from,
+                       to = device::SharedAddress(shared.v[to_at.stage]) + of_lane.to;
+        TransposeBlock<Shape>(from, to + block * 128 * 128, of_lane.first, of_lane.second);
         device::FenceSharedStores();
         __syncwarp();
         if constexpr (Shape::kCluster > 1) {

@@ -57,15 +57,14 @@ class PreparedHopper : public Prepared {
     h.o_is_fp16 = p.ODType() == DType::kFloat16;
     call_.element = device::ElementOf(p.dtype);
     h.shares = options.shares;
+    h.key_tiles = options.key_tiles;
+    call_.keys = static_cast<int>(p.skv), call_.kv_heads = static_cast<int>(p.hkv);
     call_.blocks = options.blocks;
     call_.pairs = options.pairs;
     launch_ = kLaunchers[options.shape];
   }
 
-  int64_t WorkspaceBytes() const override {
-    return PartsOffset() +
-           (options_.HasShares() ? int64_t{options_.blocks} * options_.tile.part_bytes : 0);
-  }
+  int64_t WorkspaceBytes() const override { return TransposedOffset() + options_.transposed_bytes; }
   int64_t CounterBytes() const override {
     const int64_t warps = options_.HasShares() ? options_.blocks * (options_.tile.rows / 16) : 0;
     return (warps + options_.dynamic) * sizeof(unsigned long long);
@@ -88,10 +87,22 @@ class PreparedHopper : public Prepared {
     const absl::StatusOr<CUtensorMap> k =
         device::MakeTensorMap("k", t.k, options_.box_keys, /*pack=*/1);
     if (!k.ok()) return k.status();
-    const absl::StatusOr<CUtensorMap> v =
-        device::MakeTensorMap("v", t.v, options_.box_keys, /*pack=*/1);
-    if (!v.ok()) return v.status();
+    char* const scratch = static_cast<char*>(launch.workspace.data);
     HopperCall call = call_;
+    absl::StatusOr<CUtensorMap> v;
+    if (options_.tile.transposed_first) {
+      call.transposed = scratch + TransposedOffset();
+      // Of each head and tile of keys, dv rows of 128 bytes.
+      const ConstTensorView transposed =
+          BhsdView(static_cast<const void*>(call.transposed), t.v.dtype, t.v.device, problem_.b,
+                   problem_.dv, problem_.hkv * options_.key_tiles, options_.tile.keys);
+      v = device::MakeTensorMap("v", transposed,
+                                options_.tile.head_dim_v / (options_.pairs ? 2 : 1),
+                                /*pack=*/1);
+    } else {
+      v = device::MakeTensorMap("v", t.v, options_.box_keys, /*pack=*/1);
+    }
+    if (!v.ok()) return v.status();
     call.arguments.q = *q;
     call.arguments.k = *k;
     call.arguments.v = *v;
@@ -112,7 +123,6 @@ class PreparedHopper : public Prepared {
     call.stream = static_cast<cudaStream_t>(launch.stream);
     const cuda_backend::ScopedDevice current(ordinal_);
     if (!current.status().ok()) return current.status();
-    char* const scratch = static_cast<char*>(launch.workspace.data);
     auto* const counters = reinterpret_cast<unsigned long long*>(scratch);
     if (options_.dynamic) call.arguments.taken = counters;
     if (options_.HasShares()) call.arguments.left = counters + options_.dynamic;
@@ -130,6 +140,12 @@ class PreparedHopper : public Prepared {
   }
   int64_t PartsOffset() const {
     return AsideOffset() + options_.blocks * options_.tile.workspace_bytes;
+  }
+  int64_t TransposedOffset() const {
+    const int64_t end =
+        PartsOffset() +
+        (options_.HasShares() ? int64_t{options_.blocks} * options_.tile.part_bytes : 0);
+    return options_.tile.transposed_first ? (end + 255) / 256 * 256 : end;
   }
 
   const AttentionProblem problem_;
@@ -154,9 +170,13 @@ class WarpSpecializedKernel : public Kernel {
         "contexts of head dims above 96, where it is faster]",
         "shares: true, if blocks are to share the last query tiles, so that all end at the same "
         "time; or false, and the bits of a sequence do not depend on the rest of the batch [true "
-        "without mask and lengths, where it is faster]"};
-    traits_.config_examples = {"pairs=true", "shares=true"};
-    traits_.variants = {"pairs=true"};
+        "without mask and lengths, where it is faster]",
+        "transposed: true, if a kernel of its own is to transpose V of fp8 first; or false, and "
+        "each query "
+        "tile does it again [true for many queries of head dims above 64, where it is faster]"};
+    traits_.config_examples = {"pairs=true", "shares=true", "transposed=true",
+                               "pairs=true,transposed=true"};
+    traits_.variants = {"pairs=true", "transposed=true"};
     traits_.preference = 60;
   }
 
@@ -185,6 +205,10 @@ class WarpSpecializedKernel : public Kernel {
     // Pairs: half as many at a time, with tiles of twice the rows.
     Traffic traffic = device::GridTraffic(p, device, options->grid, options->tile.rows,
                                           /*blocks_a_multiprocessor=*/1);
+    if (options->tile.transposed_first) {
+      traffic.bytes_read += p.b * p.hkv * p.skv * p.dv;
+      traffic.bytes_written += options->transposed_bytes;
+    }
     // Parts are read while L2 still has them.
     if (options->HasShares()) {
       traffic.bytes_written += int64_t{options->blocks} * options->tile.part_bytes;

@@ -21,9 +21,9 @@ namespace {
 
 template <typename... Shapes>
 constexpr std::array<HopperTile, sizeof...(Shapes)> TilesOf(Shapes...) {
-  return {{{Shapes::kBytes, Shapes::kE5m2V, Shapes::kDim, Shapes::kDimV, Shapes::kRows,
-            Shapes::kKeys, Shapes::kSharedBytes, Shapes::kAsideBytes, Shapes::kPartBytes,
-            Shapes::kAdds, Shapes::kPairs}...}};
+  return {{{Shapes::kBytes, Shapes::kE5m2V, Shapes::kTransposedFirst, Shapes::kDim, Shapes::kDimV,
+            Shapes::kRows, Shapes::kKeys, Shapes::kSharedBytes, Shapes::kAsideBytes,
+            Shapes::kPartBytes, Shapes::kAdds, Shapes::kPairs}...}};
 }
 constexpr auto kHopperTiles = WithHopperShapes([](auto... shapes) { return TilesOf(shapes...); });
 
@@ -32,10 +32,11 @@ constexpr int kLeastBoxKeys = 8;
 
 int64_t CeilDivide(int64_t x, int64_t by) { return (x + by - 1) / by; }
 
-absl::StatusOr<size_t> ShapeFor(const AttentionProblem& p) {
+absl::StatusOr<size_t> ShapeFor(const AttentionProblem& p, bool transposed_first) {
   for (size_t i = 0; i < kHopperTiles.size(); ++i) {
     if (SizeOf(p.dtype) != kHopperTiles[i].bytes) continue;
     if ((p.VDType() == DType::kFloat8E5M2) != kHopperTiles[i].e5m2_v) continue;
+    if (transposed_first != kHopperTiles[i].transposed_first) continue;
     if (p.d <= kHopperTiles[i].head_dim && p.dv <= kHopperTiles[i].head_dim_v) return i;
   }
   const bool d = p.d > 256;
@@ -125,6 +126,36 @@ absl::StatusOr<bool> PairsFor(const AttentionProblem& p, const HopperTile& tile,
                  why);
 }
 
+// The shape for V that is transposed first, or `otherwise`. That takes about 15 µs for 32 MiB, so it is for V that many
+// query tiles need.
+absl::StatusOr<size_t> TransposedFirst(const AttentionProblem& p, size_t otherwise,
+                                       const LaunchConfig& config) {
+  const HopperTile& tile = kHopperTiles[otherwise];
+  const absl::StatusOr<size_t> shape = ShapeFor(p, /*transposed_first=*/true);
+  std::string why;
+  if (!shape.ok() || tile.head_dim != kHopperTiles[*shape].head_dim ||
+      tile.head_dim_v != kHopperTiles[*shape].head_dim_v) {
+    why = "for fp8_e4m3 and head dims above 64, those of K and V alike";
+  } else if (p.softcap != 0) {
+    why = "not for softcap";
+  } else if (p.lens != Lengths::kFixed || p.page != 0) {
+    why = "not for lengths and pages";
+  } else if (p.dv % 16 != 0) {
+    why = absl::StrCat("dv: ", p.dv, " is not a multiple of 16");
+  } else if (p.skv == 0) {
+    why = "skv: there are no keys";
+  }
+  // Twice the query tiles that need a tile of V, on average, and how many they are at least by measurement.
+  const int64_t tiles = CeilDivide(p.sq, tile.rows),
+                uses = p.GroupSize() * (p.mask == Mask::None() ? 2 * tiles : tiles + 1),
+                least = tile.head_dim > 128 ? 24 : 65;
+  const bool faster =
+      why.empty() && (p.mask == Mask::None() || p.mask == Mask::Causal()) && uses >= least;
+  const absl::StatusOr<bool> first = ValueOf(config, "transposed", faster, why);
+  if (!first.ok()) return first.status();
+  return *first ? *shape : otherwise;
+}
+
 // How blocks share the last of so many query tiles.
 absl::StatusOr<Shares> SharesFor(const AttentionProblem& p, int keys, int64_t tiles, int64_t blocks,
                                  const LaunchConfig& config) {
@@ -155,7 +186,7 @@ absl::StatusOr<Shares> SharesFor(const AttentionProblem& p, int keys, int64_t ti
 
 absl::StatusOr<Options> OptionsFor(const AttentionProblem& p, const DeviceInfo& device,
                                    int code_capability, const LaunchConfig& config) {
-  if (absl::Status s = config.CheckKeys({"pairs", "shares"}); !s.ok()) return s;
+  if (absl::Status s = config.CheckKeys({"pairs", "shares", "transposed"}); !s.ok()) return s;
   for (const int capability : {device.compute_capability, code_capability}) {
     if (capability == 90) continue;
     return absl::UnimplementedError(absl::StrCat("device: ", device.compute_capability / 10, ".",
@@ -176,7 +207,8 @@ absl::StatusOr<Options> OptionsFor(const AttentionProblem& p, const DeviceInfo& 
                                                  kLeastBoxKeys, " keys"));
   }
   if (absl::Status s = CheckTensorCoreKeys(p, code_capability); !s.ok()) return s;
-  const absl::StatusOr<size_t> shape = ShapeFor(p);
+  absl::StatusOr<size_t> shape = ShapeFor(p, /*transposed_first=*/false);
+  if (shape.ok()) shape = TransposedFirst(p, *shape, config);
   if (!shape.ok()) return shape.status();
   Options options;
   options.shape = *shape;
@@ -208,6 +240,10 @@ absl::StatusOr<Options> OptionsFor(const AttentionProblem& p, const DeviceInfo& 
   const absl::StatusOr<Shares> shares = SharesFor(p, tile.keys, tiles, clusters, config);
   if (!shares.ok()) return shares.status();
   options.shares = *shares;
+  if (tile.transposed_first) {
+    options.key_tiles = static_cast<int>(CeilDivide(p.skv, tile.keys));
+    options.transposed_bytes = p.b * p.hkv * options.key_tiles * p.dv * tile.keys;
+  }
   options.dynamic = (p.mask != Mask::None() || p.lens != Lengths::kFixed) && tiles > clusters;
   return options;
 }

@@ -18,6 +18,7 @@ namespace attnlab::warp_specialized {
 struct HopperTile {
   int bytes = 0;                     // of an element of Q, K and V
   bool e5m2_v = false;               // V is fp8_e5m2
+  bool transposed_first = false;     // V is transposed by a kernel of its own
   int head_dim = 0, head_dim_v = 0;  // the most that d and dv may be
   int rows = 0, keys = 0;
   int shared_bytes = 0;
@@ -43,6 +44,9 @@ struct Options {
   bool dynamic = false;
   // How blocks, or pairs, share the last query tiles, if they do (shares.h).
   Shares shares;
+  // If tile.transposed_first: the tiles of keys of a head, and the bytes of V transposed.
+  int key_tiles = 0;
+  int64_t transposed_bytes = 0;
 
   bool HasShares() const { return shares.each > 0; }
 };

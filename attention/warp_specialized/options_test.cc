@@ -234,6 +234,56 @@ TEST(OptionsTest, BlocksShareTheLastTilesWhereThatSavesTime) {
               HasSubstr("shares: only without mask and lengths"));
 }
 
+TEST(OptionsTest, VThatManyQueryTilesNeedIsTransposedFirst) {
+  const struct {
+    const char* line;
+    bool first;
+  } kCases[] = {
+      {"sq=8192,d=128", true},
+      {"sq=4096,d=128", false},  // 32 query tiles
+      {"sq=8192,d=128,mask=causal", true},
+      {"sq=4096,d=128,mask=causal", false},
+      {"sq=4096,d=128,mask=causal,hkv=1", true},  // 4 heads of 16.5, on average
+      {"sq=1,skv=100000,d=128", false},
+      {"sq=2048,d=256", true},
+      {"sq=1024,d=256", false},
+      {"sq=4096,d=256,mask=causal", true},
+      {"sq=2048,d=256,mask=causal", false},
+      {"sq=8192,d=256,mask=window:9000:0", false},  // not measured
+      {"sq=8192,d=64", false},                      // is slower
+      {"sq=8192,d=192,dv=128", false},
+      {"sq=8192,d=256,vdtype=fp8_e5m2", false},
+      {"sq=8192,d=256,softcap=3", false},
+      {"sq=8192,d=256,lens=padded", false},
+      {"sq=8192,d=256,page=128", false},
+      {"sq=8192,d=256,dv=248", false},
+  };
+  for (const auto& c : kCases) {
+    const auto options = For(std::string("hq=4,dtype=fp8_e4m3,") + c.line);
+    ASSERT_TRUE(options.ok()) << c.line << ": " << options.status();
+    EXPECT_EQ(options->tile.transposed_first, c.first) << c.line;
+    EXPECT_EQ(options->transposed_bytes > 0, c.first) << c.line;
+  }
+  const auto with = [](const char* line, const char* value) {
+    return With(line, "transposed", value);
+  };
+  // 3 sequences of 2 heads of 3 tiles of 128 keys.
+  const auto small = with("b=3,hq=2,sq=7,skv=300,d=256,dv=240,dtype=fp8_e4m3", "true");
+  EXPECT_EQ(small->key_tiles, 3);
+  EXPECT_EQ(small->transposed_bytes, 3 * 2 * 3 * 240 * 128);
+  EXPECT_FALSE(with("hq=1,sq=8192,d=256,dtype=fp8_e4m3", "false")->tile.transposed_first);
+  for (const auto& [line, message] :
+       {std::pair("d=128,dtype=bf16", "transposed: for fp8_e4m3 and head dims above 64"),
+        {"d=64,dtype=fp8_e4m3", "transposed: for fp8_e4m3 and head dims above 64"},
+        {"d=128,dtype=fp8_e4m3,lens=packed", "transposed: not for lengths and pages"},
+        {"d=128,dtype=fp8_e4m3,skv=0", "transposed: skv: there are no keys"},
+        {"d=128,dv=120,dtype=fp8_e4m3", "transposed: dv: 120 is not a multiple of 16"}}) {
+    EXPECT_THAT(
+        std::string(with((std::string("hq=1,sq=8,") + line).c_str(), "true").status().message()),
+        HasSubstr(message));
+  }
+}
+
 TEST(OptionsTest, DeclinesWithValueAndLimit) {
   const struct {
     const char* line;
