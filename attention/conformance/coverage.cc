@@ -191,9 +191,10 @@ dash: the kernel supports none. The checks (`conformance.h` says what each does)
       "not.\n\n",
       FeatureTable(columns, reduced, full),
       "\n## Configurations\n\nThe kernels' examples, and on how many of `TileCases()`, "
-      "`SharedTileCases()` and the\nfirst of `PagedTileCases()` `config_overrides` runs each. Both "
-      "sets have these; under the sanitizers\nit runs two of them in turn on each. On every "
-      "fourth other problem it runs one, which is not\ncounted.\n\n",
+      "`SharedTileCases()` and the\nfirst of `PretransposedCases()` and `PagedTileCases()` "
+      "`config_overrides` runs each. Both sets\nhave these; under the sanitizers it runs two of "
+      "them "
+      "in turn on each. On every fourth other\nproblem it runs one, which is not counted.\n\n",
       ConfigTable(columns, reduced));
 }
 

@@ -299,6 +299,14 @@ std::vector<Case> SharedTileCases() {
   });
 }
 
+std::vector<Case> PretransposedCases() {
+  return InEveryConfig({
+      Special("b=1,hq=2,hkv=1,sq=140,skv=300,d=208,dv=176,dtype=fp8_e4m3,mask=causal", 44),
+      Special("b=2,hq=2,hkv=1,sq=270,skv=330,d=128,dtype=fp8_e4m3,mask=window:150:9,scaleblock=64",
+              45),
+  });
+}
+
 std::vector<Case> PagedTileCases() {
   return InEveryConfig({
       Special("b=1,hq=2,hkv=1,sq=290,skv=320,d=128,dtype=bf16,page=8,mask=causal", 38),
@@ -395,11 +403,6 @@ std::vector<Case> Fp8Cases() {
       {"b=2,hq=2,sq=70,skv=200,d=64,dtype=fp8_e4m3,vdtype=fp8_e5m2,page=16,softcap=20,scaleblock="
        "64",
        oracle::Layout::kBshd, kNormal},
-      // More query tiles than multiprocessors, where V may be transposed first.
-      {"b=4,hq=24,hkv=8,sq=150,skv=333,d=128,dtype=fp8_e4m3,scaleblock=64", oracle::Layout::kBshd,
-       kNormal},
-      {"b=5,hq=16,hkv=2,sq=140,skv=300,d=208,dv=176,dtype=fp8_e4m3,mask=window:90:9",
-       oracle::Layout::kBhsd, kNormal},
   };
   std::vector<Case> cases;
   for (const auto& fp8 : kCases) {
@@ -493,6 +496,7 @@ std::vector<Case> ConformanceCases(uint64_t seed, int count) {
   for (Case& c : PagedCases()) cases.push_back(std::move(c));
   for (Case& c : Fp8Cases()) cases.push_back(std::move(c));
   for (Case& c : SharedTileCases()) cases.push_back(std::move(c));
+  for (Case& c : PretransposedCases()) cases.push_back(std::move(c));
   for (Case& c : PagedTileCases()) cases.push_back(std::move(c));
   return Numbered(std::move(cases));
 }
@@ -540,13 +544,13 @@ std::vector<Case> ReducedCases() {
   // Q, K and V of fp8: each tile of the Hopper kernel, pages, a sum in parts, and V of fp8_e5m2.
   for (const char* line :
        {"hq=2,sq=70,skv=150,d=64,dtype=fp8_e4m3,mask=causal,scaleblock=64",
-        "hq=2,hkv=1,sq=20,skv=2300,d=128,dtype=fp8_e4m3,mask=causal,scale=0.13",
+        "hq=2,hkv=1,sq=20,skv=2300,d=128,dtype=fp8_e4m3,page=16,mask=causal,scale=0.13",
         "hq=1,sq=66,skv=140,d=192,dv=128,dtype=fp8_e4m3,scaleblock=128",
-        "b=2,hq=1,sq=40,skv=200,d=256,dtype=fp8_e4m3,page=16,lens=padded,scaleblock=64",
         "hq=2,sq=70,skv=150,d=64,dtype=fp8_e4m3,vdtype=fp8_e5m2,mask=causal,scaleblock=128"}) {
     cases.push_back(Special(line, 91 + cases.size(), oracle::Values::kLargeScores));
   }
   for (Case& c : SharedTileCases()) cases.push_back(std::move(c));
+  cases.push_back(PretransposedCases().front());
   cases.push_back(PagedTileCases().front());
   return Numbered(std::move(cases));
 }

@@ -52,6 +52,9 @@ std::vector<Case> ManyTileCases();
 // share them. They run with every configuration, too.
 std::vector<Case> SharedTileCases();
 
+// Of fp8: V may be transposed by a kernel of its own, before. They run with every configuration, too.
+std::vector<Case> PretransposedCases();
+
 // Several query tiles of a head, which blocks may share copies for, over pages of keys that are shorter than a tile.
 // They run with every configuration, too.
 std::vector<Case> PagedTileCases();
@@ -68,7 +71,8 @@ std::vector<Case> Fp8Cases();
 std::vector<Case> PagedCases();
 
 // What the conformance suite runs: SpecialCases(), TileCases(), EdgeCases(seed, count),
-// ManyTileCases(), Fp8CacheCases(), PagedCases(), Fp8Cases(), SharedTileCases(), PagedTileCases().
+// ManyTileCases(), Fp8CacheCases(), PagedCases(), Fp8Cases(), SharedTileCases(),
+// PretransposedCases(), PagedTileCases().
 std::vector<Case> ConformanceCases(uint64_t seed = 1, int count = 320);
 
 // The case for a kernel that needs aligned rows (KernelTraits): with a layout whose rows lie at
@@ -79,7 +83,7 @@ Case WithAlignedRows(Case c);
 // slower. They are TileCases() and a selection of EdgeCases(). The selection has every possible
 // pair of values of dtype, mask, lens and layout. It also has every other property of a problem,
 // including sizes of more than one tile and of zero. At the end are some of PagedCases(), some of fp8,
-// SharedTileCases(), and the first of PagedTileCases().
+// SharedTileCases(), and the first of PretransposedCases() and PagedTileCases().
 std::vector<Case> ReducedCases();
 
 }  // namespace attnlab::conformance

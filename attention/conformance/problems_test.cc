@@ -132,7 +132,7 @@ TEST(ReducedCasesTest, AreFewAndSmallAndHaveEveryPair) {
     EXPECT_EQ(sizes.count(size), 1) << size;
   }
   EXPECT_EQ(several_tiles.size(), 3 + 3 + 3 + 5);
-  EXPECT_EQ(tiles.size(), 3 * 6 + 1);
+  EXPECT_EQ(tiles.size(), 3 * 6 + 2);
   EXPECT_EQ(of_fp8, 6);
 }
 

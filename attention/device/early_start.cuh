@@ -7,7 +7,8 @@
 
 namespace attnlab::device {
 
-// Until here a thread may read the kernel's parameters, and no other memory. A thread that needs no other
+// Until here a thread may read the kernel's parameters, and of other memory only what the kernel ahead does not
+// write, if that one was not launched early itself. A thread that needs no other
 // may end without it, but one of the kernel must call it: whoever waits for this kernel relies on the ones
 // ahead of it having ended.
 __device__ inline void WaitForKernelAhead() {

@@ -1,5 +1,5 @@
 // ForwardAdding() against two calls of Forward() whose results are merged here; and calls whose blocks share query
-// tiles against those whose blocks do not.
+// tiles against those whose blocks do not; and V of fp8 that is transposed before.
 #include <cmath>
 #include <cstdint>
 #include <numeric>
@@ -274,6 +274,37 @@ TEST_P(SharingTest, GivesWhatBlocksGiveThatDoNotShare) {
       ASSERT_NEAR(o[0][i], o[1][i], of_o * std::abs(o[1][i]) + of_p) << "element " << i;
     }
     for (size_t i = 0; i < lse[0].size(); ++i) ASSERT_NEAR(lse[0][i], lse[1][i], 1e-4);
+  }
+}
+
+class PretransposedTest : public AddingTest {};
+INSTANTIATE_TEST_SUITE_P(
+    Problems, PretransposedTest,
+    ::testing::Values(Case{"sq=300,d=128"}, Case{"sq=300,d=128,mask=causal", "pairs=true,"},
+                      Case{"sq=200,d=96,dv=80,mask=window:150:9"},
+                      Case{"sq=300,d=128", "pairs=true,shares=true,"},
+                      Case{"sq=200,d=208,dv=176,mask=causal"},
+                      Case{"sq=400,d=256,dv=64,mask=window:90:200", "pairs=true,"},
+                      Case{"sq=200,d=256", "shares=true,"},
+                      Case{"sq=400,d=256,dv=240,mask=causal", "pairs=true,"}));
+
+// Again and again in the same memory: V of the call before is there until V of this one is.
+TEST_P(PretransposedTest, GivesTheBitsOfVThatQueryTilesTranspose) {
+  const std::string problem =
+      absl::StrCat("b=3,hq=40,hkv=20,skv=390,dtype=fp8_e4m3,", GetParam().problem);
+  const std::string before = absl::StrCat(GetParam().config, "pretransposed=true"),
+                    tiles = absl::StrCat(GetParam().config, "pretransposed=false");
+  for (const int seed : {1, 2, 3}) {
+    std::vector<float> o[2], lse[2];
+    for (const int i : {0, 1}) {
+      Part part(problem, (i == 0 ? before : tiles).c_str(), 0, seed);
+      const AttentionProblem& p = part.problem();
+      const Rows of_o(p.ODType(), p.b, p.sq, p.hq, p.dv),
+          of_lse(DType::kFloat32, p.b, p.sq, p.hq, 1);
+      ASSERT_EQ(part.Run(/*adds=*/false, of_o, of_lse, /*times=*/2), absl::OkStatus());
+      o[i] = of_o.Read(), lse[i] = of_lse.Read();
+    }
+    EXPECT_TRUE(o[0] == o[1] && lse[0] == lse[1]) << "seed " << seed;
   }
 }
 

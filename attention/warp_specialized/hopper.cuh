@@ -27,7 +27,7 @@ __global__ void __launch_bounds__(Shape::kThreads, 1)
   constexpr int kProducers = 128 * Shape::kConsumers;  // its first thread
   // What is launched early behind this kernel, such as what adds to its O, may take each multiprocessor as soon
   // as the block there has ended. Not if this one may itself have begun before the one ahead has ended.
-  const bool began_early = Shape::kTransposedFirst || (Shape::kAdds && h.adds);
+  const bool began_early = Shape::kPretransposed || (Shape::kAdds && h.adds);
   if (!began_early) device::LetNextKernelStart();
   if (threadIdx.x == 0) shared.Init(Producers<Shape>(h));
   __syncthreads();
@@ -55,21 +55,22 @@ __global__ void __launch_bounds__(Shape::kThreads, 1)
 
 template <typename T, typename Shape>
 cudaError_t LaunchElement(const HopperCall& call) {
-  if constexpr (Shape::kTransposedFirst) {
-    if (const cudaError_t error = TransposeFirst(call); error != cudaSuccess) return error;
+  if constexpr (Shape::kPretransposed) {
+    if (const cudaError_t error = Pretranspose(call); error != cudaSuccess) return error;
   }
   device::LaunchRecord record;
   record.grid = dim3(call.blocks), record.block = dim3(Shape::kThreads);
   record.shared_bytes = Shape::kSharedBytes, record.stream = call.stream;
-  // What the kernel ahead writes is V, or is needed at a query tile's end.
-  record.early = call.early || Shape::kTransposedFirst;
+  // What the kernel ahead writes is V, or is needed at a query tile's end. Pretranspose() is not launched early
+  // itself, so all else has ended that Q, K and the workspace depend on.
+  record.early = call.early || Shape::kPretransposed;
   if constexpr (Shape::kPairs) {
     if (call.pairs) {
       record.cluster = 2, record.shared_bytes = PairOf<Shape>::kSharedBytes;
       return device::Launch(HopperKernel<T, PairOf<Shape>, false>, record, call.arguments);
     }
   }
-  if constexpr (Shape::kCaps) {
+  if constexpr (Shape::kHasSoftcap) {
     if (call.arguments.a.softcap != 0) {
       return device::Launch(HopperKernel<T, Shape, true>, record, call.arguments);
     }

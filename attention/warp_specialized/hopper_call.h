@@ -31,7 +31,7 @@ struct Scales {
 
 struct HopperArguments {
   CUtensorMap q, k, v, o;  // o: if `adds`
-  int key_tiles = 0;  // of a head, if V was transposed first: `v` then maps that (TransposeFirst())
+  int key_tiles = 0;  // of a head, if V was transposed first: `v` then maps that (Pretranspose())
   device::Arguments a;
   device::Grid grid;     // the order of the query tiles
   device::Divisor pack;  // grid.pack
@@ -69,8 +69,8 @@ struct HopperCall {
 template <typename Shape>
 cudaError_t LaunchHopper(const HopperCall& call);
 
-// Transposes V, for shapes that want it so (hopper_transpose_first.cu).
-cudaError_t TransposeFirst(const HopperCall& call);
+// Transposes V, for shapes that want it so (hopper_pretranspose.cu).
+cudaError_t Pretranspose(const HopperCall& call);
 
 }  // namespace attnlab::warp_specialized
 

@@ -6,24 +6,23 @@ namespace attnlab::warp_specialized {
 
 // kDim_, kDimV_: the most that d and dv may be. kKeys_: keys per tile. kStages_: tiles of K, and of V,
 // in shared memory. kConsumers_: warpgroups that compute, with 64 rows of the query tile each. kBytes_: of
-// an element of Q, K and V. kE5m2V_: whether V is fp8_e5m2. kTransposedFirst_: of fp8, whether a kernel of its own
-// has transposed V (hopper_transpose_first.cu).
+// an element of Q, K and V. kE5m2V_: whether V is fp8_e5m2. kPretransposed_: of fp8, whether a kernel of its own
+// has transposed V (hopper_pretranspose.cu).
 template <int kDim_, int kDimV_, int kKeys_, int kStages_, int kConsumers_, int kBytes_ = 2,
-          bool kE5m2V_ = false, bool kTransposedFirst_ = false>
+          bool kE5m2V_ = false, bool kPretransposed_ = false>
 struct HopperShape {
   static constexpr bool kE5m2V = kE5m2V_;
   static constexpr int kBytes = kBytes_;
   static constexpr bool kFp8 = kBytes == 1;
-  static constexpr bool kTransposedFirst = kTransposedFirst_;
-  static constexpr bool kTransposes = kFp8 && !kTransposedFirst;  // blocks do, tile by tile
+  static constexpr bool kPretransposed = kPretransposed_;
+  static constexpr bool kTransposes = kFp8 && !kPretransposed;  // blocks do, tile by tile
   static constexpr int kDim = kDim_, kDimV = kDimV_;
   static constexpr int kKeys = kKeys_, kStages = kStages_, kConsumers = kConsumers_;
   static constexpr int kRows = 64 * kConsumers;
   // Of fp8: what a block sets aside of O in the workspace, as bf16. 0: in registers.
   static constexpr int kAsideBytes =
       kFp8 && (kDimV > 128 || kConsumers > 2) ? kRows * kDimV * 2 : 0;
-  // Whether there is code for a softcap.
-  static constexpr bool kCaps = !kTransposedFirst;
+  static constexpr bool kHasSoftcap = !kPretransposed;  // whether there is code for one
   // Whether two blocks may share copies of K and V (PairOf).
   static constexpr bool kPairs = !kE5m2V && kDim >= 128;
   static constexpr int kCluster = 1;  // blocks that do
@@ -81,6 +80,7 @@ struct HopperShape {
   static_assert(kProducerRegisters + kConsumers * kConsumerRegisters <=
                 (kConsumers + 1) * (65536 / kThreads / 8 * 8));
   static_assert(kSharedBytes <= 227 * 1024);
+  static_assert(!kPretransposed || kVBytes == kCopiedVBytes, "a tile of V is one box");
   static_assert(!kFp8 || kKeys == 64 || kKeys == 128,
                 "a tile begins where a block of scales does, and a row of V has 128 bytes");
 };
@@ -110,9 +110,9 @@ using Fp8Hopper128 = HopperShape<128, 128, 128, 4, 2, 1>;
 using Fp8Hopper192v128 = HopperShape<192, 128, 128, 3, 2, 1>;
 using Fp8Hopper256 = HopperShape<256, 256, 128, 2, 2, 1>;
 
-// The same, with V transposed first: there is room for one stage more.
-using FirstHopper128 = HopperShape<128, 128, 128, 5, 2, 1, false, true>;
-using FirstHopper256 = HopperShape<256, 256, 128, 3, 2, 1, false, true>;
+// The same, with V transposed before: there is room for one stage more.
+using PretransposedHopper128 = HopperShape<128, 128, 128, 5, 2, 1, false, true>;
+using PretransposedHopper256 = HopperShape<256, 256, 128, 3, 2, 1, false, true>;
 
 // The same with V of fp8_e5m2.
 using E5m2Hopper64 = HopperShape<64, 64, 128, 4, 3, 1, true>;
@@ -124,8 +124,9 @@ using E5m2Hopper256 = HopperShape<256, 256, 128, 2, 2, 1, true>;
 template <typename F>
 constexpr auto WithHopperShapes(F f) {
   return f(Hopper64(), Hopper96(), Hopper128(), Hopper192v128(), Hopper192(), Hopper256(),
-           Fp8Hopper64(), Fp8Hopper128(), Fp8Hopper192v128(), Fp8Hopper256(), FirstHopper128(),
-           FirstHopper256(), E5m2Hopper64(), E5m2Hopper128(), E5m2Hopper192v128(), E5m2Hopper256());
+           Fp8Hopper64(), Fp8Hopper128(), Fp8Hopper192v128(), Fp8Hopper256(),
+           PretransposedHopper128(), PretransposedHopper256(), E5m2Hopper64(), E5m2Hopper128(),
+           E5m2Hopper192v128(), E5m2Hopper256());
 }
 
 }  // namespace attnlab::warp_specialized

@@ -6,7 +6,7 @@
 //   producers   warp 0   Produce()    copies Q, K and V of each tile to shared memory (TMA), and O if it is added to
 //               warp 1   Produce()    copies every other box of K and V, if the block has several (pages)
 //               warp 2   Schedule()   works out which tiles these are (hopper_work.cuh)
-//   of fp8      warps 1, 3  Transpose()  V (hopper_transpose.cuh)
+//   of fp8      warps 1, 3  Transpose()  V (hopper_transpose.cuh), unless a kernel before has (hopper_pretranspose.cu)
 //   consumers            Consume()    S = Q Kᵀ, softmax, O += P V (wgmma), stores O
 //                                     (hopper_consumer.cuh)
 //
@@ -94,7 +94,7 @@ struct HopperShared : HopperNext<Shape> {
 };
 
 // How many warps copy. If a block has one box of a tile, there is nothing to share; of fp8, the other warp
-// has other work.
+// may have other work.
 template <typename Shape>
 __device__ int Producers(const HopperArguments& h) {
   return h.box_keys * Shape::kCluster < Shape::kKeys && !Shape::kFp8 ? 2 : 1;
@@ -140,7 +140,7 @@ __device__ int NextScales(int place) {
 }
 
 // One warp. K of a tile comes before V of the tile before, as consumers need them, and so it is from one
-// query tile to the next if consumers go across. V of fp8 has to be transposed, so it comes right after K.
+// query tile to the next if consumers go across. V that the block has to transpose comes right after K.
 //
 // A tile of keys is copied in boxes of h.box_keys rows, each by a lane of its own: one box, two in a pair, or, if
 // K and V are paged, so many that each lies in one page. Only where a box begins depends on pages. A lane reads
@@ -186,7 +186,7 @@ __device__ void Produce(const HopperArguments& h, HopperShared<Shape>& shared, i
       VRing(shared).WaitEmpty(v_at);
       uint64_t* const full = VRing(shared).FillWith(v_at, Shape::kCopiedVBytes, first);
       char* const to = VPlace(shared, v_at.stage);
-      if constexpr (Shape::kTransposedFirst) {
+      if constexpr (Shape::kPretransposed) {
         // One box, a row per column. In a pair, each block copies half of them to both.
         if (lane == 0) {
           device::WaitForKernelAhead();
@@ -260,7 +260,7 @@ __device__ void Produce(const HopperArguments& h, HopperShared<Shape>& shared, i
       k_at.Advance();
       if (owes_v) load_v();
       v_from = from;
-      if constexpr (Shape::kTransposedFirst) {
+      if constexpr (Shape::kPretransposed) {
         v_from = {BlockOfPair<Shape>() * (Shape::kDimV / kCluster),
                   work.kv.head * h.key_tiles + work.kv.token / kKeys + i, work.kv.batch};
       }

@@ -90,7 +90,7 @@ class PreparedHopper : public Prepared {
     char* const scratch = static_cast<char*>(launch.workspace.data);
     HopperCall call = call_;
     absl::StatusOr<CUtensorMap> v;
-    if (options_.tile.transposed_first) {
+    if (options_.tile.pretransposed) {
       call.transposed = scratch + TransposedOffset();
       // Of each head and tile of keys, dv rows of 128 bytes.
       const ConstTensorView transposed =
@@ -145,7 +145,7 @@ class PreparedHopper : public Prepared {
     const int64_t end =
         PartsOffset() +
         (options_.HasShares() ? int64_t{options_.blocks} * options_.tile.part_bytes : 0);
-    return options_.tile.transposed_first ? (end + 255) / 256 * 256 : end;
+    return options_.tile.pretransposed ? (end + 255) / 256 * 256 : end;
   }
 
   const AttentionProblem problem_;
@@ -171,12 +171,12 @@ class WarpSpecializedKernel : public Kernel {
         "shares: true, if blocks are to share the last query tiles, so that all end at the same "
         "time; or false, and the bits of a sequence do not depend on the rest of the batch [true "
         "without mask and lengths, where it is faster]",
-        "transposed: true, if a kernel of its own is to transpose V of fp8 first; or false, and "
-        "each query "
-        "tile does it again [true for many queries of head dims above 64, where it is faster]"};
-    traits_.config_examples = {"pairs=true", "shares=true", "transposed=true",
-                               "pairs=true,transposed=true"};
-    traits_.variants = {"pairs=true", "transposed=true"};
+        "pretransposed: true, if a kernel of its own is to transpose V of fp8; or false, and each "
+        "query tile does "
+        "it in shared memory [true for many queries of head dims above 64, where it is faster]"};
+    traits_.config_examples = {"pairs=true", "shares=true", "pretransposed=true",
+                               "pairs=true,pretransposed=true"};
+    traits_.variants = {"pairs=true"};
     traits_.preference = 60;
   }
 
@@ -205,7 +205,7 @@ class WarpSpecializedKernel : public Kernel {
     // Pairs: half as many at a time, with tiles of twice the rows.
     Traffic traffic = device::GridTraffic(p, device, options->grid, options->tile.rows,
                                           /*blocks_a_multiprocessor=*/1);
-    if (options->tile.transposed_first) {
+    if (options->tile.pretransposed) {
       traffic.bytes_read += p.b * p.hkv * p.skv * p.dv;
       traffic.bytes_written += options->transposed_bytes;
     }

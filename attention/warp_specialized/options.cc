@@ -21,7 +21,7 @@ namespace {
 
 template <typename... Shapes>
 constexpr std::array<HopperTile, sizeof...(Shapes)> TilesOf(Shapes...) {
-  return {{{Shapes::kBytes, Shapes::kE5m2V, Shapes::kTransposedFirst, Shapes::kDim, Shapes::kDimV,
+  return {{{Shapes::kBytes, Shapes::kE5m2V, Shapes::kPretransposed, Shapes::kDim, Shapes::kDimV,
             Shapes::kRows, Shapes::kKeys, Shapes::kSharedBytes, Shapes::kAsideBytes,
             Shapes::kPartBytes, Shapes::kAdds, Shapes::kPairs}...}};
 }
@@ -32,11 +32,11 @@ constexpr int kLeastBoxKeys = 8;
 
 int64_t CeilDivide(int64_t x, int64_t by) { return (x + by - 1) / by; }
 
-absl::StatusOr<size_t> ShapeFor(const AttentionProblem& p, bool transposed_first) {
+absl::StatusOr<size_t> ShapeFor(const AttentionProblem& p, bool pretransposed) {
   for (size_t i = 0; i < kHopperTiles.size(); ++i) {
     if (SizeOf(p.dtype) != kHopperTiles[i].bytes) continue;
     if ((p.VDType() == DType::kFloat8E5M2) != kHopperTiles[i].e5m2_v) continue;
-    if (transposed_first != kHopperTiles[i].transposed_first) continue;
+    if (pretransposed != kHopperTiles[i].pretransposed) continue;
     if (p.d <= kHopperTiles[i].head_dim && p.dv <= kHopperTiles[i].head_dim_v) return i;
   }
   const bool d = p.d > 256;
@@ -126,34 +126,62 @@ absl::StatusOr<bool> PairsFor(const AttentionProblem& p, const HopperTile& tile,
                  why);
 }
 
-// The shape for V that is transposed first, or `otherwise`. That takes about 15 µs for 32 MiB, so it is for V that many
-// query tiles need.
-absl::StatusOr<size_t> TransposedFirst(const AttentionProblem& p, size_t otherwise,
-                                       const LaunchConfig& config) {
+// A query that is shorter than a tile shares it with the other heads of its KV head.
+bool Packs(const AttentionProblem& p, const HopperTile& tile) {
+  const int64_t group = p.GroupSize();
+  return p.sq < tile.rows && group <= tile.rows && tile.rows % group == 0;
+}
+
+// In all.
+double KeyTilesOf(const AttentionProblem& p, const HopperTile& tile) {
+  return static_cast<double>(p.b) * static_cast<double>(p.hkv) *
+         static_cast<double>(CeilDivide(p.skv, tile.keys));
+}
+
+// Whether query tiles save more than it takes to transpose V before, in nanoseconds by measurement on an H200.
+bool PretransposingIsFaster(const AttentionProblem& p, const HopperTile& tile,
+                            int multiprocessors) {
+  if (p.mask != Mask::None() && p.mask != Mask::Causal()) return false;
+  const int64_t pack = Packs(p, tile) ? p.GroupSize() : 1,
+                tiles = CeilDivide(p.sq * pack, tile.rows),
+                key_tiles = CeilDivide(p.skv, tile.keys);
+  // Of a query tile and a tile of keys. Under a causal mask each query tile sees one more than that before.
+  double pairs = static_cast<double>(tiles * key_tiles);
+  if (p.mask != Mask::None()) {
+    const int64_t see = std::min(tiles, key_tiles);
+    pairs = static_cast<double>(see * key_tiles - see * (see - 1) / 2);
+  }
+  pairs *= static_cast<double>(p.b) * static_cast<double>(p.hq / pack);
+  const double saved = pairs / multiprocessors * (tile.head_dim > 128 ? 190 : 30);
+  return saved > 3000 + 0.36e-3 * KeyTilesOf(p, tile) * static_cast<double>(p.dv * tile.keys);
+}
+
+// The shape for V that is transposed before, or `otherwise`.
+absl::StatusOr<size_t> PretransposedShape(const AttentionProblem& p, size_t otherwise,
+                                          int multiprocessors, const LaunchConfig& config) {
   const HopperTile& tile = kHopperTiles[otherwise];
-  const absl::StatusOr<size_t> shape = ShapeFor(p, /*transposed_first=*/true);
+  const absl::StatusOr<size_t> shape = ShapeFor(p, /*pretransposed=*/true);
   std::string why;
   if (!shape.ok() || tile.head_dim != kHopperTiles[*shape].head_dim ||
       tile.head_dim_v != kHopperTiles[*shape].head_dim_v) {
-    why = "for fp8_e4m3 and head dims above 64, those of K and V alike";
+    why = absl::StrCat("for fp8_e4m3 and tiles of head dim 128 or 256, not ", p.ToString());
   } else if (p.softcap != 0) {
     why = "not for softcap";
   } else if (p.lens != Lengths::kFixed || p.page != 0) {
     why = "not for lengths and pages";
   } else if (p.dv % 16 != 0) {
     why = absl::StrCat("dv: ", p.dv, " is not a multiple of 16");
-  } else if (p.skv == 0) {
-    why = "skv: there are no keys";
+  } else if (p.sq == 0 || p.skv == 0) {
+    why = absl::StrCat("not for ", p.sq, " queries and ", p.skv, " keys");
+  } else if (KeyTilesOf(p, tile) > std::numeric_limits<int32_t>::max()) {
+    why = absl::StrCat("b: ", p.b, " sequences with ", p.hkv, " heads of ", p.skv,
+                       " keys have more than ", std::numeric_limits<int32_t>::max(), " tiles");
   }
-  // Twice the query tiles that need a tile of V, on average, and how many they are at least by measurement.
-  const int64_t tiles = CeilDivide(p.sq, tile.rows),
-                uses = p.GroupSize() * (p.mask == Mask::None() ? 2 * tiles : tiles + 1),
-                least = tile.head_dim > 128 ? 24 : 65;
-  const bool faster =
-      why.empty() && (p.mask == Mask::None() || p.mask == Mask::Causal()) && uses >= least;
-  const absl::StatusOr<bool> first = ValueOf(config, "transposed", faster, why);
-  if (!first.ok()) return first.status();
-  return *first ? *shape : otherwise;
+  const absl::StatusOr<bool> before =
+      ValueOf(config, "pretransposed",
+              why.empty() && PretransposingIsFaster(p, tile, multiprocessors), why);
+  if (!before.ok()) return before.status();
+  return *before ? *shape : otherwise;
 }
 
 // How blocks share the last of so many query tiles.
@@ -186,7 +214,7 @@ absl::StatusOr<Shares> SharesFor(const AttentionProblem& p, int keys, int64_t ti
 
 absl::StatusOr<Options> OptionsFor(const AttentionProblem& p, const DeviceInfo& device,
                                    int code_capability, const LaunchConfig& config) {
-  if (absl::Status s = config.CheckKeys({"pairs", "shares", "transposed"}); !s.ok()) return s;
+  if (absl::Status s = config.CheckKeys({"pairs", "shares", "pretransposed"}); !s.ok()) return s;
   for (const int capability : {device.compute_capability, code_capability}) {
     if (capability == 90) continue;
     return absl::UnimplementedError(absl::StrCat("device: ", device.compute_capability / 10, ".",
@@ -207,8 +235,9 @@ absl::StatusOr<Options> OptionsFor(const AttentionProblem& p, const DeviceInfo& 
                                                  kLeastBoxKeys, " keys"));
   }
   if (absl::Status s = CheckTensorCoreKeys(p, code_capability); !s.ok()) return s;
-  absl::StatusOr<size_t> shape = ShapeFor(p, /*transposed_first=*/false);
-  if (shape.ok()) shape = TransposedFirst(p, *shape, config);
+  const int multiprocessors = std::max(1, device.multiprocessors);
+  absl::StatusOr<size_t> shape = ShapeFor(p, /*pretransposed=*/false);
+  if (shape.ok()) shape = PretransposedShape(p, *shape, multiprocessors, config);
   if (!shape.ok()) return shape.status();
   Options options;
   options.shape = *shape;
@@ -220,18 +249,14 @@ absl::StatusOr<Options> OptionsFor(const AttentionProblem& p, const DeviceInfo& 
         "d: head dims up to ", tile.head_dim, " need ", tile.shared_bytes,
         " bytes of shared memory per block, but ", ToString(device.device), " has ", there));
   }
-  // A query that is shorter than a tile shares it with the other heads of its KV head.
-  const int64_t group = p.GroupSize();
-  const bool packs = p.sq < tile.rows && group <= tile.rows && tile.rows % group == 0;
   options.box_keys = p.page == 0 ? tile.keys : static_cast<int>(std::gcd(p.page, tile.keys));
-  const int multiprocessors = std::max(1, device.multiprocessors);
   const absl::StatusOr<bool> pairs = PairsFor(p, tile, options.box_keys, multiprocessors, config);
   if (!pairs.ok()) return pairs.status();
   options.pairs = *pairs;
   const int cluster = *pairs ? 2 : 1;
   if (options.box_keys == tile.keys) options.box_keys /= cluster;
   const absl::StatusOr<device::Grid> grid =
-      GridFor(p, device, tile.rows, cluster, packs ? static_cast<int>(group) : 1);
+      GridFor(p, device, tile.rows, cluster, Packs(p, tile) ? static_cast<int>(p.GroupSize()) : 1);
   if (!grid.ok()) return grid.status();
   options.grid = *grid;
   const int64_t tiles = BlocksOf(*grid);
@@ -240,7 +265,7 @@ absl::StatusOr<Options> OptionsFor(const AttentionProblem& p, const DeviceInfo& 
   const absl::StatusOr<Shares> shares = SharesFor(p, tile.keys, tiles, clusters, config);
   if (!shares.ok()) return shares.status();
   options.shares = *shares;
-  if (tile.transposed_first) {
+  if (tile.pretransposed) {
     options.key_tiles = static_cast<int>(CeilDivide(p.skv, tile.keys));
     options.transposed_bytes = p.b * p.hkv * options.key_tiles * p.dv * tile.keys;
   }

@@ -18,7 +18,7 @@ namespace attnlab::warp_specialized {
 struct HopperTile {
   int bytes = 0;                     // of an element of Q, K and V
   bool e5m2_v = false;               // V is fp8_e5m2
-  bool transposed_first = false;     // V is transposed by a kernel of its own
+  bool pretransposed = false;        // V is transposed by a kernel of its own
   int head_dim = 0, head_dim_v = 0;  // the most that d and dv may be
   int rows = 0, keys = 0;
   int shared_bytes = 0;
@@ -44,7 +44,7 @@ struct Options {
   bool dynamic = false;
   // How blocks, or pairs, share the last query tiles, if they do (shares.h).
   Shares shares;
-  // If tile.transposed_first: the tiles of keys of a head, and the bytes of V transposed.
+  // If tile.pretransposed: the tiles of keys of a head, and the bytes of V transposed.
   int key_tiles = 0;
   int64_t transposed_bytes = 0;
 
@@ -60,8 +60,11 @@ struct Options {
 //                       pages of fewer than 8 keys; head dims above 256; rows that see too many keys; more
 //                       than 2^31 - 1 query tiles; pairs=true for V of fp8_e5m2, head dims to 96, softcap, or
 //                       pages that make 3 boxes of a tile of keys or more, and an odd number; shares=true with
-//                       a mask or lengths, or where nothing is left to share
-//   InvalidArgument     a configuration with keys other than pairs and shares, or with neither true nor false
+//                       a mask or lengths, or where nothing is left to share; pretransposed=true but for
+//                       fp8_e4m3 in tiles of head dim 128 or 256, or with softcap, lengths, pages, no keys, or dv
+//                       that is no multiple of 16
+//   InvalidArgument     a configuration with other keys than pairs, shares and pretransposed, or with neither true
+//                       nor false
 //   ResourceExhausted   a tile that does not fit the device's shared memory
 absl::StatusOr<Options> OptionsFor(const AttentionProblem& problem, const DeviceInfo& device,
                                    int code_capability, const LaunchConfig& config);

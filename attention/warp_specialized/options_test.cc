@@ -234,53 +234,64 @@ TEST(OptionsTest, BlocksShareTheLastTilesWhereThatSavesTime) {
               HasSubstr("shares: only without mask and lengths"));
 }
 
-TEST(OptionsTest, VThatManyQueryTilesNeedIsTransposedFirst) {
+TEST(OptionsTest, VIsTransposedBeforeWhereThatSavesTime) {
   const struct {
     const char* line;
-    bool first;
+    bool before;
   } kCases[] = {
-      {"sq=8192,d=128", true},
-      {"sq=4096,d=128", false},  // 32 query tiles
-      {"sq=8192,d=128,mask=causal", true},
-      {"sq=4096,d=128,mask=causal", false},
-      {"sq=4096,d=128,mask=causal,hkv=1", true},  // 4 heads of 16.5, on average
-      {"sq=1,skv=100000,d=128", false},
-      {"sq=2048,d=256", true},
-      {"sq=1024,d=256", false},
-      {"sq=4096,d=256,mask=causal", true},
-      {"sq=2048,d=256,mask=causal", false},
-      {"sq=8192,d=256,mask=window:9000:0", false},  // not measured
-      {"sq=8192,d=64", false},                      // is slower
-      {"sq=8192,d=192,dv=128", false},
-      {"sq=8192,d=256,vdtype=fp8_e5m2", false},
-      {"sq=8192,d=256,softcap=3", false},
-      {"sq=8192,d=256,lens=padded", false},
-      {"sq=8192,d=256,page=128", false},
-      {"sq=8192,d=256,dv=248", false},
+      {"b=2,hq=16,sq=8192,d=128", true},
+      {"b=4,hq=16,sq=4096,d=128", false},
+      {"b=2,hq=16,sq=8192,d=128,mask=causal", true},
+      {"b=4,hq=16,sq=4096,d=128,mask=causal", false},
+      {"b=4,hq=16,hkv=4,sq=4096,d=128,mask=causal", true},  // four heads need the same V
+      {"b=8,hq=8,sq=2048,d=256", true},
+      {"b=1,hq=8,sq=2048,d=256", false},  // a kernel more takes as long
+      {"b=16,hq=8,sq=1024,d=256", false},
+      {"b=4,hq=8,sq=4096,d=256,mask=causal", true},
+      {"b=8,hq=8,sq=2048,d=256,mask=causal", false},
+      {"b=2,hq=8,sq=8192,skv=77,d=256", false},
+      {"b=16,hq=4,sq=8192,skv=1024,d=256,mask=causal", false},  // 7168 queries see nothing
+      {"b=1,hq=8,sq=1024,skv=65536,d=256,mask=causal", false},
+      {"b=1,hq=8,sq=2048,skv=65536,d=256,mask=causal", true},
+      {"b=8,hq=128,hkv=1,sq=1,skv=100000,d=256", false},     // a query tile per sequence
+      {"b=2,hq=8,sq=8192,d=256,mask=window:9000:0", false},  // not measured
+      {"b=2,hq=32,sq=8192,d=64", false},                     // is slower
+      {"b=2,hq=16,sq=8192,d=192,dv=128", false},
+      {"b=2,hq=8,sq=8192,d=256,vdtype=fp8_e5m2", false},
+      {"b=2,hq=8,sq=8192,d=256,softcap=3", false},
+      {"b=2,hq=8,sq=8192,d=256,lens=padded", false},
+      {"b=2,hq=8,sq=8192,d=256,page=128", false},
+      {"b=2,hq=8,sq=8192,d=256,dv=248", false},
   };
   for (const auto& c : kCases) {
-    const auto options = For(std::string("hq=4,dtype=fp8_e4m3,") + c.line);
+    const auto options = For(std::string("dtype=fp8_e4m3,") + c.line);
     ASSERT_TRUE(options.ok()) << c.line << ": " << options.status();
-    EXPECT_EQ(options->tile.transposed_first, c.first) << c.line;
-    EXPECT_EQ(options->transposed_bytes > 0, c.first) << c.line;
+    EXPECT_EQ(options->tile.pretransposed, c.before) << c.line;
+    EXPECT_EQ(options->transposed_bytes > 0, c.before) << c.line;
   }
   const auto with = [](const char* line, const char* value) {
-    return With(line, "transposed", value);
+    return With(line, "pretransposed", value);
   };
-  // 3 sequences of 2 heads of 3 tiles of 128 keys.
   const auto small = with("b=3,hq=2,sq=7,skv=300,d=256,dv=240,dtype=fp8_e4m3", "true");
+  ASSERT_TRUE(small.ok()) << small.status();
   EXPECT_EQ(small->key_tiles, 3);
-  EXPECT_EQ(small->transposed_bytes, 3 * 2 * 3 * 240 * 128);
-  EXPECT_FALSE(with("hq=1,sq=8192,d=256,dtype=fp8_e4m3", "false")->tile.transposed_first);
+  EXPECT_EQ(small->transposed_bytes, 3 * 2 * 3 * 240 * 128);  // sequences, heads, tiles of 128 keys
+  const auto not_before = with("b=2,hq=8,sq=8192,d=256,dtype=fp8_e4m3", "false");
+  ASSERT_TRUE(not_before.ok()) << not_before.status();
+  EXPECT_FALSE(not_before->tile.pretransposed);
   for (const auto& [line, message] :
-       {std::pair("d=128,dtype=bf16", "transposed: for fp8_e4m3 and head dims above 64"),
-        {"d=64,dtype=fp8_e4m3", "transposed: for fp8_e4m3 and head dims above 64"},
-        {"d=128,dtype=fp8_e4m3,lens=packed", "transposed: not for lengths and pages"},
-        {"d=128,dtype=fp8_e4m3,skv=0", "transposed: skv: there are no keys"},
-        {"d=128,dv=120,dtype=fp8_e4m3", "transposed: dv: 120 is not a multiple of 16"}}) {
-    EXPECT_THAT(
-        std::string(with((std::string("hq=1,sq=8,") + line).c_str(), "true").status().message()),
-        HasSubstr(message));
+       {std::pair("d=128,dtype=bf16",
+                  "pretransposed: for fp8_e4m3 and tiles of head dim 128 or 256, not b=1"),
+        {"d=64,dtype=fp8_e4m3", "tiles of head dim 128 or 256"},
+        {"d=128,dtype=fp8_e4m3,lens=packed", "pretransposed: not for lengths and pages"},
+        {"d=128,dtype=fp8_e4m3,skv=0", "pretransposed: not for 8 queries and 0 keys"},
+        {"d=256,dtype=fp8_e4m3,b=2147483647,skv=257",
+         "pretransposed: b: 2147483647 sequences with 1 heads of 257 keys have more than "
+         "2147483647"},
+        {"d=128,dv=120,dtype=fp8_e4m3", "pretransposed: dv: 120 is not a multiple of 16"}}) {
+    const absl::Status s = with((std::string("hq=1,sq=8,") + line).c_str(), "true").status();
+    EXPECT_EQ(s.code(), absl::StatusCode::kUnimplemented) << line;
+    EXPECT_THAT(std::string(s.message()), HasSubstr(message));
   }
 }
 

@@ -2,6 +2,6 @@
 
 namespace attnlab::warp_specialized {
 
-template cudaError_t LaunchHopper<FirstHopper256>(const HopperCall&);
+template cudaError_t LaunchHopper<PretransposedHopper256>(const HopperCall&);
 
 }  // namespace attnlab::warp_specialized

@@ -17,6 +17,7 @@ namespace {
 struct TransposeShape {
   static constexpr int kKeys = 128, kDimV = 128, kTransposers = 8;  // warps
   static constexpr int kThreads = 32 * kTransposers, kChunks = 8;   // of 16 bytes in a row
+  static constexpr int kSharedBytes = 2 * kKeys * kDimV;
 };
 
 // Of a row's chunk in shared memory: the 128-byte swizzle.
@@ -27,7 +28,8 @@ __device__ uint4* ChunkAt(char* tile, int row, int chunk) {
 __global__ void __launch_bounds__(TransposeShape::kThreads)
     TransposeKernel(device::Rows v, int keys, int heads, int key_tiles, int dv, char* transposed) {
   using Shape = TransposeShape;
-  __shared__ __align__(1024) char from[Shape::kKeys * 128], to[Shape::kDimV * 128];
+  extern __shared__ __align__(1024) char from[];
+  char* const to = from + Shape::kKeys * 128;
   device::LetNextKernelStart();
   const int thread = static_cast<int>(threadIdx.x), block = static_cast<int>(blockIdx.x),
             column = static_cast<int>(blockIdx.y) * Shape::kDimV;
@@ -60,13 +62,14 @@ __global__ void __launch_bounds__(TransposeShape::kThreads)
 
 }  // namespace
 
-cudaError_t TransposeFirst(const HopperCall& call) {
+// Not launched early: what is launched early behind it relies on the kernels ahead having ended.
+cudaError_t Pretranspose(const HopperCall& call) {
   const HopperArguments& h = call.arguments;
   const auto blocks = static_cast<unsigned>(h.a.b * call.kv_heads * h.key_tiles);
-  return device::Launch(TransposeKernel,
-                        dim3(blocks, (h.a.dv + TransposeShape::kDimV - 1) / TransposeShape::kDimV),
-                        dim3(TransposeShape::kThreads), 0, call.stream, h.a.v, call.keys,
-                        call.kv_heads, h.key_tiles, h.a.dv, static_cast<char*>(call.transposed));
+  return device::Launch(
+      TransposeKernel, dim3(blocks, (h.a.dv + TransposeShape::kDimV - 1) / TransposeShape::kDimV),
+      dim3(TransposeShape::kThreads), TransposeShape::kSharedBytes, call.stream, h.a.v, call.keys,
+      call.kv_heads, h.key_tiles, h.a.dv, static_cast<char*>(call.transposed));
 }
 
 }  // namespace attnlab::warp_specialized

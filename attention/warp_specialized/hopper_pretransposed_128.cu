@@ -2,6 +2,6 @@
 
 namespace attnlab::warp_specialized {
 
-template cudaError_t LaunchHopper<FirstHopper128>(const HopperCall&);
+template cudaError_t LaunchHopper<PretransposedHopper128>(const HopperCall&);
 
 }  // namespace attnlab::warp_specialized
