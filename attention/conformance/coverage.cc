@@ -193,8 +193,7 @@ dash: the kernel supports none. The checks (`conformance.h` says what each does)
       "\n## Configurations\n\nThe kernels' examples, and on how many of `TileCases()`, "
       "`SharedTileCases()` and the\nfirst of `PretransposedCases()` and `PagedTileCases()` "
       "`config_overrides` runs each. Both sets\nhave these; under the sanitizers it runs two of "
-      "them "
-      "in turn on each. On every fourth other\nproblem it runs one, which is not counted.\n\n",
+      "them in turn on each. On every fourth other\nproblem it runs one, which is not counted.\n\n",
       ConfigTable(columns, reduced));
 }
 
