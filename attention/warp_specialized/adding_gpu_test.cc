@@ -102,6 +102,8 @@ class Part {
   }
 
   const AttentionProblem& problem() const { return p_; }
+  // For later calls, with the same inputs and workspace.
+  void SetConfig(const char* config) { config_ = config; }
 
   // So many times, one after the other, with the same workspace.
   absl::Status Run(bool adds, const Rows& o, const Rows& lse, int times = 1) {
@@ -137,7 +139,7 @@ class Part {
   }
 
  private:
-  const char* const config_;
+  const char* config_;
   const AttentionProblem p_;
   const int64_t first_row_, keys_;  // keys_: with the rest of the last page
   Rows q_, k_, v_;
@@ -296,9 +298,10 @@ TEST_P(PretransposedTest, GivesTheBitsOfVThatQueryTilesTranspose) {
                     tiles = absl::StrCat(GetParam().config, "pretransposed=false");
   for (const int seed : {1, 2, 3}) {
     std::vector<float> o[2], lse[2];
+    Part part(problem, before.c_str(), 0, seed);
+    const AttentionProblem& p = part.problem();
     for (const int i : {0, 1}) {
-      Part part(problem, (i == 0 ? before : tiles).c_str(), 0, seed);
-      const AttentionProblem& p = part.problem();
+      if (i == 1) part.SetConfig(tiles.c_str());
       const Rows of_o(p.ODType(), p.b, p.sq, p.hq, p.dv),
           of_lse(DType::kFloat32, p.b, p.sq, p.hq, 1);
       ASSERT_EQ(part.Run(/*adds=*/false, of_o, of_lse, /*times=*/2), absl::OkStatus());

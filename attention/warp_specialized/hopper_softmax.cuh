@@ -109,9 +109,14 @@ class HopperSoftmax {
     meanwhile();
     Exponentiate(s, 1, scales, sums, tops);
     round();
-    if (speculates && AnyAbove(kMostSum, tops)) {
-      if (AnyAbove(kMostScaled, tops)) WeighFar(s, scales, sums, tops, factors, again);
-      ScaleDown(s, sums, tops, factors);
+    if (!speculates) {
+#pragma unroll
+      for (int r = 0; r < 2; ++r) SetMostSum(r, work, i, scales, sums);
+    } else if (AnyAbove(most_sums_, tops)) {
+      if (AnyAbove({kMostScaled, kMostScaled}, tops)) {
+        WeighFar(s, scales, sums, tops, factors, again);
+      }
+      ScaleDown(s, work, i, scales, sums, tops, factors);
       rescale = true;
       round();
     }
@@ -124,12 +129,15 @@ class HopperSoftmax {
 
  private:
   static constexpr int kKeys = Shape::kKeys;
-  // The largest sum of some of a lane's weights that is left as it is. No weight is larger, so P is in the range of
-  // fp16 or fp8.
+  // The largest sum of some of a lane's weights that may be left as it is. No weight is larger, so P is in the range
+  // of fp16 or fp8.
   static constexpr float kMostSum = Shape::kFp8 ? 448 : 256;
   // The logarithm of a row's largest weight when its maximum is found, and that weight. Of fp8, a larger one would
   // leave small ones more bits, but sums would be too large more often: a warp that scales down holds up the others.
   static constexpr float kLogTop = Shape::kFp8 ? 4 : 0, kTop = Shape::kFp8 ? 16 : 1;
+  // Of fp8, whether a row is scaled down as soon as a key may outweigh all others (SetMostSum()). With three consumers
+  // there are too few registers.
+  static constexpr bool kScalesEarly = Shape::kFp8 && kSpeculates && Shape::kConsumers == 2;
   // Equal weights are not scaled again.
   static_assert(kTop * (Shape::kKeys / 4 / TileScales<Shape>::kParts / 2) < kMostSum);
   // The logarithm of the largest weight that is scaled down, and that weight. 1 / 2^100 is normal. Of fp8, the sum
@@ -256,21 +264,38 @@ class HopperSoftmax {
   }
 
   // A sum that is NaN stays NaN in any case.
-  static __device__ bool AnyAbove(float limit, const LaneRows& sums) {
-    return __any_sync(0xFFFFFFFF, sums[0] > limit || sums[1] > limit);
+  static __device__ bool AnyAbove(const LaneRows& limits, const LaneRows& sums) {
+    return __any_sync(0xFFFFFFFF, sums[0] > limits[0] || sums[1] > limits[1]);
+  }
+
+  // fp8 rounds a weight by up to 1/16 unless it is a power of two, as the largest one is when a row is scaled down.
+  // That counts where few keys have most of a row's weight. So a sum of new weights may not be above the lane's
+  // share of the row's sum: `sums` of tile i, and those before. A row that saw few keys of its first tile has a
+  // small sum anyway.
+  __device__ void SetMostSum(int r, const Work& work, int i, const TileScales<Shape>& scales,
+                             const LaneRows& sums) {
+    if constexpr (kScalesEarly) {
+      const int query = static_cast<int>(h_.pack.Divide(Rows::Row(r)));
+      const bool sees_few = work.sees_end + query - i * kKeys < kKeys / 2;
+      const float share =
+          device::OnlineSoftmax::Power(scales.LogV(0)) * (rows_.State(r).sum + sums[r]);
+      most_sums_[r] = sees_few ? kMostSum : fminf(fmaxf(share, 1.01f * kTop), kMostSum);
+    }
   }
 
   // Makes the weights of each row with a large sum smaller. The largest becomes kTop, which fp8 does not round,
   // as often it outweighs all others: any other power of two made O's RMSE 1.09e-2 instead of 8.9e-3.
-  __device__ void ScaleDown(Scores& s, LaneRows& sums, const LaneRows& tops, LaneRows& factors) {
+  __device__ void ScaleDown(Scores& s, const Work& work, int i, const TileScales<Shape>& scales,
+                            LaneRows& sums, const LaneRows& tops, LaneRows& factors) {
     LaneRows max;
     Rows::FindMaxima(s, max);
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
-      const float top = Rows::RowMax(tops[r]), largest = Rows::RowMax(max[r]);
-      const float factor = rows_.State(r).GrowTo(top > kMostSum ? largest * (1 / kTop) : 1);
+      const float excess = Rows::RowMax(tops[r] - most_sums_[r]), largest = Rows::RowMax(max[r]);
+      const float factor = rows_.State(r).GrowTo(excess > 0 ? fmaxf(largest * (1 / kTop), 1) : 1);
       factors[r] *= factor;
       sums[r] *= factor;
+      if (excess > 0) SetMostSum(r, work, i, scales, sums);
 #pragma unroll
       for (int j = 0; j < kKeys / 4; ++j) s.At(r, j) *= factor;
     }
@@ -280,8 +305,9 @@ class HopperSoftmax {
   const float scale_log2_;
   float row_scales_[Shape::kFp8 ? 2 : 1];
   Rows rows_;
-  int full_begin_ = 0, full_end_ = 0;  // the tiles of keys that need no mask
-  bool all_seen_ = false;              // whether each row saw a key before the next of them
+  LaneRows most_sums_ = {kMostSum, kMostSum};  // a tile with a larger sum of weights is scaled down
+  int full_begin_ = 0, full_end_ = 0;          // the tiles of keys that need no mask
+  bool all_seen_ = false;                      // whether each row saw a key before the next of them
 };
 
 }  // namespace attnlab::warp_specialized
