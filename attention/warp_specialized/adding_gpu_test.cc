@@ -1,5 +1,5 @@
 // ForwardAdding() against two calls of Forward() whose results are merged here; and calls whose blocks share query
-// tiles against those whose blocks do not; and V of fp8 that is transposed before.
+// tiles against those whose blocks do not; V of fp8 that is transposed before; and rows of one tile.
 #include <cmath>
 #include <cstdint>
 #include <numeric>
@@ -104,6 +104,17 @@ class Part {
   const AttentionProblem& problem() const { return p_; }
   // For later calls, with the same inputs and workspace.
   void SetConfig(const char* config) { config_ = config; }
+
+  // Multiplies Q's rows by these factors in turn.
+  void MultiplyQ(float first, float second) {
+    const std::vector<float> q = q_.Read();
+    const auto of_a_row = static_cast<int64_t>(q.size()) / (p_.b * p_.sq);
+    int64_t i = 0;
+    q_.Fill([&] {
+      const float factor = i / of_a_row % 2 == 0 ? first : second;
+      return factor * q[i++];
+    });
+  }
 
   // So many times, one after the other, with the same workspace.
   absl::Status Run(bool adds, const Rows& o, const Rows& lse, int times = 1) {
@@ -309,6 +320,42 @@ TEST_P(PretransposedTest, GivesTheBitsOfVThatQueryTilesTranspose) {
     }
     EXPECT_TRUE(o[0] == o[1] && lse[0] == lse[1]) << "seed " << seed;
   }
+}
+
+class TileTest : public AddingTest {};
+INSTANTIATE_TEST_SUITE_P(Problems, TileTest,
+                         ::testing::Values(Case{"d=64,dtype=fp8_e4m3"},
+                                           Case{"d=128,dtype=fp8_e4m3"},
+                                           Case{"d=128,dtype=fp8_e4m3,mask=causal"},
+                                           Case{"d=192,dv=128,dtype=fp8_e4m3"},
+                                           Case{"d=256,dtype=fp8_e4m3"}, Case{"d=128,dtype=bf16"},
+                                           Case{"d=256,dtype=fp16"}));
+
+// A warp decides for its 16 rows together. Large scores of every other row leave the bits of the rest as they are.
+TEST_P(TileTest, RowsDoNotChangeTheBitsOfOthers) {
+  Part part(absl::StrCat("b=1,hq=6,hkv=2,sq=301,skv=4000,", GetParam().problem), "", 0, 1);
+  const AttentionProblem& p = part.problem();
+  part.MultiplyQ(3, 3);  // few keys have most of a row's weight
+  std::vector<float> o[2], lse[2];
+  for (const int i : {0, 1}) {
+    if (i == 1) part.MultiplyQ(1, 9);
+    const Rows of_o(p.ODType(), p.b, p.sq, p.hq, p.dv), of_lse(DType::kFloat32, p.b, p.sq, p.hq, 1);
+    ASSERT_EQ(part.Run(/*adds=*/false, of_o, of_lse), absl::OkStatus());
+    o[i] = of_o.Read(), lse[i] = of_lse.Read();
+  }
+  int64_t equal = 0;
+  for (const auto* of : {o, lse}) {
+    const auto of_a_row = static_cast<int64_t>(of[0].size()) / p.sq;
+    for (size_t i = 0; i < of[0].size(); ++i) {
+      const bool multiplied = static_cast<int64_t>(i) / of_a_row % 2 == 1;
+      if (multiplied) {
+        equal += of[0][i] == of[1][i];
+      } else {
+        ASSERT_EQ(of[0][i], of[1][i]) << "row " << static_cast<int64_t>(i) / of_a_row;
+      }
+    }
+  }
+  EXPECT_LT(equal, static_cast<int64_t>(o[0].size()) / 8);  // of half of all
 }
 
 // On 132 multiprocessors, a third of the first part's tiles end 80 us after the others. Those of the second one have
