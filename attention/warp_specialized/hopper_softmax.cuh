@@ -136,7 +136,7 @@ class HopperSoftmax {
   // leave small ones more bits, but sums would be too large more often: a warp that scales down holds up the others.
   static constexpr float kLogTop = Shape::kFp8 ? 4 : 0, kTop = Shape::kFp8 ? 16 : 1;
   // Of fp8, whether a row is scaled down as soon as a key may outweigh all others (SetMostSum()). With three consumers
-  // there are too few registers.
+  // that takes 3 % longer.
   static constexpr bool kScalesEarly = Shape::kFp8 && kSpeculates && Shape::kConsumers == 2;
   // Equal weights are not scaled again.
   static_assert(kTop * (Shape::kKeys / 4 / TileScales<Shape>::kParts / 2) < kMostSum);
