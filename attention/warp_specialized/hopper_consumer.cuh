@@ -50,7 +50,12 @@ class Consumer {
       const Work& work = TheWork();
       if (HasRows(work)) {
         if (!begun) First(work);
-        for (int i = work.tiles - 2 - SkipsTile(work); i >= 0; --i) Step(work, i);
+        for (int i = work.tiles - 2 - SkipsTile(work); i >= 0;) {
+          i = Steps(work, i);
+          if constexpr (Shape::kFp8) {
+            if (summed_ == kMostSummed) SetAside();
+          }
+        }
         begun = Last(work);
       } else {
         LeaveOut(work, others_begun);
@@ -98,46 +103,93 @@ class Consumer {
     sum_.Clear();
     if constexpr (Shape::kFp8) summed_ = 0, aside_[0] = aside_[1] = 0, is_aside_ = false;
     LaneRows factors;
-    softmax_.template Weigh</*kFirst=*/true>(
-        s, work, i, scales, factors, [](Scores&, const auto&...) {}, [] {}, [&] { sum_.Round(s); });
-    if (i > 0) shared_.k_ring.WaitFull(k_at_);
+    softmax_.Weigh(
+        s, work, i, scales, factors, [] {}, [&] { sum_.Round(s); });
     ClearV(work, /*waits=*/true);
     SkipV(skips);
   }
 
-  // S of tile i, while P V of the tile before is computed. K of tile i is there already.
+  // Tile i of keys, and maybe some after it. Returns the next one.
+  __device__ int Steps(const Work& work, int i) {
+    if constexpr (Softmax::kSpeculates) {
+      const int plain = softmax_.PlainTiles(i);
+      if (plain > 0) return PlainSteps(work, i, plain);
+    }
+    Step(work, i);
+    return i - 1;
+  }
+
   __device__ void Step(const Work& work, int i) {
     Scores s;
+    shared_.k_ring.WaitFull(k_at_);
+    Start(s);
+    const TileScales<Shape>& scales = ScalesAt(shared_, scales_at_);
+    wgmma::Wait<1>();
+    wgmma::Keep(s.x);
+    ReleaseK(i);
+    LaneRows factors;
+    const bool rescale = softmax_.Weigh(
+        s, work, i, scales, factors, [&] { AwaitSum(); }, [&] { sum_.Round(s); });
+    if (rescale) Rescale(factors);
+    if constexpr (Shape::kFp8) ++summed_;
+  }
+
+  // Up to `steps` steps of plain tiles, from tile i on. Returns the next one. What is rare stands behind the loop, as each
+  // branch around it would cost 12 cycles of 1900, and ptxas would not move instructions across.
+  __device__ int PlainSteps(const Work& work, int i, int steps) {
+    if constexpr (Shape::kFp8) steps = min(steps, kMostSummed - summed_), summed_ += steps;
+    Scores s;
+    LaneRows sums, tops;
+    bool fits;
+    shared_.k_ring.WaitFull(k_at_);
+    for (;;) {
+      Start(s);
+      const TileScales<Shape>& scales = ScalesAt(shared_, scales_at_);
+      const auto exponents = softmax_.ExponentsOf(scales);
+      wgmma::Wait<1>();
+      wgmma::Keep(s.x);
+      fits = softmax_.WeighPlain(
+          s, exponents, scales, sums, tops, [&] { AwaitSum(); }, [&] { sum_.Round(s); });
+      auto next = k_at_;
+      if (i > 0) next.Advance();  // or K that never comes would be waited for
+      const bool full = shared_.k_ring.TryFull(next);
+      if (!fits) break;
+      softmax_.Add(sums);
+      ReleaseK(/*i=*/1);
+      --i;
+      if (--steps == 0) break;
+      shared_.k_ring.WaitFull(k_at_, full);
+    }
+    if (!fits) {
+      LaneRows factors;
+      softmax_.MakeSmaller(s, work, i, ScalesAt(shared_, scales_at_), sums, tops, factors,
+                           [&](Scores& again, const auto&... of) { ScoresAgain(again, of...); });
+      sum_.Round(s);
+      Rescale(factors);
+      ReleaseK(/*i=*/1);
+      --i, --steps;
+    }
+    if (!Shape::kKeepsQ && i < 0) ReleaseQ();
+    if constexpr (Shape::kFp8) summed_ -= steps;
+    return i;
+  }
+
+  // S of a tile, and P V of the tile before. K is there already.
+  __device__ void Start(Scores& s) {
     WaitForTurn();
     StartScores(s);
     shared_.v_ring.WaitFull(v_at_);
     sum_.Start(VAddress());
     PassTurn();
-    const TileScales<Shape>& scales = ScalesAt(shared_, scales_at_);
-    wgmma::Wait<1>();
-    wgmma::Keep(s.x);
-    LaneRows factors;
-    if constexpr (!Softmax::kSpeculates) ReleaseK(i);
-    const bool rescale = softmax_.template Weigh</*kFirst=*/false>(
-        s, work, i, scales, factors,
-        [&](Scores& again, const auto&... of) {
-          if constexpr (Softmax::kSpeculates) ScoresAgain(again, of...);
-        },
-        [&] {
-          wgmma::Wait<0>();
-          wgmma::Keep(sum_.o().x);
-          ReleaseV();
-        },
-        [&] { sum_.Round(s); });
-    if constexpr (Softmax::kSpeculates) ReleaseK(i);
-    if (i > 0) shared_.k_ring.WaitFull(k_at_);
-    if (rescale) {
-      Rows::Multiply(sum_.o(), factors);
-      if constexpr (Shape::kFp8) aside_[0] *= factors[0], aside_[1] *= factors[1];
-    }
-    if constexpr (Shape::kFp8) {
-      if (++summed_ == kMostSummed) SetAside();
-    }
+  }
+  __device__ void AwaitSum() {
+    wgmma::Wait<0>();
+    wgmma::Keep(sum_.o().x);
+    ReleaseV();
+  }
+  __device__ void Rescale(const LaneRows& factors) {
+    Rows::Multiply(sum_.o(), factors);
+    if constexpr (Shape::kFp8) aside_[0] *= factors[0], aside_[1] *= factors[1];
   }
 
   // The last P V, beside S of the next query tile if there is one. Returns whether there was.
@@ -651,11 +703,11 @@ class Consumer {
       o[r] = static_cast<uint16_t*>(a.o.data) + a.o.Offset(work.q.batch, at[r].token, at[r].head);
     }
     if constexpr (!Shape::kFp8) {
-      StoreRows<T>(sum_.o(), factors, o, exists, a.dv, a.o.whole_chunks);
+      StoreRows<T, false>(sum_.o(), factors, o, exists, a.dv, a.o.whole_chunks);
     } else if (h_.o_is_fp16) {
-      StoreRows<__half>(sum_.o(), factors, o, exists, a.dv, a.o.whole_chunks);
+      StoreRows<__half, true>(sum_.o(), factors, o, exists, a.dv, a.o.whole_chunks);
     } else {
-      StoreRows<__nv_bfloat16>(sum_.o(), factors, o, exists, a.dv, a.o.whole_chunks);
+      StoreRows<__nv_bfloat16, true>(sum_.o(), factors, o, exists, a.dv, a.o.whole_chunks);
     }
   }
 

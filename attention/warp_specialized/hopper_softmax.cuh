@@ -4,6 +4,7 @@
 // relative to the running maxima that there are, and its own maxima are not looked for. The sums of
 // the weights, which are needed anyway, show whether that was right: a score that is far above makes
 // them large. Then the weights are scaled down or, if they overflowed, computed again from Q and K.
+// Where that may be done, tiles that need no mask are called plain. They have functions of their own.
 //
 // A warp decides on its 16 rows together, but what changes a row's bits depends on its own scores and
 // on its place in the sequence alone, and on where its keys are divided (shares.h).
@@ -30,6 +31,8 @@ class HopperSoftmax {
   using Scores = device::wgmma::Accumulators<Shape::kKeys>;
   using Rows = device::WarpRows<16, Shape::kKeys, Shape::kDimV>;
   using LaneRows = typename Rows::LaneRows;
+  // Elements of a row that a lane has of each part of a tile with scales of its own.
+  static constexpr int kParts = TileScales<Shape>::kParts, kOfPart = Shape::kKeys / 4 / kParts;
 
   __device__ explicit HopperSoftmax(const HopperArguments& h)
       : h_(h), scale_log2_(device::ScaleLog2(h.a, kCaps)) {}
@@ -70,59 +73,90 @@ class HopperSoftmax {
     }
   }
 
-  // Replaces the scores of tile i of keys by weights, and rounds them. Returns whether O has to be multiplied
-  // by `factors`. kFirst: the first tile of a query tile, which never has to.
-  //   again      computes the scores once more; not called if kFirst
+  // Replaces the scores of tile i of keys by weights, and rounds them. Returns whether O has to be multiplied by
+  // `factors`, which it never has for the first tile of a query tile.
   //   meanwhile  is called between the exponentials of one row and those of the other
-  //   round      rounds the weights; called again if they change
+  //   round      rounds the weights
   // So the exponentials of the second row, which wait for their unit, leave slots for the first row's rounding.
-  template <bool kFirst, typename Again, typename Meanwhile, typename Round>
+  template <typename Meanwhile, typename Round>
   __device__ bool Weigh(Scores& s, const Work& work, int i, const TileScales<Shape>& scales,
-                        LaneRows& factors, Again again, Meanwhile meanwhile, Round round) {
-    const bool masked = i >= full_end_ || i < full_begin_;
+                        LaneRows& factors, Meanwhile meanwhile, Round round) {
     if constexpr (Shape::kFp8) {
       if constexpr (kCaps) CapScaled(s, scales);
     } else if constexpr (kCaps) {
       Rows::Cap(s, h_.a);
     }
-    if (masked) MaskOut(s, work, i);
-    bool rescale = false;
+    if (i >= full_end_ || i < full_begin_) {
+      MaskOut(s, work, i);
+    } else {
+      all_seen_ = true;
+    }
     factors[0] = factors[1] = 1;  // here, or ptxas spills
-    const bool speculates = kSpeculates && !kFirst && !masked && all_seen_;
-    if (!masked) all_seen_ = true;
-    if (!speculates) {
-      LaneRows max;
-      if constexpr (Shape::kFp8) {
-        FindScaledMaxima(s, scales, max);
-        rescale = rows_.Grow(max, 1, factors, kLogTop);
-      } else {
-        Rows::FindMaxima(s, max);
-        rescale = rows_.Grow(max, scale_log2_, factors);
-      }
+    LaneRows max;
+    bool rescale;
+    if constexpr (Shape::kFp8) {
+      FindScaledMaxima(s, scales, max);
+      rescale = rows_.Grow(max, 1, factors, kLogTop);
+    } else {
+      Rows::FindMaxima(s, max);
+      rescale = rows_.Grow(max, scale_log2_, factors);
     }
     LaneRows sums, tops;
-    Exponentiate(s, 0, scales, sums, tops);
-    if constexpr (Shape::kAwaitsLate) {
-      // ptxas would move what meanwhile() waits for before most exponentials, but not past a vote that it cannot foresee.
-      if (__any_sync(0xFFFFFFFF, sums[0] < 0)) asm volatile("nanosleep.u32 0;");
-    }
-    meanwhile();
-    Exponentiate(s, 1, scales, sums, tops);
+    Exponentiate(s, ExponentsOf(scales), scales, sums, tops, meanwhile);
     round();
-    if (!speculates) {
 #pragma unroll
-      for (int r = 0; r < 2; ++r) SetMostSum(r, work, i, scales, sums);
-    } else if (AnyAbove(most_sums_, tops)) {
-      if (AnyAbove({kMostScaled, kMostScaled}, tops)) {
-        WeighFar(s, scales, sums, tops, factors, again);
+    for (int r = 0; r < 2; ++r) SetMostSum(r, work, i, scales, sums);
+    Add(sums);
+    return rescale;
+  }
+
+  // How many tiles are plain, from tile i on down to tile 0.
+  __device__ int PlainTiles(int i) const {
+    return kSpeculates && all_seen_ && i < full_end_ ? i + 1 - full_begin_ : 0;
+  }
+
+  // What turns the scores of each row and part into powers of 2.
+  struct Exponents {
+    float factors[2][kParts], offsets[2][kParts];
+  };
+  __device__ Exponents ExponentsOf(const TileScales<Shape>& scales) const {
+    Exponents e;
+#pragma unroll
+    for (int r = 0; r < 2; ++r) {
+#pragma unroll
+      for (int part = 0; part < kParts; ++part) {
+        const float neg_max = rows_.State(r).neg_max;
+        e.factors[r][part] = Factor(r, part, scales);
+        e.offsets[r][part] = Shape::kFp8 ? neg_max + scales.LogV(part) : neg_max;
       }
-      ScaleDown(s, work, i, scales, sums, tops, factors);
-      rescale = true;
-      round();
     }
+    return e;
+  }
+  // Weigh() for a plain tile. Returns whether its weights are small enough. If so, Add() comes next, if not,
+  // MakeSmaller().
+  template <typename Meanwhile, typename Round>
+  __device__ bool WeighPlain(Scores& s, const Exponents& exponents, const TileScales<Shape>& scales,
+                             LaneRows& sums, LaneRows& tops, Meanwhile meanwhile,
+                             Round round) const {
+    Exponentiate(s, exponents, scales, sums, tops, meanwhile);
+    round();
+    return !AnyAbove(most_sums_, tops);
+  }
+  __device__ void Add(const LaneRows& sums) {
 #pragma unroll
     for (int r = 0; r < 2; ++r) rows_.State(r).sum += sums[r];
-    return rescale;
+  }
+  // Then the weights are to be rounded again, and O is to be multiplied by `factors`.
+  //   again      computes the scores once more
+  template <typename Again>
+  __device__ void MakeSmaller(Scores& s, const Work& work, int i, const TileScales<Shape>& scales,
+                              LaneRows& sums, LaneRows& tops, LaneRows& factors, Again again) {
+    factors[0] = factors[1] = 1;
+    if (AnyAbove({kMostScaled, kMostScaled}, tops)) {
+      WeighFar(s, scales, sums, tops, factors, again);
+    }
+    ScaleDown(s, work, i, scales, sums, tops, factors);
+    Add(sums);
   }
 
   __device__ Rows& rows() { return rows_; }
@@ -153,9 +187,6 @@ class HopperSoftmax {
                     min(work.sees_end + query, work.keys) - i * kKeys);
     }
   }
-
-  // Elements of a row that a lane has of each part of a tile with scales of its own.
-  static constexpr int kParts = TileScales<Shape>::kParts, kOfPart = kKeys / 4 / kParts;
 
   // What turns a score of the lane's r-th row into one in base 2. Of fp8, scales of the row and of the keys
   // are part of it; with a softcap, they come before the cap.
@@ -222,7 +253,7 @@ class HopperSoftmax {
         if (!far[r]) continue;
         auto& row = rows_.State(r);
         factors[r] = row.MoveTo(fminf(row.neg_max, kLogTop - largest));
-        Exponentiate(s, r, scales, sums, tops);
+        Exponentiate(s, r, ExponentsOf(scales), scales, sums, tops);
       }
     } else {
       again(s);
@@ -236,20 +267,19 @@ class HopperSoftmax {
         }
       }
 #pragma unroll
-      for (int r = 0; r < 2; ++r) Exponentiate(s, r, scales, sums, tops);
+      for (int r = 0; r < 2; ++r) Exponentiate(s, r, ExponentsOf(scales), scales, sums, tops);
     }
   }
 
   // The rows' shares of the sum, and the largest of the sums that they are made of. Of fp8, V's scale is part of the
   // weights, but not of the rows' sums. Two chains of sums, so that an addition need not wait for the one before.
-  __device__ void Exponentiate(Scores& s, int r, const TileScales<Shape>& scales, LaneRows& sums,
-                               LaneRows& tops) const {
+  static __device__ void Exponentiate(Scores& s, int r, const Exponents& exponents,
+                                      const TileScales<Shape>& scales, LaneRows& sums,
+                                      LaneRows& tops) {
 #pragma unroll
     for (int part = 0; part < kParts; ++part) {
       float chains[2] = {0, 0};
-      const float neg_max = rows_.State(r).neg_max,
-                  offset = Shape::kFp8 ? neg_max + scales.LogV(part) : neg_max,
-                  factor = Factor(r, part, scales);
+      const float factor = exponents.factors[r][part], offset = exponents.offsets[r][part];
 #pragma unroll
       for (int j = part * kOfPart; j < (part + 1) * kOfPart; ++j) {
         s.At(r, j) = device::OnlineSoftmax::Power(fmaf(s.At(r, j), factor, offset));
@@ -261,6 +291,17 @@ class HopperSoftmax {
       const float top = fmaxf(chains[0], chains[1]);
       tops[r] = part == 0 ? top : fmaxf(tops[r], top);
     }
+  }
+  template <typename Meanwhile>
+  __device__ void Exponentiate(Scores& s, const Exponents& exponents,
+                               const TileScales<Shape>& scales, LaneRows& sums, LaneRows& tops,
+                               Meanwhile meanwhile) const {
+    Exponentiate(s, 0, exponents, scales, sums, tops);
+    // ptxas would move what meanwhile() waits for before most exponentials, but not past a branch. This one is never
+    // taken, and costs nothing.
+    if (Shape::kAwaitsLate && h_.a.dv < 0) __trap();
+    meanwhile();
+    Exponentiate(s, 1, exponents, scales, sums, tops);
   }
 
   // A sum that is NaN stays NaN in any case.
@@ -292,6 +333,7 @@ class HopperSoftmax {
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
       const float excess = Rows::RowMax(tops[r] - most_sums_[r]), largest = Rows::RowMax(max[r]);
+      // A sum may be above a low limit while no weight is above kTop: then nothing changes.
       const float factor = rows_.State(r).GrowTo(excess > 0 ? fmaxf(largest * (1 / kTop), 1) : 1);
       factors[r] *= factor;
       sums[r] *= factor;

@@ -15,6 +15,10 @@
 // That is the order in which a lane has its scores. P needs it: of the product's A, lane k of a row has
 // places 4k to 4k + 3, and of the scores it has keys 2k, 2k + 1, 8 + 2k, 8 + 2k + 1. So P is rounded where
 // it lies (hopper_sum.cuh).
+//
+// The rows of the transposed tile, which are V's columns, are in that order, too: of each 16, column 4k + j is row
+// 2k + j or, from j = 2 on, 8 + 2k + j - 2. So lane k of a row of O has columns 4k to 4k + 3, and needs one exchange to
+// have 8 that it can store at once (hopper_output.cuh), not two.
 #ifndef ATTENTION_WARP_SPECIALIZED_HOPPER_TRANSPOSE_CUH_
 #define ATTENTION_WARP_SPECIALIZED_HOPPER_TRANSPOSE_CUH_
 
@@ -64,15 +68,16 @@ __device__ void TransposeBlock(uint32_t from, uint32_t to, uint32_t first, uint3
 struct TransposeLane {
   uint32_t from, to, first, second;
 
-  // The lane points ldmatrix at a key, and stmatrix at a column. stmatrix stores 8 rows at a time. Columns
-  // 0, 2, 4, 6, 9, 11, 13, 15 of each 16 lie in different banks, so matrices 0 and 2 have these, and 1 and
-  // 3 the others. Matrices 0 and 1 have the first half of the keys.
+  // The lane points ldmatrix at a key, and stmatrix at a row. stmatrix stores 8 rows at a time. They lie in different
+  // banks if, of columns 2c and 2c + 1, matrices 0 and 2 have the first where c is even and the second where it is
+  // odd. Matrices 1 and 3 have the others. Matrices 0 and 1 have the first half of the keys.
   __device__ TransposeLane(int lane, int warp) {
-    constexpr uint32_t kEven = 0x6420, kOdd = 0x7531;
+    constexpr uint32_t kFirst = 0x6420, kSecond = 0x7531;
     from = lane * 128 + (lane % 8 ^ warp) * 16;
-    const int row = lane % 8, column = row * 2 + (lane / 8 % 2 ^ row / 4);
-    to = (warp * 16 + column) * 128 + (lane / 16 ^ column % 8) * 16;
-    first = lane < 16 ? kEven : kOdd, second = lane < 16 ? kOdd : kEven;
+    const int c = lane % 8, row = c % 2 * 8 + c / 2 * 2 + (lane / 8 % 2 ^ c % 2);
+    to = (warp * 16 + row) * 128 + (lane / 16 ^ row % 8) * 16;
+    const bool odd = lane / 4 % 2 == 1;  // c of what it permutes is lane / 4
+    first = odd ? kSecond : kFirst, second = odd ? kFirst : kSecond;
   }
 };
 

@@ -25,8 +25,12 @@ class Barrier {
   // Waits for the end of the current phase if it has this parity. Of a new barrier, that of parity 1
   // counts as ended.
   __device__ void Wait(uint32_t parity) {
-    while (!cuda::ptx::mbarrier_try_wait_parity(&word_, parity)) {
+    while (!TryWait(parity)) {
     }
+  }
+  // For a while. Returns whether it has ended.
+  __device__ bool TryWait(uint32_t parity) {
+    return cuda::ptx::mbarrier_try_wait_parity(&word_, parity);
   }
   // Arrives at the same barrier of block `block` of the cluster, which waits for reads that are complete,
   // and for nothing else: with the order of a cluster, a fence of the whole GPU came with it.
@@ -85,6 +89,12 @@ class Ring {
 
   // Consumers.
   __device__ void WaitFull(const Place& at) { full_[at.stage].Wait(at.parity); }
+  // The same in two steps, as an answer takes 40 cycles: `full` is what TryFull() has returned. It may take a while if the
+  // stage is not full. mbarrier.test_wait would not, but compute-sanitizer does not know that it orders accesses.
+  __device__ bool TryFull(const Place& at) { return full_[at.stage].TryWait(at.parity); }
+  __device__ void WaitFull(const Place& at, bool full) {
+    while (!full) full = full_[at.stage].TryWait(at.parity);
+  }
   __device__ void Release(const Place& at) { empty_[at.stage].Arrive(); }
   __device__ void ReleaseIn(uint32_t block, const Place& at) { empty_[at.stage].ArriveIn(block); }
 
