@@ -151,8 +151,8 @@ class Consumer {
       fits = softmax_.WeighPlain(
           s, exponents, scales, sums, tops, [&] { AwaitSum(); }, [&] { sum_.Round(s); });
       auto next = k_at_;
-      if (i > 0) next.Advance();  // or K that never comes would be waited for
-      const bool full = shared_.k_ring.TryFull(next);
+      next.Advance();
+      const bool full = shared_.k_ring.IsFull(next);
       if (!fits) break;
       softmax_.Add(sums);
       ReleaseK(/*i=*/1);

@@ -26,8 +26,8 @@ struct HopperShape {
   // Whether two blocks may share copies of K and V (PairOf).
   static constexpr bool kPairs = !kE5m2V && kDim >= 128;
   static constexpr int kCluster = 1;  // blocks that do
-  // Whether consumers take turns to start their products. By measurement, it is faster but for this head dim of fp8.
-  static constexpr bool kTakesTurns = !(kFp8 && kDim == 128);
+  // Whether consumers take turns to start their products.
+  static constexpr bool kTakesTurns = true;
   // Whether P V of a tile is awaited behind half of the next tile's exponentials, not before: faster at these head dims.
   static constexpr bool kAwaitsLate = !kFp8 && kDim > 64 && kDim <= 128;
   static constexpr int kThreads = 128 * (kConsumers + 1);

@@ -32,6 +32,10 @@ class Barrier {
   __device__ bool TryWait(uint32_t parity) {
     return cuda::ptx::mbarrier_try_wait_parity(&word_, parity);
   }
+  // At once. Returns whether it has ended.
+  __device__ bool HasEnded(uint32_t parity) {
+    return cuda::ptx::mbarrier_test_wait_parity(&word_, parity);
+  }
   // Arrives at the same barrier of block `block` of the cluster, which waits for reads that are complete,
   // and for nothing else: with the order of a cluster, a fence of the whole GPU came with it.
   __device__ void ArriveIn(uint32_t block) {
@@ -89,9 +93,8 @@ class Ring {
 
   // Consumers.
   __device__ void WaitFull(const Place& at) { full_[at.stage].Wait(at.parity); }
-  // The same in two steps, as an answer takes 40 cycles: `full` is what TryFull() has returned. It may take a while if the
-  // stage is not full. mbarrier.test_wait would not, but compute-sanitizer does not know that it orders accesses.
-  __device__ bool TryFull(const Place& at) { return full_[at.stage].TryWait(at.parity); }
+  // The same in two steps, as an answer takes 40 cycles: `full` is what IsFull() has returned.
+  __device__ bool IsFull(const Place& at) { return full_[at.stage].HasEnded(at.parity); }
   __device__ void WaitFull(const Place& at, bool full) {
     while (!full) full = full_[at.stage].TryWait(at.parity);
   }
