@@ -119,6 +119,7 @@ class Consumer {
     return i - 1;
   }
 
+  // A tile whose maxima are looked for.
   __device__ void Step(const Work& work, int i) {
     Scores s;
     shared_.k_ring.WaitFull(k_at_);
@@ -152,7 +153,8 @@ class Consumer {
           s, exponents, scales, sums, tops, [&] { AwaitSum(); }, [&] { sum_.Round(s); });
       auto next = k_at_;
       next.Advance();
-      const bool full = shared_.k_ring.IsFull(next);
+      const bool full =
+          shared_.k_ring.IsFull(next);  // ptxas puts it before the vote of WeighPlain()
       if (!fits) break;
       softmax_.Add(sums);
       ReleaseK(/*i=*/1);

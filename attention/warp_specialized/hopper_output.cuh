@@ -71,7 +71,7 @@ __device__ void StoreRows(const device::wgmma::Accumulators<kColumns>& o, const 
       if (!exists[r] || column >= dv) continue;
       uint16_t* const place = to[r] + column;
       if constexpr (kTransposed) {
-        // As an assignment, ptxas awaits P V earlier in the loop over tiles: 0.96 to 0.99 of the speed at head dim 128.
+        // With an assignment, ptxas awaits P V earlier in the loop over tiles: 0.96 to 0.99 of the speed at head dim 128.
         asm volatile("st.global.v4.b32 [%0], {%1, %2, %3, %4};" ::"l"(place), "r"(words[0]),
                      "r"(words[1]), "r"(words[2]), "r"(words[3])
                      : "memory");

@@ -1,6 +1,6 @@
 // V of fp8, transposed by a kernel of its own: once, where the Hopper kernel does it once per query tile.
 //
-// Of each head and tile of 128 keys it leaves dv rows of 128 bytes, with the keys in the order of
+// Of each head and tile of 128 keys it leaves dv rows of 128 bytes, with keys and columns in the order of
 // hopper_transpose.cuh. Keys beyond the last one are zeros.
 #include <cstdint>
 

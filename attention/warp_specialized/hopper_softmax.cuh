@@ -74,7 +74,7 @@ class HopperSoftmax {
   }
 
   // Replaces the scores of tile i of keys by weights, and rounds them. Returns whether O has to be multiplied by
-  // `factors`, which it never has for the first tile of a query tile.
+  // `factors`. In the first tile of a query tile there is no O yet, so Begin() of the consumer ignores it.
   //   meanwhile  is called between the exponentials of one row and those of the other
   //   round      rounds the weights
   // So the exponentials of the second row, which wait for their unit, leave slots for the first row's rounding.
@@ -146,7 +146,7 @@ class HopperSoftmax {
 #pragma unroll
     for (int r = 0; r < 2; ++r) rows_.State(r).sum += sums[r];
   }
-  // Then the weights are to be rounded again, and O is to be multiplied by `factors`.
+  // For a plain tile whose weights are too large. The caller rounds them again, and multiplies O by `factors`.
   //   again      computes the scores once more
   template <typename Again>
   __device__ void MakeSmaller(Scores& s, const Work& work, int i, const TileScales<Shape>& scales,
@@ -333,7 +333,7 @@ class HopperSoftmax {
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
       const float excess = Rows::RowMax(tops[r] - most_sums_[r]), largest = Rows::RowMax(max[r]);
-      // A sum may be above a low limit while no weight is above kTop: then nothing changes.
+      // A sum may be above a low limit while no weight is above kTop: then only the limit changes.
       const float factor = rows_.State(r).GrowTo(excess > 0 ? fmaxf(largest * (1 / kTop), 1) : 1);
       factors[r] *= factor;
       sums[r] *= factor;

@@ -16,9 +16,9 @@
 // places 4k to 4k + 3, and of the scores it has keys 2k, 2k + 1, 8 + 2k, 8 + 2k + 1. So P is rounded where
 // it lies (hopper_sum.cuh).
 //
-// The rows of the transposed tile, which are V's columns, are in that order, too: of each 16, column 4k + j is row
-// 2k + j or, from j = 2 on, 8 + 2k + j - 2. So lane k of a row of O has columns 4k to 4k + 3, and needs one exchange to
-// have 8 that it can store at once (hopper_output.cuh), not two.
+// The rows of the transposed tile are V's columns. Of each 16, rows 2k, 2k + 1, 8 + 2k and 8 + 2k + 1 have columns 4k to
+// 4k + 3. wgmma gives lane k of a row these rows of the sum, so it has 4 neighbouring columns of O, and needs one exchange
+// to have 8 that it can store at once (hopper_output.cuh), not two.
 #ifndef ATTENTION_WARP_SPECIALIZED_HOPPER_TRANSPOSE_CUH_
 #define ATTENTION_WARP_SPECIALIZED_HOPPER_TRANSPOSE_CUH_
 

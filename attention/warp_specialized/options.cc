@@ -170,6 +170,7 @@ absl::StatusOr<size_t> PretransposedShape(const AttentionProblem& p, size_t othe
   } else if (p.lens != Lengths::kFixed || p.page != 0) {
     why = "not for lengths and pages";
   } else if (p.dv % 16 != 0) {
+    // Rows are 16 bytes or more apart, and columns change places with others of their 16 (hopper_transpose.cuh).
     why = absl::StrCat("dv: ", p.dv, " is not a multiple of 16");
   } else if (p.sq == 0 || p.skv == 0) {
     why = absl::StrCat("not for ", p.sq, " queries and ", p.skv, " keys");

@@ -28,11 +28,11 @@ class Barrier {
     while (!TryWait(parity)) {
     }
   }
-  // For a while. Returns whether it has ended.
+  // For a limited time. Returns whether it has ended.
   __device__ bool TryWait(uint32_t parity) {
     return cuda::ptx::mbarrier_try_wait_parity(&word_, parity);
   }
-  // At once. Returns whether it has ended.
+  // Does not wait. Returns whether it has ended.
   __device__ bool HasEnded(uint32_t parity) {
     return cuda::ptx::mbarrier_test_wait_parity(&word_, parity);
   }
