@@ -98,7 +98,8 @@ class Consumer {
     const bool skips = SkipsTile(work);
     const int i = work.tiles - 1 - skips;
     const TileScales<Shape>& scales = ScalesAt(shared_, scales_at_);
-    ReleaseK(i);
+    ReleaseK();
+    if (i == 0) ReleaseQAfterScores();
     softmax_.Begin(work, group_);
     sum_.Clear();
     if constexpr (Shape::kFp8) summed_ = 0, aside_[0] = aside_[1] = 0, is_aside_ = false;
@@ -127,7 +128,8 @@ class Consumer {
     const TileScales<Shape>& scales = ScalesAt(shared_, scales_at_);
     wgmma::Wait<1>();
     wgmma::Keep(s.x);
-    ReleaseK(i);
+    ReleaseK();
+    if (i == 0) ReleaseQAfterScores();
     LaneRows factors;
     const bool rescale = softmax_.Weigh(
         s, work, i, scales, factors, [&] { AwaitSum(); }, [&] { sum_.Round(s); });
@@ -153,14 +155,14 @@ class Consumer {
           s, exponents, scales, sums, tops, [&] { AwaitSum(); }, [&] { sum_.Round(s); });
       auto next = k_at_;
       next.Advance();
-      const bool full =
-          shared_.k_ring.IsFull(next);  // ptxas puts it before the vote of WeighPlain()
+      // ptxas puts this before the vote of WeighPlain().
+      const bool full = shared_.k_ring.IsFull(next);
       if (!fits) break;
       softmax_.Add(sums);
-      ReleaseK(/*i=*/1);
+      ReleaseK();
       --i;
       if (--steps == 0) break;
-      shared_.k_ring.WaitFull(k_at_, full);
+      if (!full) shared_.k_ring.WaitFull(k_at_);
     }
     if (!fits) {
       LaneRows factors;
@@ -168,10 +170,10 @@ class Consumer {
                            [&](Scores& again, const auto&... of) { ScoresAgain(again, of...); });
       sum_.Round(s);
       Rescale(factors);
-      ReleaseK(/*i=*/1);
+      ReleaseK();
       --i, --steps;
     }
-    if (!Shape::kKeepsQ && i < 0) ReleaseQ();
+    if (i < 0) ReleaseQAfterScores();
     if constexpr (Shape::kFp8) summed_ -= steps;
     return i;
   }
@@ -227,9 +229,7 @@ class Consumer {
     shared_.v_ring.WaitFull(v_at_);
     sum_.Start(VAddress());
     PassTurn();
-    wgmma::Wait<0>();
-    wgmma::Keep(sum_.o().x);
-    ReleaseV();
+    AwaitSum();
     Finish();
     if (work.Takes()) TakePart(work.takes);
     if (work.Leaves()) {
@@ -307,7 +307,7 @@ class Consumer {
   __device__ void SkipK() {
     shared_.k_ring.WaitFull(k_at_);
     __syncwarp();
-    ReleaseK(/*i=*/1);
+    ReleaseK();
   }
   // Without a branch around Advance(), or ptxas takes the warp for divergent from there on.
   __device__ void SkipV(bool skips) {
@@ -470,15 +470,18 @@ class Consumer {
     PassTurn();
   }
 
-  // After the scores of tile i. Tile 0 is the last one, with which Q is done as well.
-  __device__ void ReleaseK(int i) {
+  // After the scores of a tile.
+  __device__ void ReleaseK() {
     if constexpr (Shape::kFp8) {
       __syncwarp();  // all lanes have read the scales of the tile before
       scales_at_ = NextScales<Shape>(scales_at_);
     }
     Release(shared_.k_ring, k_at_);
     k_at_.Advance();
-    if (!Shape::kKeepsQ && i == 0) ReleaseQ();
+  }
+  // After those of tile 0, the last one.
+  __device__ void ReleaseQAfterScores() {
+    if constexpr (!Shape::kKeepsQ) ReleaseQ();
   }
   // In all blocks of the cluster: each copies to all.
   template <class Ring, class At>

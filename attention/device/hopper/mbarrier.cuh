@@ -25,12 +25,8 @@ class Barrier {
   // Waits for the end of the current phase if it has this parity. Of a new barrier, that of parity 1
   // counts as ended.
   __device__ void Wait(uint32_t parity) {
-    while (!TryWait(parity)) {
+    while (!cuda::ptx::mbarrier_try_wait_parity(&word_, parity)) {
     }
-  }
-  // For a limited time. Returns whether it has ended.
-  __device__ bool TryWait(uint32_t parity) {
-    return cuda::ptx::mbarrier_try_wait_parity(&word_, parity);
   }
   // Does not wait. Returns whether it has ended.
   __device__ bool HasEnded(uint32_t parity) {
@@ -93,11 +89,9 @@ class Ring {
 
   // Consumers.
   __device__ void WaitFull(const Place& at) { full_[at.stage].Wait(at.parity); }
-  // The same in two steps, as an answer takes 40 cycles: `full` is what IsFull() has returned.
+  // Whether there is nothing to wait for. The answer takes 40 cycles, as that of WaitFull() does, but may be asked for
+  // earlier.
   __device__ bool IsFull(const Place& at) { return full_[at.stage].HasEnded(at.parity); }
-  __device__ void WaitFull(const Place& at, bool full) {
-    while (!full) full = full_[at.stage].TryWait(at.parity);
-  }
   __device__ void Release(const Place& at) { empty_[at.stage].Arrive(); }
   __device__ void ReleaseIn(uint32_t block, const Place& at) { empty_[at.stage].ArriveIn(block); }
 
