@@ -288,6 +288,11 @@ std::vector<Case> ManyTileCases() {
       Special("b=5,hq=16,sq=130,skv=250,d=192,dv=128,dtype=fp16", 27),
       Special("b=6,hq=14,hkv=7,sq=150,skv=230,d=192,dtype=bf16,mask=causal", 28),
       Special("b=5,hq=18,sq=140,skv=150,d=256,dtype=bf16,mask=window:60:9", 29),
+      // A window of several tiles of keys: between its edges are tiles without a mask.
+      Special("b=1,hq=2,sq=300,skv=900,d=96,dtype=bf16,mask=window:400:9", 46,
+              oracle::Values::kLargeScores),
+      Special("b=1,hq=2,sq=300,skv=900,d=128,dtype=fp16,mask=window:400:9", 47,
+              oracle::Values::kLargeScores),
   };
 }
 
@@ -304,6 +309,8 @@ std::vector<Case> PretransposedCases() {
       Special("b=1,hq=2,hkv=1,sq=140,skv=300,d=208,dv=176,dtype=fp8_e4m3,mask=causal", 44),
       Special("b=2,hq=2,hkv=1,sq=270,skv=330,d=128,dtype=fp8_e4m3,mask=window:150:9,scaleblock=64",
               45),
+      Special("b=1,hq=2,sq=270,skv=700,d=128,dtype=fp8_e4m3,scaleblock=64", 48,
+              oracle::Values::kLargeScores),
   });
 }
 
@@ -314,6 +321,7 @@ std::vector<Case> PagedTileCases() {
       Special("b=1,hq=2,sq=260,skv=300,d=192,dtype=bf16,page=8", 40),
       Special("b=1,hq=2,sq=260,skv=300,d=256,dtype=fp16,page=8,mask=causal", 41),
       Special("b=1,hq=2,sq=300,skv=300,d=128,dtype=fp8_e4m3,page=16,scaleblock=128", 42),
+      Special("b=1,hq=2,sq=260,skv=500,d=128,dtype=bf16,page=16", 49, oracle::Values::kLargeScores),
   });
 }
 
@@ -385,6 +393,15 @@ std::vector<Case> Fp8Cases() {
        oracle::Layout::kBshd, kNormal},
       {"b=2,hq=1,sq=40,skv=4700,d=60,dtype=fp8_e4m3,odtype=fp16,mask=causal,scaleblock=64",
        oracle::Layout::kOdd, kNormal},
+      // A window of several tiles of keys: between its edges are tiles without a mask.
+      {"b=1,hq=2,sq=300,skv=900,d=64,dtype=fp8_e4m3,mask=window:400:9,scaleblock=64",
+       oracle::Layout::kBshd, oracle::Values::kLargeScores},
+      {"b=1,hq=2,sq=300,skv=900,d=128,dtype=fp8_e4m3,mask=window:400:9,scaleblock=128",
+       oracle::Layout::kBhsd, oracle::Values::kLargeScores},
+      // Rows of O that end within 16 bytes.
+      {"b=1,hq=2,sq=140,skv=270,d=128,dv=77,dtype=fp8_e4m3", oracle::Layout::kStrided, kNormal},
+      {"b=1,hq=2,sq=140,skv=270,d=256,dv=203,dtype=fp8_e4m3,scaleblock=64",
+       oracle::Layout::kStrided, kNormal},
       // V of fp8_e5m2.
       {"b=2,hq=4,hkv=2,sq=200,d=64,dtype=fp8_e4m3,vdtype=fp8_e5m2,mask=causal,scaleblock=128",
        oracle::Layout::kBshd, kNormal},
