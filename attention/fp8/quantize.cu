@@ -23,9 +23,12 @@ enum class Pass {
   kConvert,  // reads it
 };
 
-// Most heads of a thread block: while one is computed, the next one's elements come. More, where all read
-// the same angles, which a block copies when it begins.
-constexpr int MostTogether(Turns turns) { return turns == Turns::kHalves ? 16 : 4; }
+// Most heads of a thread block: while one is computed, the next one's elements come. More, where all read the same
+// angles, which a block copies when it begins, and few others fill the time until they are there.
+template <int kDim>
+constexpr int MostTogether(Turns turns) {
+  return turns == Turns::kHalves && Layout<kDim>::kBlocks <= 2 ? 16 : 4;
+}
 
 // What a launch makes fp8: some of Q, K and V.
 struct Tensors {
@@ -140,11 +143,39 @@ struct LaneRow {
     return a.scales + sequence * a.scale_strides[0] + int64_t{blockIdx.x} * a.scale_strides[1] +
            head * a.scale_strides[2];
   }
-  __device__ const float* AnglesOf(int64_t of) const {
-    const int64_t position = of + a.kv_sequences[sequence].length - span.length;
+  __device__ int64_t PositionOf(int64_t of) const {
+    return of + a.kv_sequences[sequence].length - span.length;
+  }
+  __device__ const float* AnglesOf(int64_t position) const {
     return a.table + max(int64_t{0}, min(position, a.positions - 1)) * a.position_stride;
   }
 };
+
+// A warp copies the angles of its rows, with few instructions per row: otherwise a block would begin with as many
+// instructions as all elements of a head take.
+template <typename T, int kDim>
+__device__ void CopyAngles(const LaneRow<T, kDim>& row, float4* to) {
+  using L = Layout<kDim>;
+  constexpr int kRows = L::kRows;
+  const int64_t position = row.PositionOf(row.first_row);
+  // Rows from `begin` to `end` have a position in the table, and so has the row after each.
+  const auto within = [](int64_t i) {
+    return static_cast<int>(max(int64_t{0}, min(i, int64_t{kRows})));
+  };
+  const int begin = within(-position), end = within(row.a.positions - 1 - position);
+#pragma unroll
+  for (uint32_t chunk = threadIdx.x % 32; chunk < L::kAngleChunks; chunk += 32) {
+    const float* from = row.AnglesOf(position) + 4 * chunk;
+#pragma unroll
+    for (int i = 0; i < kRows; ++i) {
+      const uint32_t place =
+          L::AnglePlace(i, chunk / (2 * L::kLanes), chunk / 2 % L::kLanes, chunk % 2);
+      device::CopyAsync<16>(to + place, from);
+      if (begin <= i && i < end) from += row.a.position_stride;
+    }
+  }
+  device::CopyAsyncCommit();
+}
 
 template <typename T, int kDim, Turns kTurns>
 __device__ Turner<T, kDim, kTurns> TurnerOf(const LaneRow<T, kDim>& row, const T* first_of_warp,
@@ -155,7 +186,7 @@ __device__ Turner<T, kDim, kTurns> TurnerOf(const LaneRow<T, kDim>& row, const T
   Turner<T, kDim, kTurns> turner = {row.a, turns, thread % L::kLanes, thread % 32 / L::kLanes};
   if (kTurns == Turns::kHalves) turner.angles = AnglesAt<kDim>(shared, thread);
   if (kTurns == Turns::kAny && turns) {
-    turner.cosines = row.AnglesOf(row.row), turner.row = row.From(first_of_warp);
+    turner.cosines = row.AnglesOf(row.PositionOf(row.row)), turner.row = row.From(first_of_warp);
   }
   return turner;
 }
@@ -236,11 +267,11 @@ __device__ __noinline__ void MultiplyAgain(const QuantizeRows& a, Pass pass, int
 // The grid: blocks of rows, groups of heads, sequences of each tensor; those beyond a grid are of other
 // launches. There are no divisions: they would take as many instructions as a thread's elements.
 template <typename T, int kDim, Turns kTurns>
-__global__ void __launch_bounds__(128 * Layout<kDim>::kLanes, Layout<kDim>::Blocks(kTurns))
+__global__ void __launch_bounds__(128 * Layout<kDim>::kLanes, Layout<kDim>::kBlocks)
     QuantizeKernel(const __grid_constant__ Tensors tensors, Pass pass, int32_t first_head,
                    int32_t together, int64_t first_sequence, uint32_t sequences) {
   using L = Layout<kDim>;
-  constexpr bool kLater = L::Blocks(kTurns) == 1;
+  constexpr bool kLater = L::kBlocks == 1;
   // The next head's elements, then angles. If they began elsewhere, two lanes that copy halves of a sector
   // could not write together, and the sector would be read twice.
   extern __shared__ __align__(128) uint4 shared[];
@@ -274,17 +305,7 @@ __global__ void __launch_bounds__(128 * Layout<kDim>::kLanes, Layout<kDim>::Bloc
   };
   load();
   const bool turns = kTurns != Turns::kNone && a.table != nullptr, multiplies = turns || a.hadamard;
-  if (kTurns == Turns::kHalves && turns) {
-#pragma unroll 1
-    for (uint32_t i = threadIdx.x % 32; i < L::kRows * L::kAngleChunks; i += 32) {
-      const uint32_t of = i / L::kAngleChunks, chunk = i % L::kAngleChunks,
-                     place = L::AnglePlace(of, chunk / (2 * L::kLanes), chunk / 2 % L::kLanes,
-                                           chunk % 2);
-      device::CopyAsync<16>(AnglesAt<kDim>(shared, threadIdx.x) + place,
-                            row.AnglesOf(row.first_row + of) + 4 * chunk);
-    }
-    device::CopyAsyncCommit();
-  }
+  if (kTurns == Turns::kHalves && turns) CopyAngles(row, AnglesAt<kDim>(shared, threadIdx.x));
   if (a.hadamard) {
     for (uint32_t c = threadIdx.x; c < kDim / 2; c += blockDim.x) {
       signs[c] =
@@ -380,7 +401,7 @@ cudaError_t Launch(const Tensors& tensors, Pass pass, int processors, cudaStream
   const QuantizeRows& a = tensors.rows[0];
   // So many heads together that multiprocessors still have two rounds of blocks, if all sequences are as long as the
   // longest one.
-  int64_t together = MostTogether(kTurns);
+  int64_t together = MostTogether<kDim>(kTurns);
   const auto all = [&] {
     int64_t sum = 0;
     for (int i = 0; i < tensors.count; ++i) {
@@ -388,7 +409,7 @@ cudaError_t Launch(const Tensors& tensors, Pass pass, int processors, cudaStream
     }
     return a.b * sum;
   };
-  while (together > 1 && all() < int64_t{2} * processors * Layout<kDim>::Blocks(kTurns)) {
+  while (together > 1 && all() < int64_t{2} * processors * Layout<kDim>::kBlocks) {
     together /= 2;
   }
   const int64_t groups = (heads + together - 1) / together;

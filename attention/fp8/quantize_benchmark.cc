@@ -26,9 +26,10 @@ struct Case {
   bool hadamard, rotary;
 };
 
-// Of Q, K and V: 2 bytes of bf16, and one of fp8.
-int64_t BytesOf(const AttentionProblem& p) {
-  return 3 * p.b * (p.sq * p.hq * p.d + p.skv * p.hkv * (p.d + p.dv));
+// Of Q, K and V: 2 bytes of bf16, and one of fp8. And the table of angles, once.
+int64_t BytesOf(const AttentionProblem& p, bool rotary = false) {
+  const int64_t table = rotary ? p.skv * p.d * int64_t{sizeof(float)} : 0;
+  return 3 * p.b * (p.sq * p.hq * p.d + p.skv * p.hkv * (p.d + p.dv)) + table;
 }
 
 void BM_Quantize(benchmark::State& state, Case c) {
@@ -58,7 +59,7 @@ void BM_Quantize(benchmark::State& state, Case c) {
     options.rotary.table = BshdView(static_cast<const void*>(memory.back().data()), DType::kFloat32,
                                     device, 1, p.skv, 1, p.d);
   }
-  bench::RunCalls(state, device, BytesOf(p),
+  bench::RunCalls(state, device, BytesOf(p, c.rotary),
                   [&](void* stream) { return Quantize(p, from, to, options, stream); });
 }
 

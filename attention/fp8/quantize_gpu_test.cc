@@ -164,6 +164,13 @@ TEST(QuantizeOnGpuTest, WritesWhatTheCpuWrites) {
            Case{"b=3,hq=3,hkv=3,sq=200,skv=300,d=256,dtype=fp8_e4m3,vdtype=fp8_e5m2,"
                 "scaleblock=128,lens=packed",
                 DType::kFloat16, false, false, 256},
+           // Queries before the first position: they have its angles.
+           Case{"b=2,hq=2,sq=200,skv=141,d=64,dtype=fp8_e4m3,scaleblock=64", DType::kBFloat16, true,
+                false, 64},
+           Case{"b=1,hq=3,hkv=1,sq=300,skv=130,d=96,dtype=fp8_e4m3,scaleblock=128", DType::kFloat16,
+                true, false, 96},
+           Case{"b=2,hq=2,sq=200,skv=61,d=192,dtype=fp8_e4m3,scaleblock=128", DType::kBFloat16,
+                false, false, 192},
            // Enough blocks for several heads per thread block, and groups of fewer.
            Case{"b=1,hq=9,hkv=1,sq=5700,d=256,dtype=fp8_e4m3,scaleblock=64"},
            Case{"b=1,hq=9,hkv=1,sq=5700,d=256,dtype=fp8_e4m3,scaleblock=64", DType::kBFloat16, true,

@@ -43,9 +43,7 @@ struct Layout {
   static constexpr int kElements = kDim / kLanes, kParts = kElements / 8, kWords = kElements / 2;
   static constexpr int kBlock = static_cast<int>(HadamardBlock(kDim));
   // Thread blocks of a multiprocessor, as registers allow.
-  static constexpr int Blocks(Turns turns) {
-    return kDim == 64 ? 4 : kDim == 96 ? (turns == Turns::kNone ? 3 : 2) : kDim == 128 ? 2 : 1;
-  }
+  static constexpr int kBlocks = kDim == 64 ? 4 : kDim == 96 ? 3 : kDim == 128 ? 2 : 1;
 
   static __device__ uint32_t Column(uint32_t lane, int part) { return 8 * (kLanes * part + lane); }
 
