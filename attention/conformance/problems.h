@@ -45,7 +45,8 @@ std::vector<Case> SpecialCases();
 // every tile of a kernel.
 std::vector<Case> TileCases();
 
-// Several query tiles for each block of the largest GPU, the last of a head with few rows.
+// Several query tiles for each block of the largest GPU, the last of a head with few rows; and few that walk several
+// tiles of keys, with large scores or a wide window.
 std::vector<Case> ManyTileCases();
 
 // Small problems with a few more query tiles than an H200 has multiprocessors, and several tiles of keys: blocks may

@@ -27,7 +27,7 @@ struct Case {
 };
 
 // Of Q, K and V: 2 bytes of bf16, and one of fp8. And the table of angles, once.
-int64_t BytesOf(const AttentionProblem& p, bool rotary = false) {
+int64_t BytesOf(const AttentionProblem& p, bool rotary) {
   const int64_t table = rotary ? p.skv * p.d * int64_t{sizeof(float)} : 0;
   return 3 * p.b * (p.sq * p.hq * p.d + p.skv * p.hkv * (p.d + p.dv)) + table;
 }
@@ -66,7 +66,7 @@ void BM_Quantize(benchmark::State& state, Case c) {
 // A copy that reads and writes as many bytes in all.
 void BM_Copy(benchmark::State& state, Case c) {
   const Device device = bench::AnyDevice();
-  const int64_t bytes = BytesOf(AttentionProblem::Parse(c.problem).value());
+  const int64_t bytes = BytesOf(AttentionProblem::Parse(c.problem).value(), c.rotary);
   Buffer pages = paged::RandomRows(device, DType::kFloat32, bytes / 4).value();
   const paged::PageMemory memory = {device, pages.data(), nullptr, bytes / 2, 2, 0};
   bench::RunCalls(state, device, bytes, [&](void* stream) {
