@@ -149,6 +149,21 @@ TEST_F(AttnlabTest, VerifyAccuracyComparesDtypes) {
   const ProcessResult other = Attnlab({"verify", "--accuracy", "--values=normal"});
   EXPECT_EQ(other.exit_code, 2);
   EXPECT_THAT(other.err, HasSubstr("attnlab verify: --values is not for --accuracy"));
+  // Each table has all dtypes.
+  const ProcessResult once =
+      Attnlab({"verify", "--accuracy", "--problem=hq=1,sq=9,d=16,dtype=fp16/bf16", "--json"});
+  EXPECT_EQ(ParseJson(once.out)["rows"].size(), 10u);
+  EXPECT_EQ(ParseJson(once.out)["rows"][0]["problem"], "b=1,hq=1,hkv=1,sq=9,skv=9,d=16,mask=none");
+  const ProcessResult unused = Attnlab(
+      {"verify", "--accuracy", "--dtype=fp8_e4m3", "--problem=hq=1,sq=9,d=16,scaleblock=64"});
+  EXPECT_EQ(unused.exit_code, 2);
+  EXPECT_THAT(unused.err, HasSubstr("scaleblock"));
+}
+
+TEST_F(AttnlabTest, ADTypeThatDoesNotFitIsBlamed) {
+  const ProcessResult r = Attnlab({"verify", "--dtype=fp8_e5m2", "--problem=hq=1,sq=9,d=16"});
+  EXPECT_EQ(r.exit_code, 2);
+  EXPECT_THAT(r.err, HasSubstr("attnlab verify: --dtype: fp8_e5m2 is not one of fp32, fp16, bf16"));
 }
 
 TEST_F(AttnlabTest, VerifyTakesLengths) {

@@ -148,7 +148,8 @@ typedef struct attnlab_forward_args {
    * (attention/core/tensors.h). The row stride is in entries. */
   const int32_t* page_table;
   int64_t page_table_columns, page_table_row_stride;
-  /* Scales of fp8 elements, one per sequence and head: fp32 [b, 1, heads, 1]; null: 1. */
+  /* Scales of fp8 elements, positive: fp32 [b, blocks, heads, 1], where `blocks` is 1, or the longest
+   * length over scale_block, rounded up. Strides of 0 give one to several; null: all are 1. */
   const attnlab_tensor* q_scale;
   const attnlab_tensor* k_scale;
   const attnlab_tensor* v_scale;

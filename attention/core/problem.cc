@@ -266,8 +266,9 @@ absl::Status AttentionProblem::Validate() const {
   if (dtype == DType::kFloat8E4M3 ? IsFp8(ODType()) : ODType() != dtype) {
     return Invalid(
         "odtype", Name(ODType()),
-        absl::StrCat("does not go with dtype=", Name(dtype),
-                     "; must equal dtype, or be fp32, fp16 or bf16 if dtype is fp8_e4m3"));
+        absl::StrCat(
+            "does not go with dtype=", Name(dtype),
+            "; must be fp32, fp16 or bf16 if dtype is fp8_e4m3, and otherwise equal dtype"));
   }
   if (mask.kind == Mask::Kind::kSlidingWindow) {
     absl::Status s = CheckRange("mask: left", mask.left, 0, kMaxExtent);

@@ -25,7 +25,7 @@
 //            if dtype is fp16 or bf16
 //   vdtype   of V: that of K; or fp8_e5m2 if dtype is          kvdtype
 //            fp8_e4m3
-//   odtype   of O: dtype; or fp32, fp16 or bf16 if dtype        dtype; bf16 if that
+//   odtype   of O: dtype, but fp32, fp16 or bf16 if that        dtype; bf16 if that
 //            is fp8_e4m3                                        is fp8_e4m3
 //   mask     none, causal, window:LEFT:RIGHT (see mask.h)       none
 //   scale    0, or 1e-12 to 1e12                                1/sqrt(d)

@@ -18,6 +18,9 @@ absl::Status ValidateRotary(const AttentionProblem& p, const Rotary& rotary, Dev
     return absl::InvalidArgumentError(
         absl::StrCat("rotary: ", positions, " positions, but skv = ", p.skv));
   }
+  if (positions == 0) {  // queries without keys have the angles of the first position
+    return absl::InvalidArgumentError("rotary: 0 positions, must be at least 1");
+  }
   return ValidateView("rotary", table, {1, positions, 1, dim}, DType::kFloat32, device);
 }
 

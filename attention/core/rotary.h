@@ -13,7 +13,7 @@ namespace attnlab {
 
 struct Rotary {
   // fp32 [1, positions, 1, dim]: for a token's position in its sequence the cosines of dim / 2
-  // angles, then their sines. `dim` is even, 2 to d. At least skv positions. Null: no rotation.
+  // angles, then their sines. `dim` is even, 2 to d. At least skv positions, and 1. Null: no rotation.
   ConstTensorView table;
   // A pair that is rotated: dims 2 i and 2 i + 1, or else i and i + dim / 2.
   bool interleaved = false;

@@ -45,25 +45,6 @@ struct Axes {
   int count = 0;
 };
 
-// Elements may lie in any order in memory, but no two at the same address.
-absl::Status CheckDistinct(absl::string_view name, const TensorView& view) {
-  if (IsEmpty(view)) return absl::OkStatus();
-  const Axes sorted(view);
-  int64_t reach = 0;  // the largest offset so far
-  for (int i = 0; i < sorted.count; ++i) {
-    const auto [stride, extent] = sorted.axes[i];
-    if (stride <= reach) {
-      return Invalid(
-          name,
-          absl::StrCat(
-              "strides ", Join(view.strides), " with shape ", Join(view.shape),
-              " may make elements overlap: sorted, each must exceed the reach of those below it"));
-    }
-    reach += stride * (extent - 1);
-  }
-  return absl::OkStatus();
-}
-
 absl::Status CheckReach(absl::string_view name, const ConstTensorView& view) {
   const int64_t most = (int64_t{1} << 60) / SizeOf(view.dtype);
   int64_t reach = 0;
@@ -244,6 +225,26 @@ absl::Status ValidatePageTable(const AttentionProblem& p, const AttentionTensors
   return absl::OkStatus();
 }
 
+// Those of blocks that have rows. NaN passes: Quantize() makes it from NaN.
+absl::Status CheckScalesOnHost(const AttentionProblem& p, const AttentionTensors& t,
+                               absl::string_view name, const ConstTensorView& scales) {
+  for (int64_t i = 0; i < p.b; ++i) {
+    const Sequence sequence = SequenceOf(p, t, i);
+    const int64_t rows = name == "q_scale" ? sequence.q_len : sequence.kv_len;
+    const int64_t blocks = rows == 0 ? 0 : p.ScaleBlocks(rows);
+    for (int64_t block = 0; block < blocks; ++block) {
+      for (int64_t head = 0; head < scales.shape[2]; ++head) {
+        const float scale =
+            static_cast<const float*>(scales.data)[scales.Offset(i, block, head, 0)];
+        if (!(scale <= 0)) continue;
+        return Invalid(name, absl::StrCat("entry ", Join({i, block, head, 0}), " is ", scale,
+                                          ", must be positive"));
+      }
+    }
+  }
+  return absl::OkStatus();
+}
+
 absl::Status ValidateScales(const AttentionProblem& p, const AttentionTensors& t) {
   const struct {
     absl::string_view name;
@@ -261,6 +262,7 @@ absl::Status ValidateScales(const AttentionProblem& p, const AttentionTensors& t
     }
     absl::Status s = ValidateView(c.name, c.view, {p.b, p.ScaleBlocks(c.rows), c.heads, 1},
                                   DType::kFloat32, t.q.device);
+    if (s.ok() && t.q.device.kind == DeviceKind::kCpu) s = CheckScalesOnHost(p, t, c.name, c.view);
     if (!s.ok()) return s;
   }
   return absl::OkStatus();
@@ -354,10 +356,28 @@ absl::Status ValidateTensors(const AttentionProblem& p, const AttentionTensors& 
   return s.ok() ? ValidateOutputs(t) : s;
 }
 
+absl::Status ValidateDistinct(absl::string_view name, const TensorView& view) {
+  if (IsEmpty(view)) return absl::OkStatus();
+  const Axes sorted(view);
+  int64_t reach = 0;  // the largest offset so far
+  for (int i = 0; i < sorted.count; ++i) {
+    const auto [stride, extent] = sorted.axes[i];
+    if (stride <= reach) {
+      return Invalid(
+          name,
+          absl::StrCat(
+              "strides ", Join(view.strides), " with shape ", Join(view.shape),
+              " may make elements overlap: sorted, each must exceed the reach of those below it"));
+    }
+    reach += stride * (extent - 1);
+  }
+  return absl::OkStatus();
+}
+
 absl::Status ValidateOutputs(const AttentionTensors& t) {
   const bool with_lse = t.lse.data != nullptr;
-  absl::Status s = CheckDistinct("o", t.o);
-  if (s.ok() && with_lse) s = CheckDistinct("lse", t.lse);
+  absl::Status s = ValidateDistinct("o", t.o);
+  if (s.ok() && with_lse) s = ValidateDistinct("lse", t.lse);
   if (!s.ok()) return s;
   if (!IsEmpty(t.o)) {
     if (with_lse && t.lse.data == t.o.data) return Invalid("lse", "shares its address with o");
@@ -386,7 +406,7 @@ absl::Status ValidateRows(const AttentionProblem& p, const AttentionTensors& t,
                           absl::string_view name, const TensorView& view, int64_t columns) {
   const std::array<int64_t, 4> shape = {t.o.shape[0], t.o.shape[1], p.hq, columns};
   absl::Status s = ValidateView(name, view, shape, DType::kFloat32, t.q.device);
-  return s.ok() ? CheckDistinct(name, view) : s;
+  return s.ok() ? ValidateDistinct(name, view) : s;
 }
 
 absl::Status ValidateScratch(absl::string_view view_name, const ConstTensorView& view,

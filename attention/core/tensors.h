@@ -62,10 +62,11 @@ struct AttentionTensors {
 //   - null pointers, and pointers not aligned to their element;
 //   - a dim axis that is not contiguous, and negative strides;
 //   - outputs whose elements overlap or that share an address with an input;
-//   - lengths, page table or scales that are missing, wrong, or given where they do not apply.
+//   - lengths or a page table that are missing, and these or scales that are wrong, or given where they
+//     do not apply.
 // OutOfRange if strides reach beyond 2^60 bytes.
 //
-// Lengths and page tables on the host are read and checked too. On a device this would mean waiting
+// Lengths, page tables and scales on the host are read and checked too. On a device this would mean waiting
 // for it, so kernels there clamp what they read to the tensors and write nothing out of bounds.
 absl::Status ValidateTensors(const AttentionProblem& problem, const AttentionTensors& tensors);
 
@@ -79,6 +80,9 @@ absl::Status ValidateInputs(const AttentionProblem& problem, const AttentionTens
 // Checks one view: dtype, shape, device, address and strides, with the errors above.
 absl::Status ValidateView(absl::string_view name, const ConstTensorView& view,
                           const std::array<int64_t, 4>& shape, DType dtype, Device device);
+
+// InvalidArgument if two elements of a view may lie in one place. They may lie in any order.
+absl::Status ValidateDistinct(absl::string_view name, const TensorView& view);
 
 // ValidateTensors() for one more output, `name`, with the problem's rows: fp32 with the shape of O but
 // `columns` in place of dv, on the device of the tensors.

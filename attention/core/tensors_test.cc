@@ -1,6 +1,7 @@
 #include "attention/core/tensors.h"
 
 #include <functional>
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -137,6 +138,7 @@ TEST_F(TensorsTest, AcceptsPagesAndScales) {
 }
 
 TEST_F(TensorsTest, RejectsPagesAndScalesThatDoNotFit) {
+  static constexpr float kZeros[4] = {};
   const struct {
     std::function<void(AttentionTensors&)> change;
     std::string message;
@@ -165,6 +167,8 @@ TEST_F(TensorsTest, RejectsPagesAndScalesThatDoNotFit) {
       {[](auto& t) { t.v_scale.dtype = DType::kFloat16; }, "v_scale: dtype is fp16, must be fp32"},
       {[](auto& t) { t.v_scale.device = Device::Cuda(0); }, "v_scale: on cuda:0, but q is on cpu"},
       {[](auto& t) { t.v_scale.strides[2] = -1; }, "v_scale: strides [0, 2, -1, 1]"},
+      {[](auto& t) { t.v_scale.data = kZeros; },
+       "v_scale: entry [0, 0, 0, 0] is 0, must be positive"},
   };
   for (const auto& bad : kBad) {
     AttentionTensors t = Paged();
@@ -176,6 +180,18 @@ TEST_F(TensorsTest, RejectsPagesAndScalesThatDoNotFit) {
   t.k = BshdView(k_.data(), DType::kFloat8E4M3, Device::Cpu(), 2, 5, 2, 8);
   t.v = BhsdView(v_.data(), DType::kFloat8E4M3, Device::Cpu(), 2, 5, 2, 6);
   ExpectRejected(t, "page_table: is given, but with page=0 K and V are not paged");
+}
+
+// A sequence without keys has no scales, and NaN among K makes its scale NaN.
+TEST_F(TensorsTest, ScalesThatAreUsedArePositive) {
+  AttentionTensors t = Paged();
+  const std::vector<int32_t> kv_len = {5, 0};
+  problem_.lens = Lengths::kPadded;
+  t.kv_len = {kv_len.data(), 2};
+  scales_ = {1, std::numeric_limits<float>::quiet_NaN(), 0, -1};
+  EXPECT_TRUE(ValidateTensors(problem_, t).ok()) << ValidateTensors(problem_, t);
+  scales_[1] = -2;
+  ExpectRejected(t, "k_scale: entry [0, 0, 1, 0] is -2, must be positive");
 }
 
 TEST_F(TensorsTest, VMayHaveADtypeOfItsOwn) {

@@ -158,16 +158,52 @@ Fp8Tensors Fp8Of(Tensors& all, Tensors& scales) {
           scales[0].View(), scales[1].View(), scales[2].View()};
 }
 
+// What would not change a figure would look as if it had.
+absl::Status CheckIsForAccuracy(const AttentionProblem& p) {
+  AttentionProblem plain = p;
+  plain.kv_dtype = plain.v_dtype = plain.o_dtype = {};
+  const struct {
+    absl::string_view key;
+    std::string value;
+    bool given;
+  } kKeys[] = {
+      {"kvdtype", std::string(Name(p.KvDType())), p.KvDType() != p.dtype},
+      {"vdtype", std::string(Name(p.VDType())), p.VDType() != p.KvDType()},
+      {"odtype", std::string(Name(p.ODType())), p.ODType() != plain.ODType()},
+      {"lens", p.lens == Lengths::kPacked ? "packed" : "padded", p.lens != Lengths::kFixed},
+      {"page", absl::StrCat(p.page), p.page != 0},
+      {"scaleblock", absl::StrCat(p.scale_block), p.scale_block != 0}};
+  for (const auto& c : kKeys) {
+    if (!c.given) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat(c.key, ": ", c.value,
+                     " is not for accuracy, which has dtypes, scales and "
+                     "lengths of its own"));
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::StatusOr<std::vector<Accuracy>> MeasureAccuracy(const AttentionProblem& problem,
                                                       Device device, uint64_t seed) {
+  if (absl::Status s = problem.Validate(); !s.ok()) return s;
+  if (absl::Status s = CheckIsForAccuracy(problem); !s.ok()) return s;
   AttentionProblem p = problem;
-  p.lens = Lengths::kFixed;
-  p.page = p.scale_block = 0;
-  p.kv_dtype = p.v_dtype = p.o_dtype = {};
   p.dtype = DType::kFloat32;
-  if (absl::Status s = p.Validate(); !s.ok()) return s;
+  p.kv_dtype = p.v_dtype = p.o_dtype = {};
+  // Numbers in fp32 and in 16 bits, O in 16 bits, and the rows that are compared.
+  const double rows_of_q = static_cast<double>(p.b) * static_cast<double>(p.sq * p.hq),
+               rows_of_kv = static_cast<double>(p.b) * static_cast<double>(p.skv * p.hkv);
+  const double bytes = 6 * (rows_of_q + rows_of_kv) * static_cast<double>(p.d) +
+                       6 * rows_of_kv * static_cast<double>(p.dv) +
+                       rows_of_q * static_cast<double>(2 * p.dv + sizeof(oracle::Row));
+  const absl::StatusOr<int64_t> free = FreeMemory(Device::Cpu());
+  if (free.ok() && bytes > static_cast<double>(*free)) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("memory: accuracy of ", problem.ToString(), " takes ", bytes / (1 << 30),
+                     " GiB, and cpu has ", static_cast<double>(*free) / (1 << 30), " GiB free"));
+  }
   const std::vector<std::array<int64_t, 4>> shapes = {
       {p.b, p.sq, p.hq, p.d}, {p.b, p.skv, p.hkv, p.d}, {p.b, p.skv, p.hkv, p.dv}};
   absl::StatusOr<Tensors> wide = MakeAll(DType::kFloat32, shapes);

@@ -26,10 +26,10 @@ struct Accuracy {
 
 // fp16, bf16, and fp8 (quantize.h) with scales per tensor, per head and per block of 128 and 64 rows,
 // each without and with a Hadamard matrix. Q, K and V are made from the same fp32 numbers, and the oracle
-// has these. Of the problem, b, heads, lengths, dims, mask, scale and softcap are used. Of more than 2048
-// rows, as many are compared, evenly spread.
+// has these. Of the problem, b, heads, lengths, dims, mask, scale and softcap are used; its dtype is not. Of
+// more than 2048 rows, as many are compared, evenly spread.
 //
-// Unimplemented if no kernel there takes the problem in fp8; ResourceExhausted without memory.
+// InvalidArgument if the problem has other dtypes, scales of blocks, pages, or lengths that vary; Unimplemented if no kernel there takes the problem in fp8; ResourceExhausted without memory.
 absl::StatusOr<std::vector<Accuracy>> MeasureAccuracy(const AttentionProblem& problem,
                                                       Device device, uint64_t seed = 0);
 

@@ -19,9 +19,9 @@ TEST(AccuracyOnGpuTest, BlocksAndHadamardMakeFp8BetterThanOneScale) {
   ASSERT_TRUE(found.ok()) << found.status();
   std::map<std::string, double> rmse;
   for (const Accuracy& a : *found) rmse[a.name] = a.rmse;
-  const double best = rmse["fp8, a scale per 128 rows, Hadamard"];
+  const double best = rmse.at("fp8, a scale per 128 rows, Hadamard");
   EXPECT_LT(best, 9.1e-3);
-  EXPECT_GT(rmse["fp8, a scale per tensor"] / best, 1.6);
+  EXPECT_GT(rmse.at("fp8, a scale per tensor") / best, 1.6);
 }
 
 TEST(AccuracyOnGpuTest, NeedlesAreFoundAmong128k) {

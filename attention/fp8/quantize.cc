@@ -4,6 +4,7 @@
 #include <array>
 #include <cmath>
 #include <limits>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -189,6 +190,44 @@ absl::Status CheckRows(absl::string_view name, const ConstTensorView& view) {
   return absl::OkStatus();
 }
 
+// Packed tensors may have any number of tokens, but rows are written where they are read.
+absl::Status ValidateResults(const AttentionProblem& p, const AttentionTensors& from,
+                             const Fp8Tensors& to) {
+  const Device device = from.q.device;
+  const struct {
+    const char *name, *scales_name;
+    const ConstTensorView& from;
+    const TensorView &to, &scales;
+    DType dtype;
+    int64_t longest;
+  } kTensors[] = {{"to.q", "q_scale", from.q, to.q, to.q_scale, p.dtype, p.sq},
+                  {"to.k", "k_scale", from.k, to.k, to.k_scale, p.KvDType(), p.skv},
+                  {"to.v", "v_scale", from.v, to.v, to.v_scale, p.VDType(), p.skv}};
+  std::vector<std::pair<const char*, const void*>> places = {
+      {"q", from.q.data}, {"k", from.k.data}, {"v", from.v.data}};
+  for (const auto& t : kTensors) {
+    absl::Status s = ValidateView(t.name, t.to, t.from.shape, t.dtype, device);
+    if (s.ok()) s = ValidateDistinct(t.name, t.to);
+    if (!s.ok()) return s;
+    const int64_t heads = t.from.shape[2], blocks = p.ScaleBlocks(t.longest);
+    if (t.scales.data == nullptr && blocks > 0) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(t.scales_name, " of the scales: a data pointer is null"));
+    }
+    s = ValidateView(t.scales_name, t.scales, {p.b, blocks, heads, 1}, DType::kFloat32, device);
+    if (!s.ok()) return s;
+    for (const auto& [name, data] :
+         {std::pair(t.name, t.to.data), std::pair(t.scales_name, t.scales.data)}) {
+      for (const auto& [other, its] : places) {
+        if (data == nullptr || data != its) continue;
+        return absl::InvalidArgumentError(absl::StrCat(name, ": shares its address with ", other));
+      }
+      places.emplace_back(name, data);
+    }
+  }
+  return absl::OkStatus();
+}
+
 absl::Status QuantizeThere(const AttentionProblem& p, const AttentionTensors& from,
                            const Stream (&streams)[3], void* stream) {
   for (const Stream& s : streams) {
@@ -204,7 +243,7 @@ absl::Status QuantizeThere(const AttentionProblem& p, const AttentionTensors& fr
                        " is not one of 64, 96, 128, 192 and 256, for which a GPU has code"));
     }
     absl::Status status = CheckRows(name, s.from);
-    if (status.ok()) status = CheckRows(absl::StrCat(name, " of fp8"), s.to);
+    if (status.ok()) status = CheckRows(absl::StrCat("to.", name), s.to);
     const ConstTensorView& table = s.options.rotary.table;
     if (status.ok() && table.data != nullptr) {
       status = CheckRows("rotary", table);
@@ -241,7 +280,7 @@ absl::Status QuantizeThere(const AttentionProblem& p, const AttentionTensors& fr
     a.blocks = static_cast<int32_t>(blocks);
     // One for all along an axis of length 1.
     const int64_t scales[] = {p.b, p.ScaleBlocks(longest), a.heads};
-    bool one_of_each = p.scale_block != 0;
+    bool one_of_each = p.scale_block != 0 || blocks == 1;
     for (const int axis : {0, 1, 2}) {
       a.scale_strides[axis] = scales[axis] > 1 ? s.scales.strides[axis] : 0;
       one_of_each &= scales[axis] == 1 || s.scales.strides[axis] != 0;
@@ -291,11 +330,7 @@ absl::Status Quantize(const AttentionProblem& problem, const AttentionTensors& f
         absl::StrCat("q: dtype is ", Name(wide.dtype), ", must be fp32, fp16 or bf16"));
   }
   if (absl::Status s = ValidateInputs(wide, from); !s.ok()) return s;
-  for (const TensorView* scales : {&to.q_scale, &to.k_scale, &to.v_scale}) {
-    if (scales->data == nullptr)
-      return absl::InvalidArgumentError("scales: a data pointer is null");
-  }
-  if (absl::Status s = ValidateInputs(problem, to.Inputs(from)); !s.ok()) return s;
+  if (absl::Status s = ValidateResults(problem, from, to); !s.ok()) return s;
   if (absl::Status s = ValidateRotary(problem, options.rotary, from.q.device); !s.ok()) return s;
 
   const Stream streams[] = {

@@ -24,7 +24,8 @@ enum class Pass {
 };
 
 // Most heads of a thread block: while one is computed, the next one's elements come. More, where all read the same
-// angles, which a block copies when it begins, and few others fill the time until they are there.
+// angles, which a block copies when it begins, and few other blocks of the multiprocessor fill the time until they
+// are there.
 template <int kDim>
 constexpr int MostTogether(Turns turns) {
   return turns == Turns::kHalves && Layout<kDim>::kBlocks <= 2 ? 16 : 4;
@@ -382,14 +383,6 @@ cudaError_t LaunchScales(const QuantizeRows& a, bool finish, cudaStream_t stream
                         0, stream, a, count, finish);
 }
 
-// Of dynamic shared memory: elements of 16 bits and, of rows that are rotated whole, angles.
-template <int kDim>
-constexpr size_t SharedBytes(int block, bool angles) {
-  return static_cast<size_t>(block) * kDim * (angles ? 2 + sizeof(float) : 2);
-}
-// At most, beside it: signs and the largest sizes of warps.
-constexpr size_t kMoreShared = 2048;
-
 template <typename T, int kDim, Turns kTurns>
 cudaError_t Launch(const Tensors& tensors, Pass pass, int processors, cudaStream_t stream) {
   constexpr int64_t kMost = 65535;  // of a grid's second and third axis
@@ -415,7 +408,7 @@ cudaError_t Launch(const Tensors& tensors, Pass pass, int processors, cudaStream
   const int64_t groups = (heads + together - 1) / together;
   together = (heads + groups - 1) / groups;  // equal groups
   const dim3 threads(a.block * Layout<kDim>::kLanes);
-  const size_t shared_bytes = SharedBytes<kDim>(a.block, kTurns == Turns::kHalves);
+  const size_t shared_bytes = SharedBytes(a, kTurns == Turns::kHalves);
   for (int64_t sequence = 0; sequence < a.b; sequence += kMost / 3) {
     const auto sequences = static_cast<uint32_t>(std::min(a.b - sequence, kMost / 3));
     for (int64_t group = 0; group < groups; group += kMost) {
@@ -447,8 +440,7 @@ cudaError_t Launch(const Tensors& tensors, cudaStream_t stream) {
   for (int i = 0; i < tensors.count; ++i) {
     const QuantizeRows& a = tensors.rows[i];
     if (a.table == nullptr) continue;
-    const bool fits =
-        SharedBytes<kDim>(a.block, true) + kMoreShared <= static_cast<size_t>(most_shared);
+    const bool fits = SharedBytes(a, true) + kMoreShared <= static_cast<size_t>(most_shared);
     turns = a.rotary_dim == kDim && !a.interleaved && fits ? Turns::kHalves : Turns::kAny;
   }
   const auto run = [&](Pass pass) {

@@ -48,15 +48,18 @@ struct QuantizeOptions {
 // `from` has Q, K and V in fp32, fp16 or bf16, and the problem's lengths; its o is not used. Rows that
 // no sequence uses are not written, nor are the scales of blocks without rows, unless other blocks share
 // them (or, on a GPU, any blocks share scales). Infinity and NaN reach all that shares their scale.
+// With a Hadamard matrix, so do elements near the largest of fp32 or bf16, whose products are infinite.
 //
 // On the CPU, with all its threads, and done on return. On a GPU, asynchronous on the stream
 // (cudaStream_t): it allocates nothing, and can be captured in a graph. The results are the same, bit for
 // bit. If each block has a scale of its own, each row is read once; if not, twice. Where products do not fit
 // fp16, as in blocks of zeros, it is read again.
 //
-// InvalidArgument for a problem of another dtype, and for tensors that ValidateInputs() or
-// ValidateRotary() rejects. Unimplemented for pages; on a GPU for fp32, head dims other than 64, 96, 128,
-// 192 and 256, rows that do not begin at multiples of 16 bytes, and rotary dims that are no multiple of 16.
+// InvalidArgument for a problem of another dtype, for tensors that ValidateInputs() or ValidateRotary()
+// rejects, and for results of another shape than `from`, or that share memory with each other or with `from`.
+// Unimplemented for pages; on a GPU for fp32, head dims other than 64, 96, 128, 192 and 256, rows that do not
+// begin at multiples of 16 bytes, and rotary dims that are no multiple of 16; and for head dim 256 with blocks
+// of 128 rows on a GPU of compute capability 7.5, which has too little shared memory.
 absl::Status Quantize(const AttentionProblem& problem, const AttentionTensors& from,
                       const Fp8Tensors& to, const QuantizeOptions& options = {},
                       void* stream = nullptr);

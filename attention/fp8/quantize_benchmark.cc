@@ -66,7 +66,7 @@ void BM_Quantize(benchmark::State& state, Case c) {
 // A copy that reads and writes as many bytes in all.
 void BM_Copy(benchmark::State& state, Case c) {
   const Device device = bench::AnyDevice();
-  const int64_t bytes = BytesOf(AttentionProblem::Parse(c.problem).value(), c.rotary);
+  const int64_t bytes = BytesOf(AttentionProblem::Parse(c.problem).value(), false);
   Buffer pages = paged::RandomRows(device, DType::kFloat32, bytes / 4).value();
   const paged::PageMemory memory = {device, pages.data(), nullptr, bytes / 2, 2, 0};
   bench::RunCalls(state, device, bytes, [&](void* stream) {

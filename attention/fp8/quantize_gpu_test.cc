@@ -25,6 +25,7 @@ struct Case {
   int64_t rotary_dim = 0;
   bool interleaved = false;
   float size = 1, outlier = 60;  // of elements, and of one of them
+  bool heads_first = false;      // [b, h, s, d] in memory, with gaps between rows
 };
 
 // Tensors on one device, from the same numbers on each.
@@ -38,11 +39,13 @@ class Side {
     Add(p.dtype, b, rows(p.skv), p.skv, p.hkv, p.d, &from_.k, &to_.k, &to_.k_scale);
     Add(p.VDType(), b, rows(p.skv), p.skv, p.hkv, p.dv, &from_.v, &to_.v, &to_.v_scale);
     if (c.rotary_dim != 0) {
-      std::vector<float> angles(p.skv * c.rotary_dim);
+      const int64_t positions = p.skv + 3, stride = c.rotary_dim + 4;
+      std::vector<float> angles(positions * stride);
       for (float& x : angles) x = normal_(random_);
       options_.rotary.table =
           BshdView(static_cast<const void*>(Move(angles.data(), angles.size() * sizeof(float))),
-                   DType::kFloat32, device, 1, p.skv, 1, c.rotary_dim);
+                   DType::kFloat32, device, 1, positions, 1, c.rotary_dim);
+      options_.rotary.table.strides[1] = stride;
       options_.rotary.interleaved = c.interleaved;
     }
     options_.hadamard = c.hadamard;
@@ -97,14 +100,18 @@ class Side {
   }
   void Add(DType dtype, int64_t b, int64_t rows, int64_t longest, int64_t heads, int64_t dim,
            ConstTensorView* wide, TensorView* narrow, TensorView* scales) {
-    std::vector<uint16_t> elements(b * rows * heads * dim);
+    const int64_t stride = dim + (c_.heads_first ? 16 : 0), count = b * rows * heads * stride;
+    std::vector<uint16_t> elements(count);
     for (size_t i = 0; i < elements.size(); ++i) {
       StoreElement(elements.data(), c_.from, static_cast<int64_t>(i), c_.size * normal_(random_));
     }
     if (!elements.empty()) StoreElement(elements.data(), c_.from, 3 * dim + 1, c_.outlier);
-    *wide = BshdView(static_cast<const void*>(Move(elements.data(), elements.size() * 2)), c_.from,
-                     device_, b, rows, heads, dim);
-    *narrow = BshdView(Untouched(b * rows * heads * dim), dtype, device_, b, rows, heads, dim);
+    *wide = BshdView(static_cast<const void*>(Move(elements.data(), count * 2)), c_.from, device_,
+                     b, rows, heads, dim);
+    *narrow = BshdView(Untouched(count), dtype, device_, b, rows, heads, dim);
+    if (c_.heads_first) {
+      wide->strides = narrow->strides = {heads * rows * stride, stride, rows * stride, 1};
+    }
     const int64_t blocks = p_.ScaleBlocks(longest);
     *scales = BshdView(Untouched(p_.b * blocks * heads * int64_t{4}), DType::kFloat32, device_,
                        p_.b, blocks, heads, 1);
@@ -181,6 +188,24 @@ TEST(QuantizeOnGpuTest, WritesWhatTheCpuWrites) {
                 true, false, 256},
            Case{"b=1,hq=17,hkv=1,sq=5700,d=192,dtype=fp8_e4m3,scaleblock=64", DType::kBFloat16,
                 true, false, 192},
+           Case{"b=1,hq=9,hkv=1,sq=11300,d=64,dtype=fp8_e4m3,scaleblock=64", DType::kFloat16, true,
+                false, 64},
+           Case{"b=1,hq=9,hkv=2,sq=11300,d=96,dtype=fp8_e4m3,scaleblock=64", DType::kBFloat16, true,
+                false, 96},
+           Case{"b=1,hq=9,hkv=1,sq=11300,d=128,dtype=fp8_e4m3,scaleblock=64", DType::kBFloat16,
+                true, false, 128},
+           Case{"b=1,hq=9,hkv=1,sq=11300,d=64,dtype=fp8_e4m3,scaleblock=64", DType::kBFloat16,
+                false},
+           Case{"b=1,hq=9,hkv=1,sq=5700,d=192,dtype=fp8_e4m3,scaleblock=64", DType::kBFloat16,
+                false, false, 32, true},
+           // Views with gaps.
+           Case{"b=2,hq=6,hkv=2,sq=70,skv=190,d=96,dtype=fp8_e4m3,scaleblock=64", DType::kBFloat16,
+                true, false, 96, false, 1, 60, /*heads_first=*/true},
+           Case{"b=3,hq=4,hkv=2,sq=200,skv=300,d=128,dtype=fp8_e4m3,scaleblock=128,lens=packed",
+                DType::kFloat16, true, false, 32, true, 1, 60, /*heads_first=*/true},
+           // More sequences than a launch takes, and one block per head.
+           Case{"b=21846,hq=1,sq=1,d=64,dtype=fp8_e4m3,scaleblock=64", DType::kBFloat16, false},
+           Case{"b=2,hq=3,sq=60,d=64,dtype=fp8_e4m3"},
        }) {
     ExpectThatTheyAgree(c);
   }

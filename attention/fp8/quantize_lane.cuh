@@ -42,7 +42,7 @@ struct Layout {
   static constexpr uint32_t kLanes = kDim > 96 ? 4 : 2;
   static constexpr int kElements = kDim / kLanes, kParts = kElements / 8, kWords = kElements / 2;
   static constexpr int kBlock = static_cast<int>(HadamardBlock(kDim));
-  // Thread blocks of a multiprocessor, as registers allow.
+  // Thread blocks of a multiprocessor of 9.0, as registers and shared memory allow.
   static constexpr int kBlocks = kDim == 64 ? 4 : kDim == 96 ? 3 : kDim == 128 ? 2 : 1;
 
   static __device__ uint32_t Column(uint32_t lane, int part) { return 8 * (kLanes * part + lane); }

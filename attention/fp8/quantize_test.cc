@@ -29,29 +29,32 @@ struct Case {
   std::vector<int32_t> offsets;
   AttentionTensors from;
   Fp8Tensors to;
+  QuantizeOptions options;
 
   explicit Case(const std::string& line) : p(AttentionProblem::Parse(line).value()) {
     std::mt19937 random(3);
     std::normal_distribution<float> normal;
     const bool packed = p.lens == Lengths::kPacked;
-    const int64_t b = packed ? 1 : p.b, sq = packed ? p.b * p.sq : p.sq;
-    const auto add = [&](DType dtype, int64_t heads, int64_t dim, std::vector<float>* wide,
-                         std::vector<Float8E4M3>* narrow, std::vector<float>* scales,
-                         ConstTensorView* from_view, TensorView* to_view, TensorView* scale_view) {
-      wide->resize(b * sq * heads * dim);
+    const int64_t b = packed ? 1 : p.b;
+    const auto add = [&](DType dtype, int64_t longest, int64_t heads, int64_t dim,
+                         std::vector<float>* wide, std::vector<Float8E4M3>* narrow,
+                         std::vector<float>* scales, ConstTensorView* from_view,
+                         TensorView* to_view, TensorView* scale_view) {
+      const int64_t rows = packed ? p.b * longest : longest, blocks = p.ScaleBlocks(longest);
+      wide->resize(b * rows * heads * dim);
       for (float& x : *wide) x = normal(random);
       narrow->resize(wide->size());
-      scales->assign(p.b * p.ScaleBlocks(p.sq) * heads, -1);
+      scales->assign(p.b * blocks * heads, -1);
       *from_view = BshdView(static_cast<const void*>(wide->data()), DType::kFloat32, Device::Cpu(),
-                            b, sq, heads, dim);
+                            b, rows, heads, dim);
       *to_view =
-          BshdView(static_cast<void*>(narrow->data()), dtype, Device::Cpu(), b, sq, heads, dim);
+          BshdView(static_cast<void*>(narrow->data()), dtype, Device::Cpu(), b, rows, heads, dim);
       *scale_view = BshdView(static_cast<void*>(scales->data()), DType::kFloat32, Device::Cpu(),
-                             p.b, p.ScaleBlocks(p.sq), heads, 1);
+                             p.b, blocks, heads, 1);
     };
-    add(p.dtype, p.hq, p.d, &q, &q8, &q_scale, &from.q, &to.q, &to.q_scale);
-    add(p.dtype, p.hkv, p.d, &k, &k8, &k_scale, &from.k, &to.k, &to.k_scale);
-    add(p.VDType(), p.hkv, p.dv, &v, &v8, &v_scale, &from.v, &to.v, &to.v_scale);
+    add(p.dtype, p.sq, p.hq, p.d, &q, &q8, &q_scale, &from.q, &to.q, &to.q_scale);
+    add(p.dtype, p.skv, p.hkv, p.d, &k, &k8, &k_scale, &from.k, &to.k, &to.k_scale);
+    add(p.VDType(), p.skv, p.hkv, p.dv, &v, &v8, &v_scale, &from.v, &to.v, &to.v_scale);
     if (!packed) return;
     for (int64_t i = 0; i <= p.b; ++i) offsets.push_back(static_cast<int32_t>(i * p.sq));
     from.cu_seqlens_q = from.cu_seqlens_kv = {offsets.data(), p.b + 1};
@@ -114,19 +117,23 @@ TEST(QuantizeTest, AStrideOfZeroGivesOneScale) {
   EXPECT_EQ(static_cast<float>(c.q8[1234]), -448);
 }
 
-// The last query has the position of the last key. By halves, dims i and i + 2 are a pair.
+// The last query has the position of the last key, and queries before the first key have its angles. By
+// halves, dims i and i + 2 are a pair.
 TEST(QuantizeTest, RotatesFirst) {
-  for (const bool interleaved : {false, true}) {
-    const std::string line = "b=2,hq=4,hkv=2,sq=5,skv=5,d=8,dtype=fp8_e4m3";
+  for (const auto& [interleaved, sq] :
+       {std::pair(false, 5), {true, 5}, {false, 3}, {true, 3}, {false, 7}}) {
+    const std::string line = "b=2,hq=4,hkv=2,skv=5,d=8,dtype=fp8_e4m3,sq=" + std::to_string(sq);
     Case c(line), turned(line);
     std::vector<float> angles;
     for (int position = 0; position < 5; ++position) {
       for (const double x : {0.3, 0.7}) angles.push_back(std::cos(position * x));
       for (const double x : {0.3, 0.7}) angles.push_back(std::sin(position * x));
     }
-    for (auto [x, heads] : {std::pair(&turned.q, c.p.hq), std::pair(&turned.k, c.p.hkv)}) {
+    for (const bool of_q : {true, false}) {
+      std::vector<float>* const x = of_q ? &turned.q : &turned.k;
       for (int64_t row = 0; row < static_cast<int64_t>(x->size()) / 8; ++row) {
-        const double position = row / heads % 5;
+        const double position =
+            of_q ? std::max<int64_t>(0, row / c.p.hq % sq + 5 - sq) : row / c.p.hkv % 5;
         for (int i = 0; i < 2; ++i) {
           float &a = (*x)[8 * row + (interleaved ? 2 * i : i)],
                 &b = (*x)[8 * row + (interleaved ? 2 * i + 1 : i + 2)];
@@ -142,9 +149,11 @@ TEST(QuantizeTest, RotatesFirst) {
     options.rotary.interleaved = interleaved;
     ASSERT_TRUE(Quantize(c.p, c.from, c.to, options).ok());
     ASSERT_TRUE(Quantize(turned.p, turned.from, turned.to).ok());
-    for (size_t i = 0; i < c.q8.size(); ++i) {
-      EXPECT_NEAR(static_cast<float>(c.q8[i]), static_cast<float>(turned.q8[i]),
-                  0.13 * std::abs(static_cast<float>(turned.q8[i])) + 0x1p-9);
+    for (const auto& [found, expected] : {std::pair(&c.q8, &turned.q8), {&c.k8, &turned.k8}}) {
+      for (size_t i = 0; i < found->size(); ++i) {
+        const auto its = static_cast<float>((*expected)[i]);
+        EXPECT_NEAR(static_cast<float>((*found)[i]), its, 0.13 * std::abs(its) + 0x1p-9) << sq;
+      }
     }
     EXPECT_EQ(std::memcmp(c.v8.data(), turned.v8.data(), c.v8.size()), 0);
     options.rotary.table.shape[1] = 4;
@@ -246,7 +255,7 @@ TEST(QuantizeTest, Errors) {
   const auto message = [](const std::string& line, const auto& change) {
     Case c(line);
     change(c);
-    return std::string(Quantize(c.p, c.from, c.to).message());
+    return std::string(Quantize(c.p, c.from, c.to, c.options).message());
   };
   const std::string good = "hq=2,sq=4,d=8,dtype=fp8_e4m3";
   const auto none = [](Case&) {};
@@ -265,6 +274,55 @@ TEST(QuantizeTest, Errors) {
               HasSubstr("v: dtype is fp8_e4m3, must be fp8_e5m2"));
   EXPECT_THAT(message(good, [](Case& c) { c.to.k.dtype = DType::kBFloat16; }),
               HasSubstr("k: dtype is bf16, must be fp8_e4m3"));
+  // Offsets are checked against `from`, but rows are written to `to`.
+  EXPECT_THAT(message(good + ",b=2,lens=packed", [](Case& c) { c.to.q.shape[1] = 4; }),
+              HasSubstr("to.q: shape is [1, 4, 2, 8], must be [1, 8, 2, 8]"));
+  EXPECT_THAT(message(good, [](Case& c) { c.to.k.device = Device::Cuda(0); }),
+              HasSubstr("to.k: on cuda:0, but q is on cpu"));
+  EXPECT_THAT(message(good, [](Case& c) { c.to.q.strides[2] = 0; }),
+              HasSubstr("to.q: strides [64, 16, 0, 1] with shape [1, 4, 2, 8] may make elements"));
+  EXPECT_EQ(message(good, [](Case& c) { c.to.v.data = c.q.data(); }),
+            "to.v: shares its address with q");
+  EXPECT_EQ(message(good, [](Case& c) { c.to.k.data = c.to.q.data; }),
+            "to.k: shares its address with to.q");
+  EXPECT_EQ(message(good, [](Case& c) { c.to.k_scale.data = c.to.q_scale.data; }),
+            "k_scale: shares its address with q_scale");
+  EXPECT_EQ(message("hq=2,sq=0,skv=4,d=8,dtype=fp8_e4m3,scaleblock=64",
+                    [](Case& c) { c.to.q.data = c.to.q_scale.data = nullptr; }),
+            "");
+  EXPECT_EQ(message("hq=2,sq=4,skv=0,d=8,dtype=fp8_e4m3",
+                    [](Case& c) {
+                      c.options.rotary.table = BshdView(static_cast<const void*>(c.q.data()),
+                                                        DType::kFloat32, Device::Cpu(), 1, 0, 1, 4);
+                    }),
+            "rotary: 0 positions, must be at least 1");
+}
+
+// Before anything is launched, so this needs no GPU.
+TEST(QuantizeTest, ErrorsOnAGpu) {
+  const auto message = [](const std::string& line, const auto& change) {
+    Case c(line);
+    for (ConstTensorView* view : {&c.from.q, &c.from.k, &c.from.v}) {
+      view->device = Device::Cuda(0), view->dtype = DType::kBFloat16;
+    }
+    for (TensorView* view :
+         {&c.to.q, &c.to.k, &c.to.v, &c.to.q_scale, &c.to.k_scale, &c.to.v_scale}) {
+      view->device = Device::Cuda(0);
+    }
+    change(c);
+    return std::string(Quantize(c.p, c.from, c.to).message());
+  };
+  const std::string good = "hq=2,sq=4,d=64,dtype=fp8_e4m3";
+  EXPECT_EQ(
+      message(good,
+              [](Case& c) { c.from.q.dtype = c.from.k.dtype = c.from.v.dtype = DType::kFloat32; }),
+      "q: dtype: fp32 is not one of fp16 and bf16, as on a GPU");
+  EXPECT_EQ(message(good, [](Case& c) { c.from.k.strides[1] += 4; }),
+            "k: a stride of 264 bytes; on a GPU, it must be a multiple of 16");
+  EXPECT_EQ(message(good, [](Case& c) { c.to.v.strides[1] += 8; }),
+            "to.v: a stride of 136 bytes; on a GPU, it must be a multiple of 16");
+  EXPECT_EQ(message(good, [](Case& c) { c.to.q.data = c.q8.data() + 8; }),
+            "to.q: its address is not a multiple of 16, as it must be on a GPU");
 }
 
 }  // namespace

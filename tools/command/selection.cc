@@ -187,6 +187,10 @@ absl::StatusOr<std::vector<AttentionProblem>> ProblemsOf(const ProblemFlags& fla
       for (DType dtype : dtypes) {
         AttentionProblem with_dtype = problem;
         with_dtype.dtype = dtype;
+        if (const absl::Status s = with_dtype.Validate(); !s.ok()) {
+          return absl::Status(s.code(),
+                              absl::StrCat("--dtype: ", absl::StripPrefix(s.message(), "dtype: ")));
+        }
         AddOnce(with_dtype, &changed);
       }
     }

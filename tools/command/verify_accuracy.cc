@@ -1,8 +1,11 @@
 #include "tools/command/verify_accuracy.h"
 
+#include <algorithm>
+
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "attention/core/device.h"
+#include "attention/core/dtype.h"
 #include "attention/fp8/accuracy.h"
 #include "tools/command/machine.h"
 #include "tools/command/version.h"
@@ -19,7 +22,15 @@ int VerifyAccuracy(const std::vector<AttentionProblem>& problems, const std::str
   if (!where.ok()) return Fail(streams, "verify", where.status());
   std::vector<Json> rows;
   bool interrupted = false;
+  std::vector<std::string> done;
   for (const AttentionProblem& problem : problems) {
+    // Each has all dtypes: problems that differ in theirs are one.
+    AttentionProblem of_fp32 = problem;
+    of_fp32.dtype = DType::kFloat32;
+    std::string line = of_fp32.ToString();
+    line.erase(line.find(",dtype=fp32"), sizeof(",dtype=fp32") - 1);
+    if (std::find(done.begin(), done.end(), line) != done.end()) continue;
+    done.push_back(line);
     const StopOnCtrlC stop("verify");
     const auto found = fp8::MeasureAccuracy(problem, *where, static_cast<uint64_t>(seed));
     interrupted = Interrupt::Pressed();
@@ -31,7 +42,7 @@ int VerifyAccuracy(const std::vector<AttentionProblem>& problems, const std::str
                  {"largest error", Table::kRight}});
     for (const fp8::Accuracy& a : *found) {
       table.AddRow({a.name, a.kernel, ErrorNumber(a.rmse), ErrorNumber(a.largest)});
-      rows.push_back({{"problem", problem.ToString()},
+      rows.push_back({{"problem", line},
                       {"numbers", a.name},
                       {"kernel", a.kernel},
                       {"seed", seed},
@@ -39,8 +50,7 @@ int VerifyAccuracy(const std::vector<AttentionProblem>& problems, const std::str
                       {"largest_error", a.largest}});
     }
     if (formats.Tables()) {
-      streams.out << problem.ToString() << "\n\n"
-                  << table.Text(streams.colours, streams.columns) << "\n";
+      streams.out << line << "\n\n" << table.Text(streams.colours, streams.columns) << "\n";
     }
   }
   if (!interrupted || !rows.empty()) {

@@ -123,7 +123,7 @@ def _scale(name: str, scales) -> library.CTensor:
 
 def _tensor(name: str, view: View, fp32: bool = False) -> library.CTensor:
     if view.dtype not in (_FLOATS[:1] if fp32 else _FLOATS):
-        wanted = _FLOATS[0] if fp32 else f"one of {', '.join(_FLOATS[:3])}"
+        wanted = _FLOATS[0] if fp32 else f"one of {', '.join(_FLOATS[:3])}, or float8_e4m3fn"
         raise errors.InvalidArgument(f"{name}: dtype is {view.dtype}, must be {wanted}")
     return library.CTensor(
         dtype=_FLOATS.index(view.dtype),

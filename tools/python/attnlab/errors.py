@@ -88,7 +88,8 @@ def of(code: int, message: str) -> Error:
 
 # Fields whose names in the C interface differ from the arguments of attention(). README.md has this
 # table.
-ARGUMENTS = {"o": "out", "q_len": "q_lens", "kv_len": "kv_lens"}
+ARGUMENTS = {"o": "out", "q_len": "q_lens", "kv_len": "kv_lens", "odtype": "out", "o_dtype": "out",
+             "scaleblock": "scale_block"}  # fmt: skip
 PACKED_ARGUMENTS = {**ARGUMENTS, "sq": "max_seqlen_q", "skv": "max_seqlen_kv"}
 
 

@@ -43,7 +43,8 @@ class BadArraysTest(Rejects):
         q, k, v = arrays()
         invalid = attnlab.InvalidArgument
         self.rejects(invalid, "q: dtype is float64, must be one of fp32, fp16, bf16", *arrays(dtype="f8"))
-        self.rejects(invalid, "q: dtype is int32", *arrays(dtype="i4"))
+        self.rejects(invalid, "q: dtype is int32, must be one of fp32, fp16, bf16, or float8_e4m3fn", *arrays(dtype="i4"))
+        self.rejects(invalid, "scale_block: 32 is not 64 or 128", q, k, v, scale_block=32)
         self.rejects(invalid, "k: dtype is fp16, must be fp32", q, k.astype("f2"), v)
         self.rejects(invalid, "v: dtype is float64", q, k, v.astype("f8"))
         out = numpy.empty((2, 9, 4, 8), "f2")
