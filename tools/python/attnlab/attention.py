@@ -340,8 +340,8 @@ def attention(
                     [pages, page, Hkv, Dv] ("bhsd": Hkv before page). A sequence has kv_lens keys, or all
                     of max_seqlen_kv [N * page]. Packed q has cu_seqlens_q and max_seqlen_q alone
     q_scale, k_scale, v_scale
-                    float32 [B, Hq] and [B, Hkv]: factors of q, k and v of 8 bits; with scale_block,
-                    [B, blocks, H], of 64 or 128 rows each
+                    float32 [B, Hq] and [B, Hkv], positive: factors of q, k and v of 8 bits [all 1]; with
+                    scale_block, [B, blocks, H], of 64 or 128 rows each
     workspace       uint8 scratch of at least Plan.info.workspace_bytes, aligned to 256, that shares no
                     memory with the arrays; otherwise allocated
 
