@@ -190,7 +190,7 @@ TEST(QuantizeOnGpuTest, WritesWhatTheCpuWrites) {
                 true, false, 192},
            Case{"b=1,hq=9,hkv=1,sq=11300,d=64,dtype=fp8_e4m3,scaleblock=64", DType::kFloat16, true,
                 false, 64},
-           Case{"b=1,hq=9,hkv=2,sq=11300,d=96,dtype=fp8_e4m3,scaleblock=64", DType::kBFloat16, true,
+           Case{"b=1,hq=9,hkv=3,sq=11300,d=96,dtype=fp8_e4m3,scaleblock=64", DType::kBFloat16, true,
                 false, 96},
            Case{"b=1,hq=9,hkv=1,sq=11300,d=128,dtype=fp8_e4m3,scaleblock=64", DType::kBFloat16,
                 true, false, 128},
