@@ -1,6 +1,7 @@
 #include "attention/multi_gpu/simulator.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <vector>
 
@@ -96,6 +97,7 @@ class Simulation {
     // A step begins when what it needs is there and what leaves has left: there are two places.
     const int steps = q_travels && n_ > 1 ? n_ + 1 : n_;
     std::vector<double> begin(n_), end(n_), next(n_), waiting(n_);
+    int64_t kernels = 0;
     for (int step = 0; step < steps; ++step) {
       for (int rank = 0; rank < n_; ++rank) {
         // Parts that others have computed are merged in the step in which they come.
@@ -106,7 +108,9 @@ class Simulation {
         // fits measurements.
         const int previous = (rank + n_ - 1) % n_;
         const double bytes = moves(rank, step) + moves(previous, step) + 2 * returns(rank, step);
-        end[rank] += compute(rank, step) + 2 * bytes / m_.memory_per_second;
+        const double kernel = compute(rank, step);
+        kernels += kernel > 0;
+        end[rank] += kernel + 2 * bytes / m_.memory_per_second;
       }
       next = end;
       const auto send = [&](int from, int to, int tensors, double bytes, bool both_ways) {
@@ -125,8 +129,9 @@ class Simulation {
       begin = next;
     }
     const auto last = std::max_element(begin.begin(), begin.end());
-    const double host = n_ > 1 ? kRingCopies * steps * m_.host : 0;  // short problems wait for that
-    return {std::max(host, *last), waiting[last - begin.begin()] + std::max(0.0, host - *last)};
+    const double copies = kRingCopies * steps + kKernelCopies * kernels / n_;
+    const double seconds = Slower(n_ > 1 ? copies * m_.host : 0, *last);
+    return {seconds, waiting[last - begin.begin()] + seconds - *last};
   }
 
   // The rank with the most heads gets, and sends, the most.
@@ -138,8 +143,7 @@ class Simulation {
                  outputs = rows * p_.hq * (p_.dv * SizeOf(p_.ODType()) + 4);
     const Prediction heads = Heads();
     const double travels = Exchange(inputs, 3) + Exchange(outputs, 2);
-    const double host = kAllToAllCopies * n_ * m_.host;
-    const double seconds = std::max(host, heads.seconds + travels);
+    const double seconds = Slower(kAllToAllCopies * n_ * m_.host, heads.seconds + travels);
     return {seconds, seconds - heads.seconds + heads.waiting};
   }
 
@@ -149,6 +153,13 @@ class Simulation {
   }
 
  private:
+  // Host and GPU work side by side, and short problems wait for the host. Both vary from call to call, so if they are
+  // about as slow, a call takes longer than either.
+  static double Slower(double host, double gpu) {
+    const double most = std::max(host, gpu);
+    return most * std::pow(1 + std::pow(std::min(host, gpu) / most, 8), 1.0 / 8);
+  }
+
   int64_t MostHeads() const { return ChunksOf(p_.hkv, n_, 0, Order::kInOrder)[0].size(); }
 
   const Link& LinkBetween(int a, int b) const {

@@ -22,9 +22,10 @@ struct Link {
   double both_ways = 1;
 };
 
-// Copies that a rank's thread starts: of an all-to-all for each rank; of a ring for each step, to which its kernel
-// and its waits add.
-inline constexpr double kAllToAllCopies = 10, kRingCopies = 3.9;
+// What a rank's thread starts, in copies that take as long: of an all-to-all for each rank, and if all ranks have one
+// row; of a ring for each step, with its waits, and for each kernel.
+inline constexpr double kAllToAllCopies = 10.35, kAllToAllOfOneRow = 10;
+inline constexpr double kRingCopies = 2.8, kKernelCopies = 1.8;
 
 // By default an H200 with bf16 and head dim 128. All but `between` were measured (docs/multi_gpu.md): links within a
 // node as copies between two GPUs of one process.
