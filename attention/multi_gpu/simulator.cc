@@ -157,7 +157,7 @@ class Simulation {
   // about as slow, a call takes longer than either.
   static double Slower(double host, double gpu) {
     const double most = std::max(host, gpu);
-    return most * std::pow(1 + std::pow(std::min(host, gpu) / most, 8), 1.0 / 8);
+    return most * std::pow(1 + std::pow(std::min(host, gpu) / most, 16), 1.0 / 16);
   }
 
   int64_t MostHeads() const { return ChunksOf(p_.hkv, n_, 0, Order::kInOrder)[0].size(); }

@@ -22,10 +22,9 @@ struct Link {
   double both_ways = 1;
 };
 
-// What a rank's thread starts, in copies that take as long: of an all-to-all for each rank, and if all ranks have one
-// row; of a ring for each step, with its waits, and for each kernel.
-inline constexpr double kAllToAllCopies = 10.35, kAllToAllOfOneRow = 10;
-inline constexpr double kRingCopies = 2.8, kKernelCopies = 1.8;
+// What a rank's thread starts, in copies that take as long: of an all-to-all for each rank; of a ring for each step,
+// with its waits, and for each kernel.
+inline constexpr double kAllToAllCopies = 10, kRingCopies = 2.5, kKernelCopies = 2;
 
 // By default an H200 with bf16 and head dim 128. All but `between` were measured (docs/multi_gpu.md): links within a
 // node as copies between two GPUs of one process.

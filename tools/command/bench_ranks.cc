@@ -162,7 +162,7 @@ double TimeHost(const Ranks& ranks, RanksFlags f, double unknown) {
   const absl::StatusOr<Case> of = f.on_cpu ? absl::UnavailableError("threads") : MakeCase(p, f);
   if (!of.ok()) return unknown;
   const absl::StatusOr<Judged> judged = TimeWay(p, *WayOf("alltoall"), ranks, *of, f);
-  return judged.ok() ? judged->timed.seconds / (multi_gpu::kAllToAllOfOneRow * n) : unknown;
+  return judged.ok() ? judged->timed.seconds / (multi_gpu::kAllToAllCopies * n) : unknown;
 }
 
 // GPUs like this one, of which one takes so many seconds.
