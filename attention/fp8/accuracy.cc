@@ -185,8 +185,9 @@ absl::Status CheckIsForAccuracy(const AttentionProblem& p) {
 
 }  // namespace
 
-absl::StatusOr<std::vector<Accuracy>> MeasureAccuracy(const AttentionProblem& problem,
-                                                      Device device, uint64_t seed) {
+absl::StatusOr<std::vector<Accuracy>> MeasureAccuracy(
+    const AttentionProblem& problem, Device device, uint64_t seed,
+    const std::function<void(absl::string_view)>& begins) {
   if (absl::Status s = problem.Validate(); !s.ok()) return s;
   if (absl::Status s = CheckIsForAccuracy(problem); !s.ok()) return s;
   AttentionProblem p = problem;
@@ -206,6 +207,7 @@ absl::StatusOr<std::vector<Accuracy>> MeasureAccuracy(const AttentionProblem& pr
   }
   const std::vector<std::array<int64_t, 4>> shapes = {
       {p.b, p.sq, p.hq, p.d}, {p.b, p.skv, p.hkv, p.d}, {p.b, p.skv, p.hkv, p.dv}};
+  begins("oracle");
   absl::StatusOr<Tensors> wide = MakeAll(DType::kFloat32, shapes);
   if (!wide.ok()) return wide.status();
   Draw(seed, &*wide);
@@ -224,6 +226,7 @@ absl::StatusOr<std::vector<Accuracy>> MeasureAccuracy(const AttentionProblem& pr
     return row.status();
   };
   for (const DType dtype : {DType::kFloat16, DType::kBFloat16}) {
+    begins(Name(dtype));
     absl::StatusOr<Tensors> narrow = Narrow(*wide, dtype);
     if (!narrow.ok()) return narrow.status();
     p.dtype = dtype;
@@ -249,10 +252,11 @@ absl::StatusOr<std::vector<Accuracy>> MeasureAccuracy(const AttentionProblem& pr
     Fp8Tensors to = Fp8Of(*narrow, *scales);
     if (c.per_tensor) to.q_scale.strides = to.k_scale.strides = to.v_scale.strides = {0, 0, 0, 1};
     for (const bool hadamard : {false, true}) {
-      absl::Status s = Quantize(p, from, to, {hadamard, seed, {}});
-      if (!s.ok()) return s;
       const std::string name =
           absl::StrCat("fp8, a scale per ", c.name, hadamard ? ", Hadamard" : "");
+      begins(name);
+      absl::Status s = Quantize(p, from, to, {hadamard, seed, {}});
+      if (!s.ok()) return s;
       s = add(Compare(name, p, device, to.Inputs({}), rows, *exact));
       if (!s.ok()) return s;
     }

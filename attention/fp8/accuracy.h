@@ -7,10 +7,12 @@
 #define ATTENTION_FP8_ACCURACY_H_
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "attention/core/device.h"
 #include "attention/core/dtype.h"
 #include "attention/core/problem.h"
@@ -30,8 +32,11 @@ struct Accuracy {
 // more than 2048 rows, as many are compared, evenly spread.
 //
 // InvalidArgument if the problem has other dtypes, scales of blocks, pages, or lengths that vary; Unimplemented if no kernel there takes the problem in fp8; ResourceExhausted without memory.
-absl::StatusOr<std::vector<Accuracy>> MeasureAccuracy(const AttentionProblem& problem,
-                                                      Device device, uint64_t seed = 0);
+// `begins` is called before each of kAccuracySteps steps, with what it is.
+constexpr int kAccuracySteps = 11;
+absl::StatusOr<std::vector<Accuracy>> MeasureAccuracy(
+    const AttentionProblem& problem, Device device, uint64_t seed = 0,
+    const std::function<void(absl::string_view)>& begins = [](absl::string_view) {});
 
 // A needle in a haystack: of so many queries, the part that find their own among so many random keys. Its
 // score is 12.5, so that it weighs about as much as all others together. It is found if O has at least a

@@ -34,8 +34,11 @@ TEST(AccuracyTest, BlocksAndHadamardMakeFp8BetterThanOneScale) {
 TEST(AccuracyTest, OtherShapes) {
   for (const char* line : {"b=2,hq=4,hkv=2,sq=70,skv=200,d=96,mask=causal", "hq=2,sq=0,skv=9,d=64",
                            "hq=2,sq=65,d=192,dv=128,softcap=20"}) {
-    const auto found = MeasureAccuracy(AttentionProblem::Parse(line).value(), Device::Cpu());
+    int steps = 0;
+    const auto found = MeasureAccuracy(AttentionProblem::Parse(line).value(), Device::Cpu(), 0,
+                                       [&](absl::string_view) { ++steps; });
     ASSERT_TRUE(found.ok()) << found.status();
+    EXPECT_EQ(steps, kAccuracySteps);
     EXPECT_EQ(found->size(), 10u);
   }
 }

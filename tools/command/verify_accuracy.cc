@@ -4,6 +4,8 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
 #include "attention/core/device.h"
 #include "attention/core/dtype.h"
 #include "attention/fp8/accuracy.h"
@@ -12,6 +14,7 @@
 #include "tools/lib/interrupt.h"
 #include "tools/lib/json.h"
 #include "tools/lib/table.h"
+#include "tools/lib/terminal.h"
 
 namespace attnlab::command {
 
@@ -22,6 +25,8 @@ int VerifyAccuracy(const std::vector<AttentionProblem>& problems, const std::str
   if (!where.ok()) return Fail(streams, "verify", where.status());
   std::vector<Json> rows;
   bool interrupted = false;
+  Progress progress(stderr, fp8::kAccuracySteps * static_cast<int64_t>(problems.size()));
+  int64_t begun = 0;
   std::vector<std::string> done;
   for (const AttentionProblem& problem : problems) {
     // Each has all dtypes: problems that differ in theirs are one.
@@ -32,7 +37,9 @@ int VerifyAccuracy(const std::vector<AttentionProblem>& problems, const std::str
     if (std::find(done.begin(), done.end(), line) != done.end()) continue;
     done.push_back(line);
     const StopOnCtrlC stop("verify");
-    const auto found = fp8::MeasureAccuracy(problem, *where, static_cast<uint64_t>(seed));
+    const auto found = fp8::MeasureAccuracy(
+        problem, *where, static_cast<uint64_t>(seed),
+        [&](absl::string_view what) { progress.Show(begun++, absl::StrCat(what, " ", line)); });
     interrupted = Interrupt::Pressed();
     if (interrupted) break;
     if (!found.ok()) return Fail(streams, "verify", found.status());
@@ -49,6 +56,7 @@ int VerifyAccuracy(const std::vector<AttentionProblem>& problems, const std::str
                       {"rmse", a.rmse},
                       {"largest_error", a.largest}});
     }
+    progress.Clear();
     if (formats.Tables()) {
       streams.out << line << "\n\n" << table.Text(streams.colours, streams.columns) << "\n";
     }
