@@ -227,10 +227,10 @@ absl::Status ValidatePageTable(const AttentionProblem& p, const AttentionTensors
 
 // Those of blocks that have rows. NaN passes: Quantize() makes it from NaN.
 absl::Status CheckScalesOnHost(const AttentionProblem& p, const AttentionTensors& t,
-                               absl::string_view name, const ConstTensorView& scales) {
+                               absl::string_view name, const ConstTensorView& scales,
+                               int64_t Sequence::*length) {
   for (int64_t i = 0; i < p.b; ++i) {
-    const Sequence sequence = SequenceOf(p, t, i);
-    const int64_t rows = name == "q_scale" ? sequence.q_len : sequence.kv_len;
+    const int64_t rows = SequenceOf(p, t, i).*length;
     const int64_t blocks = rows == 0 ? 0 : p.ScaleBlocks(rows);
     for (int64_t block = 0; block < blocks; ++block) {
       for (int64_t head = 0; head < scales.shape[2]; ++head) {
@@ -251,9 +251,10 @@ absl::Status ValidateScales(const AttentionProblem& p, const AttentionTensors& t
     const ConstTensorView& view;
     int64_t rows, heads;
     DType dtype;
-  } kScales[] = {{"q_scale", t.q_scale, p.sq, p.hq, p.dtype},
-                 {"k_scale", t.k_scale, p.skv, p.hkv, p.KvDType()},
-                 {"v_scale", t.v_scale, p.skv, p.hkv, p.VDType()}};
+    int64_t Sequence::*length;
+  } kScales[] = {{"q_scale", t.q_scale, p.sq, p.hq, p.dtype, &Sequence::q_len},
+                 {"k_scale", t.k_scale, p.skv, p.hkv, p.KvDType(), &Sequence::kv_len},
+                 {"v_scale", t.v_scale, p.skv, p.hkv, p.VDType(), &Sequence::kv_len}};
   for (const auto& c : kScales) {
     if (c.view.data == nullptr) continue;
     if (!IsFp8(c.dtype)) {
@@ -262,7 +263,9 @@ absl::Status ValidateScales(const AttentionProblem& p, const AttentionTensors& t
     }
     absl::Status s = ValidateView(c.name, c.view, {p.b, p.ScaleBlocks(c.rows), c.heads, 1},
                                   DType::kFloat32, t.q.device);
-    if (s.ok() && t.q.device.kind == DeviceKind::kCpu) s = CheckScalesOnHost(p, t, c.name, c.view);
+    if (s.ok() && t.q.device.kind == DeviceKind::kCpu) {
+      s = CheckScalesOnHost(p, t, c.name, c.view, c.length);
+    }
     if (!s.ok()) return s;
   }
   return absl::OkStatus();

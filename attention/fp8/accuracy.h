@@ -31,8 +31,9 @@ struct Accuracy {
 // has these. Of the problem, b, heads, lengths, dims, mask, scale and softcap are used; its dtype is not. Of
 // more than 2048 rows, as many are compared, evenly spread.
 //
-// InvalidArgument if the problem has other dtypes, scales of blocks, pages, or lengths that vary; Unimplemented if no kernel there takes the problem in fp8; ResourceExhausted without memory.
-// `begins` is called before each of kAccuracySteps steps, with what it is.
+// `begins` is called before each of kAccuracySteps steps, with what it is. InvalidArgument if the problem has
+// several dtypes, scales of blocks, pages, or lengths that vary; Unimplemented if no kernel there takes it in
+// fp8; ResourceExhausted without memory.
 constexpr int kAccuracySteps = 11;
 absl::StatusOr<std::vector<Accuracy>> MeasureAccuracy(
     const AttentionProblem& problem, Device device, uint64_t seed = 0,

@@ -156,6 +156,7 @@ class Simulation {
   // Host and GPU work side by side, and short problems wait for the host. Both vary from call to call, so if they are
   // about as slow, a call takes longer than either.
   static double Slower(double host, double gpu) {
+    if (host == 0) return gpu;
     const double most = std::max(host, gpu);
     return most * std::pow(1 + std::pow(std::min(host, gpu) / most, 16), 1.0 / 16);
   }

@@ -17,6 +17,16 @@
 #include "tools/lib/terminal.h"
 
 namespace attnlab::command {
+namespace {
+
+std::string LineWithoutDType(AttentionProblem problem) {
+  problem.dtype = DType::kFloat32;
+  std::string line = problem.ToString();
+  constexpr absl::string_view kPart = ",dtype=fp32";
+  return line.erase(line.find(kPart.data()), kPart.size());
+}
+
+}  // namespace
 
 int VerifyAccuracy(const std::vector<AttentionProblem>& problems, const std::string& device,
                    int64_t seed, const Formats& formats, ResultFiles& files,
@@ -25,20 +35,24 @@ int VerifyAccuracy(const std::vector<AttentionProblem>& problems, const std::str
   if (!where.ok()) return Fail(streams, "verify", where.status());
   std::vector<Json> rows;
   bool interrupted = false;
-  Progress progress(stderr, fp8::kAccuracySteps * static_cast<int64_t>(problems.size()));
-  int64_t begun = 0;
-  std::vector<std::string> done;
+  // Each table has all dtypes: problems that differ in theirs are one.
+  struct Once {
+    std::string line;
+    AttentionProblem problem;
+  };
+  std::vector<Once> once;
   for (const AttentionProblem& problem : problems) {
-    // Each has all dtypes: problems that differ in theirs are one.
-    AttentionProblem of_fp32 = problem;
-    of_fp32.dtype = DType::kFloat32;
-    std::string line = of_fp32.ToString();
-    line.erase(line.find(",dtype=fp32"), sizeof(",dtype=fp32") - 1);
-    if (std::find(done.begin(), done.end(), line) != done.end()) continue;
-    done.push_back(line);
+    const std::string line = LineWithoutDType(problem);
+    const auto same = [&](const Once& o) { return o.line == line; };
+    if (std::none_of(once.begin(), once.end(), same)) once.push_back({line, problem});
+  }
+  Progress progress(stderr, fp8::kAccuracySteps * static_cast<int64_t>(once.size()));
+  int64_t begun = 0;
+  for (const Once& o : once) {
+    const std::string& line = o.line;
     const StopOnCtrlC stop("verify");
     const auto found = fp8::MeasureAccuracy(
-        problem, *where, static_cast<uint64_t>(seed),
+        o.problem, *where, static_cast<uint64_t>(seed),
         [&](absl::string_view what) { progress.Show(begun++, absl::StrCat(what, " ", line)); });
     interrupted = Interrupt::Pressed();
     if (interrupted) break;
