@@ -5,6 +5,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
 #include "absl/strings/string_view.h"
 #include "attention/core/device.h"
 #include "attention/core/dtype.h"
@@ -21,9 +22,7 @@ namespace {
 
 std::string LineWithoutDType(AttentionProblem problem) {
   problem.dtype = DType::kFloat32;
-  std::string line = problem.ToString();
-  constexpr absl::string_view kPart = ",dtype=fp32";
-  return line.erase(line.find(kPart.data()), kPart.size());
+  return absl::StrReplaceAll(problem.ToString(), {{",dtype=fp32", ""}});
 }
 
 }  // namespace
