@@ -70,6 +70,11 @@ cudaError_t LaunchElement(const HopperCall& call) {
       return device::Launch(HopperKernel<T, PairOf<Shape>, false>, record, call.arguments);
     }
   }
+  if constexpr (Shape::kHasTmaStores) {
+    if (call.stores_by_tma) {
+      return device::Launch(HopperKernel<T, StoredByTma<Shape>, false>, record, call.arguments);
+    }
+  }
   if constexpr (Shape::kHasSoftcap) {
     if (call.arguments.a.softcap != 0) {
       return device::Launch(HopperKernel<T, Shape, true>, record, call.arguments);

@@ -30,7 +30,7 @@ struct Scales {
 };
 
 struct HopperArguments {
-  CUtensorMap q, k, v, o;  // o: if `adds`
+  CUtensorMap q, k, v, o;  // o: if `adds`, or if it is stored by TMA
   int key_tiles = 0;  // of a head, if V was transposed first: `v` then maps that (Pretranspose())
   device::Arguments a;
   device::Grid grid;     // the order of the query tiles
@@ -58,8 +58,8 @@ struct HopperCall {
   HopperArguments arguments;
   device::Element element = device::Element::kBFloat16;  // of shapes that are not fp8; not kFloat32
   int blocks = 0;
-  bool early = false;  // LaunchRecord
-  bool pairs = false;  // Options
+  bool early = false;                         // LaunchRecord
+  bool pairs = false, stores_by_tma = false;  // Options
   // Where V is transposed to first, if it is, and the keys and heads that it has.
   void* transposed = nullptr;
   int keys = 0, kv_heads = 0;

@@ -63,6 +63,7 @@ class Consumer {
       }
       others_begun = Shape::kGoesAcross;
     }
+    FinishStore();
     if (group_ == 0) WaitForTurn();  // the last group has passed it once more than it was taken
   }
 
@@ -73,6 +74,7 @@ class Consumer {
   static constexpr bool kAsideInRegisters = Shape::kFp8 && Shape::kAsideBytes == 0;
   static constexpr int kOfRow = Shape::kDimV / 4;  // numbers of O that a lane has of a row
   static constexpr int kPairs = kOfRow / 2;        // that are neighbours
+  static constexpr int kNobody = -1;
   using Softmax = HopperSoftmax<Shape, kCaps>;
   using Rows = typename Softmax::Rows;
   using LaneRows = typename Softmax::LaneRows;
@@ -88,6 +90,7 @@ class Consumer {
     WaitForTurn();
     StartScores(s);
     PassTurn();
+    FinishStore();
     wgmma::Wait<0>();
     wgmma::Keep(s.x);
     Begin(work, s);
@@ -103,6 +106,11 @@ class Consumer {
     softmax_.Begin(work, group_);
     sum_.Clear();
     if constexpr (Shape::kFp8) summed_ = 0, aside_[0] = aside_[1] = 0, is_aside_ = false;
+    // A box of rows that do not exist would overwrite those of another sequence.
+    if constexpr (Shape::kStoresByTma) {
+      stores_by_tma_ =
+          device::Uniform(work.tiles > 1 && work.rows == Shape::kRows && !work.IsPart());
+    }
     LaneRows factors;
     softmax_.Weigh(
         s, work, i, scales, factors, [] {}, [&] { sum_.Round(s); });
@@ -132,7 +140,8 @@ class Consumer {
     if (i == 0) ReleaseQAfterScores();
     LaneRows factors;
     const bool rescale = softmax_.Weigh(
-        s, work, i, scales, factors, [&] { AwaitSum(); }, [&] { sum_.Round(s); });
+        s, work, i, scales, factors, [&] { AwaitSum(i == 0 ? 0 : kNobody); },
+        [&] { sum_.Round(s); });
     if (rescale) Rescale(factors);
     if constexpr (Shape::kFp8) ++summed_;
   }
@@ -186,10 +195,22 @@ class Consumer {
     sum_.Start(VAddress());
     PassTurn();
   }
-  __device__ void AwaitSum() {
+  // `keeper`: which consumer keeps this stage of V if it stores O by TMA (StoreTiles()).
+  __device__ void AwaitSum(int keeper = kNobody) {
     wgmma::Wait<0>();
     wgmma::Keep(sum_.o().x);
-    ReleaseV();
+    if constexpr (Shape::kStoresByTma) {
+      if (ActsForWarp() & !(stores_by_tma_ & (group_ == keeper))) shared_.v_ring.Release(v_at_);
+      v_at_.Advance();
+    } else {
+      ReleaseV();
+    }
+  }
+  // Says that this consumer has read that stage, too.
+  __device__ void TellKeeper(int keeper) {
+    if constexpr (Shape::kStoresByTma) {
+      if (stores_by_tma_ && group_ != keeper) device::NamedArrive(kRead + keeper, 256);
+    }
   }
   __device__ void Rescale(const LaneRows& factors) {
     Rows::Multiply(sum_.o(), factors);
@@ -225,11 +246,13 @@ class Consumer {
         return true;
       }
     }
+    TellKeeper(0);
     WaitForTurn();
     shared_.v_ring.WaitFull(v_at_);
     sum_.Start(VAddress());
     PassTurn();
-    AwaitSum();
+    AwaitSum(1);
+    TellKeeper(1);
     Finish();
     if (work.Takes()) TakePart(work.takes);
     if (work.Leaves()) {
@@ -266,6 +289,7 @@ class Consumer {
   // one more to begin unless they have. In the last turn they begin the next query tile. If this
   // consumer has rows of that, it takes this turn in First().
   __device__ void LeaveOut(const Work& work, bool others_begun) {
+    FinishStore();
     shared_.q_ring.WaitFull(q_at_);
     __syncwarp();
     ReleaseQ();
@@ -581,7 +605,46 @@ class Consumer {
       static_cast<float*>(a.lse.data)[a.lse.Offset(work.q.batch, place.token, place.head)] =
           state.Lse();
     }
-    StoreO(work, at, {rows.State(0).Inverse(), rows.State(1).Inverse()});
+    const float factors[2] = {rows.State(0).Inverse(), rows.State(1).Inverse()};
+    if constexpr (Shape::kStoresByTma) {
+      if (stores_by_tma_) return StoreTiles(work, factors);
+    }
+    StoreO(work, at, factors);
+  }
+
+  // O by way of a stage of V, while the next query tile begins: consumer 0 keeps the last but one, consumer 1 the last.
+  __device__ void StoreTiles(const Work& work, const float (&factors)[2]) {
+    constexpr int kBlockBytes = 64 * 128;
+    static_assert(Shape::kVBytes >= Shape::kDimV / 64 * kBlockBytes && Shape::kStagesV > 2);
+    static_assert(!Softmax::kSpeculates);  // PlainSteps() keeps no stage
+    const int warp = static_cast<int>(threadIdx.x) / 32 % 4;
+    kept_.stage = (v_at_.stage + Shape::kStagesV - 2 + group_) % Shape::kStagesV;
+    char* const to = shared_.v[kept_.stage] + warp * (kRowsOfAWarp * 128);
+    device::NamedSync(kRead + group_, 256);
+    if (h_.o_is_fp16) {
+      WriteRows<__half>(sum_.o(), factors, device::SharedAddress(to), kBlockBytes);
+    } else {
+      WriteRows<__nv_bfloat16>(sum_.o(), factors, device::SharedAddress(to), kBlockBytes);
+    }
+    device::FenceSharedStores();
+    __syncwarp();
+    if (Lane() == 0) {
+      device::TileOrigin origin = work.q;
+      origin.token += static_cast<int>(h_.pack.Divide(group_ * 64 + warp * kRowsOfAWarp));
+      device::StoreTile<Shape::kDimV / 64>(h_.o, origin, to, kBlockBytes);
+    }
+    owes_v_ = true;
+  }
+  // Releases that stage.
+  __device__ void FinishStore() {
+    if constexpr (Shape::kStoresByTma) {
+      if (owes_v_ && Lane() == 0) {
+        device::AwaitStoredTiles();
+        shared_.v_ring.Release(kept_);
+      }
+      __syncwarp();
+      owes_v_ = false;
+    }
   }
 
   // Leaves the rows' states and O for the block that has the rest of the query tile's keys.
@@ -724,7 +787,7 @@ class Consumer {
   }
 
   // Named barriers.
-  static constexpr int kAllConsumers = 1, kTurns = 2;
+  static constexpr int kAllConsumers = 1, kTurns = 2, kRead = kTurns + Shape::kConsumers;
 
   const HopperArguments& h_;
   HopperShared<Shape>& shared_;
@@ -742,6 +805,9 @@ class Consumer {
   typename device::Ring<Shape::kStages>::Place k_at_;
   typename device::Ring<Shape::kStagesV>::Place v_at_;
   int scales_at_ = 0;
+  // Whether O of this query tile is stored by TMA; and of the one before, V's stage that is not released yet.
+  bool stores_by_tma_ = false, owes_v_ = false;
+  typename device::Ring<Shape::kStagesV>::Place kept_;
 };
 
 }  // namespace attnlab::warp_specialized

@@ -82,6 +82,31 @@ __device__ void StoreRows(const device::wgmma::Accumulators<kColumns>& o, const 
   }
 }
 
+// Writes the warp's 16 rows of O, times `factors`, as T to shared memory: blocks of 64 columns in the 128-byte swizzle,
+// `bytes` apart. V was transposed.
+template <typename T, int kColumns>
+__device__ void WriteRows(const device::wgmma::Accumulators<kColumns>& o, const float (&factors)[2],
+                          uint32_t to, int bytes) {
+  const int lane = static_cast<int>(threadIdx.x) % 32, row = lane / 4, pair = lane % 4;
+#pragma unroll
+  for (int i = 0; i < kColumns / 16; ++i) {
+    const uint32_t at =
+        to + i / 4 * bytes + row * 128 + ((i % 4 * 2 + pair / 2) ^ row) * 16 + pair % 2 * 8;
+#pragma unroll
+    for (int r = 0; r < 2; ++r) {
+      uint32_t words[2];
+#pragma unroll
+      for (int j = 0; j < 2; ++j) {
+        words[j] = device::PackPair<T>(o.At(r, 4 * i + 2 * j) * factors[r],
+                                       o.At(r, 4 * i + 2 * j + 1) * factors[r]);
+      }
+      asm volatile("st.shared.v2.b32 [%0], {%1, %2};" ::"r"(at + r * 8 * 128), "r"(words[0]),
+                   "r"(words[1])
+                   : "memory");
+    }
+  }
+}
+
 }  // namespace attnlab::warp_specialized
 
 #endif  // ATTENTION_WARP_SPECIALIZED_HOPPER_OUTPUT_CUH_

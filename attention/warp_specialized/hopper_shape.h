@@ -4,6 +4,9 @@
 
 namespace attnlab::warp_specialized {
 
+// Of a query tile.
+constexpr int kRowsOfAWarp = 16;
+
 // kDim_, kDimV_: the most that d and dv may be. kKeys_: keys per tile. kStages_: tiles of K, and of V,
 // in shared memory. kConsumers_: warpgroups that compute, with 64 rows of the query tile each. kBytes_: of
 // an element of Q, K and V. kE5m2V_: whether V is fp8_e5m2. kPretransposed_: of fp8, whether a kernel of its own
@@ -65,6 +68,9 @@ struct HopperShape {
   // order.
   static constexpr int kPartFloats = 4 + kDimV / 2;  // per thread
   static constexpr int kPartBytes = kConsumers * 128 * kPartFloats * 4;
+  // Whether a kernel may store O by TMA (StoredByTma), and whether this one does.
+  static constexpr bool kHasTmaStores = kTransposes && !kE5m2V && kDimV > 192;
+  static constexpr bool kStoresByTma = false;
   static constexpr int kCopiedStages = kTransposes ? 2 : 0;
   static constexpr int kTransposers = kTransposes ? 2 : 0;  // warps
   static constexpr int kScales = kStages + 1;               // places for the scales of a tile
@@ -93,6 +99,12 @@ struct PairOf : Shape {
   static constexpr bool kTakesTurns = !Shape::kFp8;                     // faster, by measurement
   static constexpr int kSharedBytes = Shape::SharedBytes(/*more=*/24);  // HopperNext
   static_assert(kSharedBytes <= 227 * 1024);
+};
+
+// A shape whose consumers store O by TMA, through the last two stages of V: so they need not wait until it is stored.
+template <typename Shape>
+struct StoredByTma : Shape {
+  static constexpr bool kStoresByTma = true;
 };
 
 // By head dim. In registers, S takes kKeys / 2 per thread, P kKeys / 4, O kDimV / 2, and Q, where it

@@ -112,6 +112,13 @@ class PreparedHopper : public Prepared {
       call.arguments.k_scales = ScalesOf(problem_, t.k_scale);
       call.arguments.v_scales = ScalesOf(problem_, t.v_scale);
     }
+    if (options_.stores_by_tma && device::CheckTensorMap("o", t.o).ok()) {
+      const absl::StatusOr<CUtensorMap> o =
+          device::MakeTensorMap("o", t.o, kRowsOfAWarp, options_.grid.pack);
+      if (!o.ok()) return o.status();
+      call.arguments.o = *o;
+      call.stores_by_tma = true;
+    }
     if (launch.adds) {
       const absl::StatusOr<CUtensorMap> o =
           device::MakeTensorMap("o", t.o, options_.tile.rows, options_.grid.pack);

@@ -26,6 +26,7 @@ struct HopperTile {
   int part_bytes = 0;           // of a block that shares query tiles
   bool adds = false;            // can add to O of other keys
   bool pairs = false;           // two blocks may share copies
+  bool stores_by_tma = false;   // can
 };
 
 struct Options {
@@ -44,6 +45,8 @@ struct Options {
   bool dynamic = false;
   // How blocks, or pairs, share the last query tiles, if they do (shares.h).
   Shares shares;
+  // Whether consumers store O by TMA, of tensors that it can express.
+  bool stores_by_tma = false;
   // If tile.pretransposed: the tiles of keys of a head, and the bytes of V transposed.
   int key_tiles = 0;
   int64_t transposed_bytes = 0;

@@ -90,6 +90,23 @@ TEST(OptionsTest, ShortQueriesShareTiles) {
   EXPECT_EQ(prefill->grid.tiles, 8);
 }
 
+TEST(OptionsTest, ShortTilesOfFp8AreStoredByTma) {
+  const std::string line = "b=32,hq=8,sq=512,dtype=fp8_e4m3";
+  EXPECT_TRUE(For(line + ",d=256")->stores_by_tma);
+  EXPECT_TRUE(For(line + ",d=256,dv=208,lens=padded")->stores_by_tma);
+  EXPECT_TRUE(For("b=32,hq=64,hkv=4,sq=40,skv=512,d=256,dtype=fp8_e4m3")->stores_by_tma);
+  // Warps of 16 rows have no whole tokens of 32 heads.
+  EXPECT_FALSE(For("b=32,hq=64,hkv=2,sq=40,skv=512,d=256,dtype=fp8_e4m3")->stores_by_tma);
+  EXPECT_FALSE(For(line + ",d=256,mask=causal")->stores_by_tma);
+  EXPECT_FALSE(For(line + ",d=256,skv=1025")->stores_by_tma);
+  EXPECT_FALSE(With("b=32,hq=8,sq=512,d=256,dtype=fp8_e4m3", "pairs", "true")->stores_by_tma);
+  EXPECT_FALSE(For(line + ",d=256,dv=203")->stores_by_tma);
+  EXPECT_FALSE(For(line + ",d=256,softcap=20")->stores_by_tma);
+  EXPECT_FALSE(For(line + ",d=256,vdtype=fp8_e5m2")->stores_by_tma);
+  EXPECT_FALSE(For(line + ",d=128")->stores_by_tma);
+  EXPECT_FALSE(For("b=32,hq=8,sq=512,d=256,dtype=bf16")->stores_by_tma);
+}
+
 TEST(OptionsTest, BlocksTakeTilesInTurnUnlessTilesDiffer) {
   const auto full = For("b=4,hq=16,sq=4096,d=128,dtype=bf16");
   EXPECT_FALSE(full->dynamic);

@@ -38,6 +38,23 @@ __device__ void LoadTile(const CUtensorMap& map, TileOrigin from, char* to, int 
   }
 }
 
+// Starts to copy such blocks from shared memory, each `bytes` after the one before, to the tensor. Elements beyond it
+// are left out. Only the thread that calls this can wait for it.
+template <int kBlocks, int kColumns = 64>
+__device__ void StoreTile(const CUtensorMap& map, TileOrigin to, const char* from, int bytes) {
+#pragma unroll
+  for (int i = 0; i < kBlocks; ++i) {
+    const int32_t at[5] = {kColumns * i, 0, to.token, to.head, to.batch};
+    cuda::ptx::cp_async_bulk_tensor(cuda::ptx::space_global, cuda::ptx::space_shared, &map, at,
+                                    from + i * bytes);
+  }
+  cuda::ptx::cp_async_bulk_commit_group();
+}
+// Waits until the thread's stores have read shared memory.
+__device__ inline void AwaitStoredTiles() {
+  cuda::ptx::cp_async_bulk_wait_group_read(cuda::ptx::n32_t<0>());
+}
+
 }  // namespace attnlab::device
 
 #endif  // ATTENTION_DEVICE_HOPPER_TMA_CUH_
