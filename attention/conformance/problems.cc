@@ -377,7 +377,7 @@ std::vector<Case> Fp8Cases() {
       {"b=5,hq=32,sq=130,skv=250,d=192,dv=128,dtype=fp8_e4m3", oracle::Layout::kBhsd, kNormal},
       {"b=3,hq=18,hkv=9,sq=390,skv=270,d=256,dv=216,dtype=fp8_e4m3,odtype=fp16,lens=padded",
        oracle::Layout::kBhsd, kNormal},
-      {"b=5,hq=64,hkv=4,sq=50,skv=270,d=256,dtype=fp8_e4m3,lens=packed,scaleblock=64",
+      {"b=12,hq=64,hkv=8,sq=100,skv=270,d=256,dtype=fp8_e4m3,lens=packed,scaleblock=64",
        oracle::Layout::kBshd, kNormal},
       {"b=6,hq=9,sq=384,skv=140,d=256,dtype=fp8_e4m3", oracle::Layout::kBshd, kNormal},
       {"b=5,hq=18,sq=140,skv=150,d=256,dtype=fp8_e4m3,mask=window:60:9,lens=padded,scaleblock=64",

@@ -58,8 +58,9 @@ struct HopperCall {
   HopperArguments arguments;
   device::Element element = device::Element::kBFloat16;  // of shapes that are not fp8; not kFloat32
   int blocks = 0;
-  bool early = false;                         // LaunchRecord
-  bool pairs = false, stores_by_tma = false;  // Options
+  bool early = false;          // LaunchRecord
+  bool pairs = false;          // Options
+  bool stores_by_tma = false;  // Options, and TMA can express O
   // Where V is transposed to first, if it is, and the keys and heads that it has.
   void* transposed = nullptr;
   int keys = 0, kv_heads = 0;

@@ -106,7 +106,8 @@ class Consumer {
     softmax_.Begin(work, group_);
     sum_.Clear();
     if constexpr (Shape::kFp8) summed_ = 0, aside_[0] = aside_[1] = 0, is_aside_ = false;
-    // A box of rows that do not exist would overwrite those of another sequence.
+    // Each consumer needs a stage of V, which takes two tiles. A box of rows that do not exist would overwrite those of
+    // another sequence. Parts of O are added in registers.
     if constexpr (Shape::kStoresByTma) {
       stores_by_tma_ =
           device::Uniform(work.tiles > 1 && work.rows == Shape::kRows && !work.IsPart());
@@ -615,7 +616,7 @@ class Consumer {
   // O by way of a stage of V, while the next query tile begins: consumer 0 keeps the last but one, consumer 1 the last.
   __device__ void StoreTiles(const Work& work, const float (&factors)[2]) {
     constexpr int kBlockBytes = 64 * 128;
-    static_assert(Shape::kVBytes >= Shape::kDimV / 64 * kBlockBytes && Shape::kStagesV > 2);
+    static_assert(Shape::kVBytes >= Shape::kDimV / 64 * kBlockBytes);
     static_assert(!Softmax::kSpeculates);  // PlainSteps() keeps no stage
     const int warp = static_cast<int>(threadIdx.x) / 32 % 4;
     kept_.stage = (v_at_.stage + Shape::kStagesV - 2 + group_) % Shape::kStagesV;
@@ -635,11 +636,11 @@ class Consumer {
     }
     owes_v_ = true;
   }
-  // Releases that stage.
+  // Releases that stage, once TMA has read it.
   __device__ void FinishStore() {
     if constexpr (Shape::kStoresByTma) {
       if (owes_v_ && Lane() == 0) {
-        device::AwaitStoredTiles();
+        device::AwaitReadsOfStores();
         shared_.v_ring.Release(kept_);
       }
       __syncwarp();

@@ -101,10 +101,16 @@ struct PairOf : Shape {
   static_assert(kSharedBytes <= 227 * 1024);
 };
 
-// A shape whose consumers store O by TMA, through the last two stages of V: so they need not wait until it is stored.
+// A shape whose consumers store O by TMA, through the stages that had V of the query tile's last two tiles of keys: so
+// they need not wait until it is stored. Without turns, a consumer could come to a named barrier once more before the
+// other one has left it.
 template <typename Shape>
 struct StoredByTma : Shape {
   static constexpr bool kStoresByTma = true;
+  static_assert(Shape::kConsumers == 2 && Shape::kTakesTurns && Shape::kCluster == 1);
+  static_assert(Shape::kStagesV > 2, "of which two are kept");
+  static_assert(!Shape::kGoesAcross, "or V of the last tile is read beside the next query tile");
+  static_assert(Shape::kRows - 64 < Shape::kKeys, "or a consumer may leave a tile of keys out");
 };
 
 // By head dim. In registers, S takes kKeys / 2 per thread, P kKeys / 4, O kDimV / 2, and Q, where it

@@ -185,11 +185,14 @@ absl::StatusOr<size_t> PretransposedShape(const AttentionProblem& p, size_t othe
   return *before ? *shape : otherwise;
 }
 
-// Without a mask all blocks store at about the same time, and that counts where query tiles are short, by measurement on
-// an H200. TMA stores whole chunks of 16 bytes, and each warp its own rows.
-bool StoringByTmaIsFaster(const AttentionProblem& p, int pack, bool pairs) {
-  return p.mask == Mask::None() && p.softcap == 0 && p.skv <= 1024 && p.dv % 8 == 0 &&
-         kRowsOfAWarp % pack == 0 && !pairs;
+// Whether there is a kernel for it. TMA stores whole chunks of 16 bytes, and each warp its own rows: whole tokens.
+bool CanStoreByTma(const AttentionProblem& p, const HopperTile& tile, int pack, bool pairs) {
+  return tile.stores_by_tma && !pairs && p.softcap == 0 && p.dv % 8 == 0 &&
+         kRowsOfAWarp % pack == 0;
+}
+// Without a mask all blocks store at about the same time. Of few keys that counts, by measurement on an H200.
+bool StoringByTmaIsFaster(const AttentionProblem& p) {
+  return p.mask == Mask::None() && p.skv <= 1024;
 }
 
 // How blocks share the last of so many query tiles.
@@ -273,7 +276,7 @@ absl::StatusOr<Options> OptionsFor(const AttentionProblem& p, const DeviceInfo& 
   const absl::StatusOr<Shares> shares = SharesFor(p, tile.keys, tiles, clusters, config);
   if (!shares.ok()) return shares.status();
   options.shares = *shares;
-  options.stores_by_tma = tile.stores_by_tma && StoringByTmaIsFaster(p, grid->pack, *pairs);
+  options.stores_by_tma = CanStoreByTma(p, tile, grid->pack, *pairs) && StoringByTmaIsFaster(p);
   if (tile.pretransposed) {
     options.key_tiles = static_cast<int>(CeilDivide(p.skv, tile.keys));
     options.transposed_bytes = p.b * p.hkv * options.key_tiles * p.dv * tile.keys;

@@ -90,7 +90,7 @@ TEST(OptionsTest, ShortQueriesShareTiles) {
   EXPECT_EQ(prefill->grid.tiles, 8);
 }
 
-TEST(OptionsTest, ShortTilesOfFp8AreStoredByTma) {
+TEST(OptionsTest, OOfFp8AndFewKeysIsStoredByTma) {
   const std::string line = "b=32,hq=8,sq=512,dtype=fp8_e4m3";
   EXPECT_TRUE(For(line + ",d=256")->stores_by_tma);
   EXPECT_TRUE(For(line + ",d=256,dv=208,lens=padded")->stores_by_tma);
@@ -98,6 +98,7 @@ TEST(OptionsTest, ShortTilesOfFp8AreStoredByTma) {
   // Warps of 16 rows have no whole tokens of 32 heads.
   EXPECT_FALSE(For("b=32,hq=64,hkv=2,sq=40,skv=512,d=256,dtype=fp8_e4m3")->stores_by_tma);
   EXPECT_FALSE(For(line + ",d=256,mask=causal")->stores_by_tma);
+  EXPECT_TRUE(For(line + ",d=256,skv=1024")->stores_by_tma);
   EXPECT_FALSE(For(line + ",d=256,skv=1025")->stores_by_tma);
   EXPECT_FALSE(With("b=32,hq=8,sq=512,d=256,dtype=fp8_e4m3", "pairs", "true")->stores_by_tma);
   EXPECT_FALSE(For(line + ",d=256,dv=203")->stores_by_tma);

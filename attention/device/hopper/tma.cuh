@@ -1,4 +1,4 @@
-// TMA: copies of tiles from a tensor to shared memory. One thread starts a copy. tensor_map.h
+// TMA: copies of tiles between a tensor and shared memory. One thread starts a copy. tensor_map.h
 // describes the tensor.
 //
 // Needs 9.0. Source: PTX ISA 9.0, "cp.async.bulk.tensor".
@@ -39,7 +39,8 @@ __device__ void LoadTile(const CUtensorMap& map, TileOrigin from, char* to, int 
 }
 
 // Starts to copy such blocks from shared memory, each `bytes` after the one before, to the tensor. Elements beyond it
-// are left out. Only the thread that calls this can wait for it.
+// are left out. Threads that wrote the blocks have called FenceSharedStores() before. Only the thread that calls this
+// can wait for it.
 template <int kBlocks, int kColumns = 64>
 __device__ void StoreTile(const CUtensorMap& map, TileOrigin to, const char* from, int bytes) {
 #pragma unroll
@@ -50,8 +51,8 @@ __device__ void StoreTile(const CUtensorMap& map, TileOrigin to, const char* fro
   }
   cuda::ptx::cp_async_bulk_commit_group();
 }
-// Waits until the thread's stores have read shared memory.
-__device__ inline void AwaitStoredTiles() {
+// Waits until this thread's stores have read shared memory. What they write is there when the kernel has ended.
+__device__ inline void AwaitReadsOfStores() {
   cuda::ptx::cp_async_bulk_wait_group_read(cuda::ptx::n32_t<0>());
 }
 
